@@ -1,0 +1,93 @@
+"""The seam between Waybill and the file system.
+
+Everything that writes below a root goes through `Files`, one call per system call that can fail or be cut short,
+so that the fault tests can stop, fail or forget any of them without patching.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Buffer, Iterator
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+class Files:
+    """The real file system. Paths are absolute; every method raises `OSError` as the system call does."""
+
+    def make_folder(self, path: Path) -> None:
+        """Create a folder and those above it, each made durable in the one that holds it."""
+        missing = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for folder in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+            self.fsync_folder(folder.parent)
+
+    def write(self, path: Path, data: Buffer) -> None:
+        """Write a whole new file; nothing is durable before `fsync`."""
+        with path.open("wb", buffering=0) as file:
+            view = memoryview(data).cast("B")
+            while view:
+                view = view[file.write(view) :]
+
+    def fsync(self, path: Path) -> None:
+        """Make the content of a file durable."""
+        with _descriptor(path, os.O_RDONLY) as descriptor:
+            os.fsync(descriptor)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Replace `target` by `source` in one step."""
+        source.replace(target)
+
+    def fsync_folder(self, path: Path) -> None:
+        """Make the names in a folder durable."""
+        with _descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            os.fsync(descriptor)
+
+    def remove(self, path: Path) -> None:
+        """Delete a file; one that is gone already is no error."""
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _descriptor(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def publish(files: Files, path: Path, data: Buffer) -> None:
+    """Put a file in its place so that a reader sees all of it or none, and a crash leaves one of the two.
+
+    Temporary name, write, fsync, rename, fsync of the folder. What a crash leaves under a temporary name is
+    recognised by `is_temporary` and may be removed by whoever owns the folder.
+
+    Raises:
+        OSError: a step failed; the temporary file is removed and `path` is as it was.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    try:
+        files.write(temporary, data)
+        files.fsync(temporary)
+        files.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            files.remove(temporary)
+        raise
+    files.fsync_folder(path.parent)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether a file is an unpublished one of `publish`."""
+    return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)
