@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer, Iterator
+    from collections.abc import Iterator
+
+    from _typeshed import ReadableBuffer
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -32,7 +34,7 @@ class Files:
                 folder.mkdir()
             self.fsync_folder(folder.parent)
 
-    def write(self, path: Path, data: Buffer) -> None:
+    def write(self, path: Path, data: ReadableBuffer) -> None:
         """Write a whole new file; nothing is durable before `fsync`."""
         with path.open("wb", buffering=0) as file:
             view = memoryview(data).cast("B")
@@ -67,7 +69,7 @@ def _descriptor(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def publish(files: Files, path: Path, data: Buffer) -> None:
+def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
     """Put a file in its place so that a reader sees all of it or none, and a crash leaves one of the two.
 
     Temporary name, write, fsync, rename, fsync of the folder. What a crash leaves under a temporary name is

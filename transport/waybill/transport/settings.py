@@ -1,0 +1,275 @@
+"""The settings: their names, defaults and checks, and where each value came from.
+
+The same names everywhere, nearest first: what the caller gives (a key of the transport's OpenLineage config, an
+option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the working folder,
+``~/.config/waybill/config.yaml``, the default.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from waybill.transport.errors import SettingsError
+
+PROJECTION_SETTINGS: Final = (
+    "root",
+    "provenance_enabled",
+    "provenance_age_off_days",
+    "provenance_annotations_allowed",
+    "marquez_url",
+    "marquez_api_key",
+    "journal_retain_days",
+)
+"""Settings that the one runner of a home works by; the home keeps them, and every process must agree."""
+
+SECRETS: Final = frozenset({"marquez_api_key"})
+"""Settings whose values are never printed."""
+
+_DEFAULT: Final = "default"
+_OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
+_SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Every setting of Waybill, checked. Made by `Settings.load`.
+
+    Attributes:
+        home: journal, index and cache; a folder on a local disk.
+        root: where ``provenance/`` and ``events/`` go.
+        system_name: the instance's name in records that carry none.
+        provenance_enabled: write the Parquet layout.
+        provenance_age_off_days: how long the layout keeps records, in days.
+        provenance_annotations_allowed: annotation keys that reach the records; empty: none.
+        marquez_url: the backend; None: events wait in the journal.
+        marquez_api_key: sent to the backend as a bearer token.
+        journal_retain_days: entries that every projection has are kept this long, in days.
+        journal_max_bytes: the journal's largest size, in bytes.
+        journal_when_full: ``refuse`` new entries, or ``drop-delivered`` ones before their time.
+        runner: ``child``: an emitter starts one; ``none``: something else on this host does the work.
+        durability: ``power``: fsynced before emit returns; ``process``: survives the process, fsynced within 100 ms.
+        listen: ``host:port`` of the HTTP endpoint.
+        origins: setting to where its value came from.
+    """
+
+    home: Path
+    root: Path
+    system_name: str
+    provenance_enabled: bool = False
+    provenance_age_off_days: float = 3.0
+    provenance_annotations_allowed: frozenset[str] = frozenset()
+    marquez_url: str | None = None
+    marquez_api_key: str | None = None
+    journal_retain_days: float = 7.0
+    journal_max_bytes: int = 10 * 2**30
+    journal_when_full: Literal["refuse", "drop-delivered"] = "refuse"
+    runner: Literal["child", "none"] = "child"
+    durability: Literal["power", "process"] = "power"
+    listen: str = "127.0.0.1:8090"
+    origins: Mapping[str, str] = {}
+
+    @classmethod
+    def load(
+        cls,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        origin: str = "constructor",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> Settings:
+        """Gather the settings, nearest first, and check each.
+
+        Args:
+            overrides: values given by the caller; a None is no value.
+            origin: what to call the caller in messages.
+            env: the environment; the process's own when None.
+            cwd: the folder whose ``waybill.yaml`` counts; the working folder when None.
+
+        Raises:
+            SettingsError: an unknown name or a value that cannot be; it names the setting, the value, its origin.
+        """
+        env = os.environ if env is None else env
+        found: dict[str, tuple[object, str]] = {}
+        for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
+            for name, value in values.items():
+                if name not in _CHECKS:
+                    raise SettingsError(name, value, source, f"is not a setting; known are {', '.join(_CHECKS)}")
+                if value is not None and name not in found:
+                    found[name] = (value, source)
+        checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
+        checked.setdefault("home", _default_home())
+        checked.setdefault("root", checked["home"])
+        checked.setdefault("system_name", socket.gethostname())
+        origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
+        return cls(**cast("dict[str, Any]", checked), origins=MappingProxyType(origins))
+
+    def explicit(self, name: str) -> bool:
+        """Whether somebody gave this setting a value."""
+        return self.origins.get(name, _DEFAULT) != _DEFAULT
+
+    def plain(self, name: str) -> str | bool | float | list[str] | None:
+        """One value as JSON has it."""
+        value = getattr(self, name)
+        if isinstance(value, frozenset):
+            return sorted(value)
+        return str(value) if isinstance(value, Path) else cast("str | bool | float | None", value)
+
+    def shown(self, name: str) -> str:
+        """One value as a person may read it: secrets masked, nothing as ``(none)``."""
+        value = self.plain(name)
+        if value is None or value == [] or value == "":
+            return "(none)"
+        if name in SECRETS:
+            return "********"
+        return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def names() -> tuple[str, ...]:
+    """Every setting's name, in the order of the documentation."""
+    return tuple(_CHECKS)
+
+
+def _sources(
+    overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
+) -> list[tuple[str, Mapping[str, object]]]:
+    sources: list[tuple[str, Mapping[str, object]]] = [(origin, overrides)]
+    for name in _CHECKS:
+        for variable in (f"WAYBILL_{name.upper()}", *_OTHER_NAMES.get(name, ())):
+            if env.get(variable):
+                sources.append((f"environment {variable}", {name: env[variable]}))
+    sources.append((str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")))
+    config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
+    sources.append((str(config), _from_yaml(config)))
+    return sources
+
+
+def _from_yaml(path: Path) -> Mapping[str, object]:
+    if not path.is_file():
+        return {}
+    import yaml  # a pipeline without a settings file does not pay for the parser
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError("(file)", str(path), str(path), f"is not YAML, correct it: {error}") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise SettingsError("(file)", str(path), str(path), "must hold names with values, as `root: /data/lineage`")
+    return {str(name): value for name, value in content.items()}
+
+
+def _default_home() -> Path:
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("waybill", appauthor=False))
+
+
+def _check(name: str, value: object, origin: str) -> object:
+    try:
+        return _CHECKS[name](value)
+    except (ValueError, TypeError) as error:
+        raise SettingsError(name, "********" if name in SECRETS else value, origin, str(error)) from None
+
+
+def _path(value: object) -> Path:
+    text = os.fspath(cast("str | Path", value)) if isinstance(value, (str, Path)) else ""
+    if not text:
+        raise ValueError("give the path of a folder")
+    if "://" in text:
+        raise ValueError("object stores are not supported here yet, give the path of a local folder")
+    return Path(text).expanduser().absolute()
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value or "\0" in value:
+        raise ValueError("give a text that is not empty")
+    return value
+
+
+def _flag(value: object) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    flag = value if isinstance(value, bool) else words.get(str(value).strip().lower())
+    if flag is None:
+        raise ValueError("give true or false")
+    return flag
+
+
+def _days(value: object) -> float:
+    number = math.nan if isinstance(value, bool) else _float(value)
+    if not 0 < number < math.inf:
+        raise ValueError("give a number of days greater than 0")
+    return number
+
+
+def _float(value: object) -> float:
+    try:
+        return float(cast("str", value))
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _bytes(value: object) -> int:
+    text = str(value).strip().lower().replace("_", "").replace(" ", "")
+    digits = text.rstrip("bgikm")
+    number = _float(digits) * _SIZE_UNITS.get(text[len(digits) :] or "b", math.nan)
+    if isinstance(value, bool) or not 2**20 <= number < 2**63:
+        raise ValueError("give a size of at least 1 MiB, in bytes or as 500MiB or 10GiB")
+    return int(number)
+
+
+def _keys(value: object) -> frozenset[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("give annotation keys separated by commas")
+    return frozenset(part.strip() for part in parts if part.strip())
+
+
+def _url(value: object) -> str:
+    parts = urlsplit(_text(value))
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("give an http or https URL, as http://localhost:5000")
+    _ = parts.port  # raises ValueError for a port that cannot be
+    return cast("str", value)
+
+
+def _address(value: object) -> str:
+    host, _, port = _text(value).rpartition(":")
+    if not host or not port.isdigit() or int(port) >= 2**16:
+        raise ValueError("give host:port, as 127.0.0.1:8090")
+    return cast("str", value)
+
+
+def _one_of(*choices: str) -> Callable[[object], str]:
+    def check(value: object) -> str:
+        if value not in choices:
+            raise ValueError(f"give {' or '.join(choices)}")
+        return cast("str", value)
+
+    return check
+
+
+_CHECKS: Final[dict[str, Callable[[object], object]]] = {
+    "home": _path,
+    "root": _path,
+    "system_name": _text,
+    "provenance_enabled": _flag,
+    "provenance_age_off_days": _days,
+    "provenance_annotations_allowed": _keys,
+    "marquez_url": _url,
+    "marquez_api_key": _text,
+    "journal_retain_days": _days,
+    "journal_max_bytes": _bytes,
+    "journal_when_full": _one_of("refuse", "drop-delivered"),
+    "runner": _one_of("child", "none"),
+    "durability": _one_of("power", "process"),
+    "listen": _address,
+}
