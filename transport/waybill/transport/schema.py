@@ -1,0 +1,72 @@
+"""The journal's tables, as the steps that made them: step N takes a journal of version N-1 to version N.
+
+A step that has been released never changes; what is new comes as a step of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from waybill.transport.errors import JournalError, JournalVersionError
+
+if TYPE_CHECKING:
+    import apsw
+
+APPLICATION_ID: Final = 0x57_42_49_4C
+"""``WBIL`` in SQLite's header, by which ``file`` and we know a journal."""
+
+STEPS: Final[tuple[str, ...]] = (
+    # The digest of a mark is NULL: marks are never repeats of each other. Sequence numbers are never used again
+    # because the newest entry is never pruned.
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE entries (
+        seq INTEGER PRIMARY KEY,
+        received_ms INTEGER NOT NULL,
+        kind INTEGER NOT NULL,
+        system_name TEXT NOT NULL,
+        digest BLOB UNIQUE,
+        body BLOB NOT NULL
+    ) STRICT;
+    """,
+    """
+    CREATE TABLE cursors (projection TEXT PRIMARY KEY, seq INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+    CREATE TABLE state (
+        projection TEXT NOT NULL,
+        key TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (projection, key)
+    ) STRICT, WITHOUT ROWID;
+    """,
+)
+VERSION: Final = len(STEPS)
+
+
+def migrate(connection: apsw.Connection, *, node: str) -> None:
+    """Bring a journal to `VERSION` in one transaction; one that is there already is only checked.
+
+    Args:
+        connection: open for writing, with no other writer at work.
+        node: the random id that a new journal takes for good.
+
+    Raises:
+        JournalError: the file is some other program's database.
+        JournalVersionError: a newer Waybill wrote it.
+    """
+    version = int(connection.pragma("user_version"))
+    application_id = int(connection.pragma("application_id"))
+    name = connection.filename
+    if version > VERSION:
+        raise JournalVersionError(
+            f"{name} has version {version} and this Waybill knows {VERSION}; install the Waybill that wrote it or a newer one"
+        )
+    if application_id not in {0, APPLICATION_ID} or (version and not application_id):
+        raise JournalError(f"{name} is another program's database; choose another home")
+    if version == VERSION:
+        return
+    with connection:
+        connection.pragma("application_id", APPLICATION_ID)
+        for step in STEPS[version:]:
+            connection.execute(step)
+        connection.execute("INSERT INTO meta VALUES ('node', ?) ON CONFLICT DO NOTHING", (node,))
+        connection.pragma("user_version", VERSION)
