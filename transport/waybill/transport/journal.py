@@ -15,6 +15,7 @@ One SQLite database per home, in WAL mode. What holds at every moment:
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import os
@@ -380,11 +381,17 @@ class Journal:
         except OSError as error:
             raise JournalError(f"{self._wal} cannot be synced ({error}); check the disk of the home") from None
 
+    @property
+    def unsynced(self) -> bool:
+        """Whether an entry may not be durable yet; never with durability ``power``."""
+        return self._syncer is not None and self._syncer.behind
+
     def close(self) -> None:
-        """Let go of the database. An open journal may be used again afterwards; it opens anew."""
+        """Make everything durable and let go of the database. An open journal may be used again afterwards; it opens anew."""
         if self._syncer is not None:
             self._syncer.stop()
             self._syncer = None
+            self.sync()
         with self._write_lock, self._read_lock:
             self._disconnect()
 
@@ -476,8 +483,14 @@ class _Syncer:
         self._journal = weakref.proxy(journal)
         self._requested = threading.Event()
         self._stopping = False
+        self._syncing = False
         self._thread = threading.Thread(target=self._run, name="waybill-sync", daemon=True)
         self._thread.start()
+        atexit.register(self._at_exit)
+
+    @property
+    def behind(self) -> bool:
+        return self._syncing or self._requested.is_set()
 
     def request(self) -> None:
         if not self._requested.is_set():
@@ -487,17 +500,27 @@ class _Syncer:
         self._stopping = True
         self._requested.set()
         self._thread.join()
+        atexit.unregister(self._at_exit)
 
     def _run(self) -> None:
-        with contextlib.suppress(ReferenceError):
-            while not self._stopping:
-                self._requested.wait()
-                if not self._stopping:
-                    time.sleep(SYNC_WITHIN_S / 4)
-                self._requested.clear()
-                # A disk that fails here fails the next append too, and that one can tell its caller.
-                with contextlib.suppress(JournalError):
-                    self._journal.sync()
+        while not self._stopping:
+            self._requested.wait()
+            if not self._stopping:
+                time.sleep(SYNC_WITHIN_S / 4)
+            self._syncing = True
+            self._requested.clear()
+            self._sync()
+            self._syncing = False
+
+    def _sync(self) -> None:
+        # A disk that fails here fails the next append too, and that one can tell its caller.
+        with contextlib.suppress(JournalError, ReferenceError):
+            self._journal.sync()
+
+    def _at_exit(self) -> None:
+        # Daemon threads end with the interpreter, before what they were asked for.
+        if self._requested.is_set():
+            self._sync()
 
 
 _OPEN: weakref.WeakSet[Journal] = weakref.WeakSet()

@@ -1,0 +1,330 @@
+"""The journal through its public door."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
+from waybill.transport.mounts import file_system_of
+from waybill.transport.schema import APPLICATION_ID, STEPS, VERSION
+
+EVENT = Kind.OPENLINEAGE
+
+
+def bodies(journal: Journal) -> list[bytes]:
+    return [entry.body for entry in journal.read(0, limit=1_000_000)]
+
+
+def test_an_entry_comes_back_as_it_was_accepted(tmp_path: Path) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    journal = Journal(tmp_path)
+    seq = journal.append(EVENT, b'{"a":1}', "edge-7")
+    (entry,) = journal.read(0)
+    assert entry == Entry(seq, entry.received_ms, EVENT, "edge-7", b'{"a":1}')
+    assert before_ms <= entry.received_ms <= time.time_ns() // 1_000_000
+
+
+def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert [journal.append(EVENT, body) for body in (b"a", b"b", b"a")] == [1, 2, 1]
+    assert journal.append_many([(EVENT, b"c", ""), (EVENT, b"b", ""), (EVENT, b"c", "")]) == [3, 2, 3]
+    assert bodies(journal) == [b"a", b"b", b"c"]
+
+
+def test_the_same_bytes_of_another_kind_are_another_entry(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.append(EVENT, b"[]") != journal.append(Kind.PROVENANCE, b"[]")
+
+
+def test_marks_are_never_repeats(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    assert journal.mark(b"flush") < journal.mark(b"flush")
+
+
+def test_another_process_finds_what_was_appended_and_the_same_node(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(EVENT, b"kept")
+    script = "import sys; from pathlib import Path; from waybill.transport import Journal; j = Journal(Path(sys.argv[1])); print(j.node, j.read(0)[0].body)"
+    output = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True).stdout
+    assert output.split() == [journal.node, "b'kept'"]
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_an_append_survives_a_kill_right_after_it(tmp_path: Path, durability: str) -> None:
+    script = f"""
+import os, signal, sys
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journal = Journal(Path(sys.argv[1]), durability="{durability}")
+for number in range(500):
+    journal.append(Kind.OPENLINEAGE, b"event %d" % number)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
+    assert bodies(Journal(tmp_path)) == [b"event %d" % number for number in range(500)]
+
+
+def test_process_durability_syncs_within_its_time(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, durability="process")
+    journal.append(EVENT, b"a")
+    deadline_s = time.monotonic() + 5
+    while journal.unsynced and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert not journal.unsynced
+
+
+def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    seqs: dict[bytes, int] = {}
+
+    def append(thread: int) -> None:
+        for number in range(100):
+            body = b"%d-%d" % (thread, number)
+            seqs[body] = journal.append(EVENT, body)
+
+    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {entry.body: entry.seq for entry in journal.read(0, limit=10_000)} == seqs
+    assert sorted(seqs.values()) == list(range(1, 801))
+
+
+def _append_200(home: Path, process: int) -> None:
+    journal = Journal(home)
+    for number in range(200):
+        journal.append(EVENT, b"%d-%d" % (process, number))
+
+
+def test_processes_append_together_without_loss(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_append_200, args=(tmp_path, process)) for process in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert sorted(bodies(Journal(tmp_path))) == sorted(b"%d-%d" % (p, n) for p in range(4) for n in range(200))
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_a_journal_works_on_both_sides_of_a_fork_while_threads_append(tmp_path: Path, durability: str) -> None:
+    script = f"""
+import os, sys, threading
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journal = Journal(Path(sys.argv[1]), durability="{durability}")
+stop = threading.Event()
+kept = []
+def appending(thread):
+    number = 0
+    while not stop.is_set():
+        body = b"parent %d %d" % (thread, number)
+        journal.append(Kind.OPENLINEAGE, body)
+        kept.append(body)
+        number += 1
+threads = [threading.Thread(target=appending, args=(thread,)) for thread in range(3)]
+for thread in threads: thread.start()
+for child in range(10):
+    pid = os.fork()
+    if pid == 0:
+        for number in range(20):
+            journal.append(Kind.OPENLINEAGE, b"child %d %d" % (child, number))
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+stop.set()
+for thread in threads: thread.join()
+found = [entry.body for entry in journal.read(0, limit=1_000_000)]
+assert sorted(found) == sorted(kept + [b"child %d %d" % (c, n) for c in range(10) for n in range(20)])
+connection = journal._writing()
+assert connection.pragma("integrity_check") == "ok"
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=120)
+
+
+def test_received_times_never_decrease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path)
+    journal.append(EVENT, b"a")
+    an_hour_ago_ns = time.time_ns() - 3600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: an_hour_ago_ns)
+    journal.append(EVENT, b"b")
+    first, second = journal.read(0)
+    assert first.received_ms <= second.received_ms
+
+
+def test_a_read_gives_at_least_one_entry_and_stops_at_its_limits(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, bytes([number]) * 1000, "") for number in range(10))
+    assert [entry.seq for entry in journal.read(3, limit=4)] == [4, 5, 6, 7]
+    assert [entry.seq for entry in journal.read(0, max_bytes=2500)] == [1, 2]
+    assert [entry.seq for entry in journal.read(0, max_bytes=1)] == [1]
+    assert journal.read(10) == []
+
+
+def test_a_cursor_and_its_state_change_together(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(EVENT, b"a")
+    journal.commit("layout", cursor=1, put={"run:a": b"1", "run:b": b"2", "range": b"3"})
+    journal.commit("layout", put={"run:c": b"4"}, delete=["run:a"])
+    reopened = Journal(tmp_path)
+    assert reopened.cursor("layout") == 1
+    assert reopened.cursor("marquez") == 0
+    assert reopened.state("layout", "run:") == {"run:b": b"2", "run:c": b"4"}
+    assert reopened.state_get("layout", "range") == b"3"
+    assert reopened.state("marquez") == {}
+
+
+@given(
+    keys=st.dictionaries(
+        st.text(st.characters(codec="utf-8", exclude_characters="\0\U0010ffff"), max_size=5), st.binary(max_size=5), max_size=8
+    ),
+    prefix=st.text(st.characters(codec="utf-8", exclude_characters="\0\U0010ffff"), max_size=2),
+)
+def test_a_prefix_finds_exactly_the_keys_that_begin_with_it(
+    keys: dict[str, bytes], prefix: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    journal = Journal(tmp_path_factory.getbasetemp() / "prefixes")
+    journal.commit("p", put=keys, delete=journal.state("p"))
+    journal.commit("p", put=keys)
+    assert journal.state("p", prefix) == {key: value for key, value in keys.items() if key.startswith(prefix)}
+    journal.commit("p", delete=keys)
+    journal.close()
+
+
+def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, b"%d" % number, "") for number in range(10))
+    assert journal.prune(4, received_before_ms=0) == 0
+    assert journal.prune(4, received_before_ms=2**50) == 4
+    assert journal.prune(99, received_before_ms=2**50, limit=3) == 3
+    assert journal.prune(99, received_before_ms=2**50) == 2
+    assert [entry.seq for entry in journal.read(0)] == [10]
+    assert journal.append(EVENT, b"next") == 11
+
+
+def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
+    journal = Journal(tmp_path, max_bytes=2**20)
+    with pytest.raises(JournalFullError, match="journal_max_bytes = 1048576"):
+        for number in range(100):
+            journal.append(EVENT, b"%d" % number + bytes(50_000))
+    kept = journal.last_seq()
+    assert journal.mark(b"flush") == kept + 1
+    journal.prune(kept, 2**50)
+    assert journal.append(EVENT, b"room again") == kept + 2
+
+
+def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    outcomes: dict[int, object] = {}
+    barrier = threading.Barrier(6)
+
+    def append(thread: int) -> None:
+        barrier.wait()
+        # SQLite refuses a blob beyond its limit; whoever shares the transaction must not notice.
+        body = bytes(1_100_000_000) if thread == 0 else b"%d" % thread
+        try:
+            outcomes[thread] = journal.append(EVENT, body)
+        except JournalError as error:
+            outcomes[thread] = error
+
+    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert isinstance(outcomes[0], JournalError)
+    assert sorted(bodies(journal)) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+@pytest.mark.parametrize("version", range(VERSION))
+def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(tmp_path: Path, version: int) -> None:
+    connection = apsw.Connection(str(tmp_path / "journal.db"))
+    for step in STEPS[:version]:
+        connection.execute(step)
+    if version:
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", version)
+        connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
+        connection.execute("INSERT INTO entries VALUES (1, 5, 0, '', x'00', x'6b657074')")
+    connection.close()
+    journal = Journal(tmp_path)
+    assert bodies(journal) == ([b"kept"] if version else [])
+    assert journal.node == "abcdef123456" or not version
+    journal.commit("layout", cursor=1)
+    assert journal.cursor("layout") == 1
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    Journal(tmp_path).close()
+    connection = apsw.Connection(str(tmp_path / "journal.db"))
+    connection.pragma("user_version", VERSION + 1)
+    connection.close()
+    with pytest.raises(JournalVersionError, match=f"version {VERSION + 1}"):
+        Journal(tmp_path)
+
+
+def test_another_programs_database_is_refused(tmp_path: Path) -> None:
+    connection = apsw.Connection(str(tmp_path / "journal.db"))
+    connection.pragma("application_id", 7)
+    connection.execute("CREATE TABLE t (a)")
+    connection.close()
+    with pytest.raises(JournalError, match="another program's database"):
+        Journal(tmp_path)
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"not a database, but long enough to look at" * 100)
+    with pytest.raises(JournalError, match="damaged or no journal"):
+        Journal(tmp_path)
+
+
+def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalError, match="give another one"):
+        Journal(tmp_path / "file" / "home")
+
+
+def test_the_file_system_of_a_folder_is_known_on_linux(tmp_path: Path) -> None:
+    if not Path("/proc/self/mounts").exists():
+        pytest.skip("this kernel does not list its mounts in /proc")
+    assert file_system_of(tmp_path)
+    assert file_system_of(Path("/proc")) == "proc"
+
+
+def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/x / ext4 rw 0 0\nserver:/export {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr("waybill.transport.mounts._MOUNTS", mounts)
+    with pytest.raises(JournalError, match="network file system \\(nfs4\\)"):
+        Journal(tmp_path / "home")
+
+
+def test_a_closed_journal_opens_anew_when_it_is_used(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append(EVENT, b"a")
+    journal.close()
+    journal.append(EVENT, b"b")
+    assert bodies(journal) == [b"a", b"b"]
+
+
+def test_no_descriptor_stays_open_after_close(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    journal = Journal(tmp_path, durability="process")
+    journal.append(EVENT, b"a")
+    journal.read(0)
+    journal.close()
+    assert set(os.listdir("/proc/self/fd")) <= before

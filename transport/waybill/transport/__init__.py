@@ -1,0 +1,38 @@
+
+Importing this package loads neither pyarrow nor pyspark nor the delivery code: a pipeline that only emits pays for
+the journal alone.
+"""
+
+from __future__ import annotations
+
+from waybill.transport.errors import (
+    AdmissionError,
+    JournalError,
+    JournalFullError,
+    JournalVersionError,
+    SettingsConflictError,
+    SettingsError,
+    WaybillError,
+)
+from waybill.transport.flushing import FlushReport, flush
+from waybill.transport.journal import Entry, Journal, Kind
+from waybill.transport.projection import Projection, Step
+from waybill.transport.settings import Settings
+
+__all__ = [
+    "AdmissionError",
+    "Entry",
+    "FlushReport",
+    "Journal",
+    "JournalError",
+    "JournalFullError",
+    "JournalVersionError",
+    "Kind",
+    "Projection",
+    "Settings",
+    "SettingsConflictError",
+    "SettingsError",
+    "Step",
+    "WaybillError",
+    "flush",
+]

@@ -1,0 +1,75 @@
+"""The agreement: the settings that a home's one runner works by, kept in the home.
+
+A home has one runner, so the projections' settings are the home's, not the process's. What nobody gave a value
+follows the home; a value that differs is taken over while no runner is alive and refused while one is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from waybill.transport import lease
+from waybill.transport.errors import SettingsConflictError
+from waybill.transport.settings import PROJECTION_SETTINGS, SECRETS, Settings
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
+_META_KEY: Final = "settings"
+_AGREED: Final = tuple(name for name in PROJECTION_SETTINGS if name not in SECRETS)
+"""Secrets stay out of the home's files: a runner gets them by its environment."""
+
+
+def agreed(journal: Journal) -> dict[str, Any]:
+    """What the home's runner works by, as plain JSON values; empty before the first emitter."""
+    stored = journal.meta(_META_KEY)
+    return {} if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
+
+
+def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
+    """Where somebody's own values differ from the home's."""
+    home = agreed(journal)
+    return [
+        SettingsConflictError(
+            name,
+            settings.plain(name),
+            settings.origins[name],
+            f"the live runner of {journal.home} works with {home[name]!r}; use that, or wait until it has ended "
+            "(`waybill status` tells), or give another home",
+        )
+        for name in _AGREED
+        if name in home and settings.explicit(name) and settings.plain(name) != home[name]
+    ]
+
+
+def agree(journal: Journal, settings: Settings) -> Settings:
+    """Join the home's agreement, changing it where the settings differ and no runner is alive.
+
+    Returns:
+        The settings with the home's values.
+
+    Raises:
+        SettingsConflictError: a live runner works with another value.
+    """
+    home = agreed(journal)
+    differing = conflicts(journal, settings)
+    if differing and lease.is_held(journal.home):
+        raise differing[0]
+    joined = {
+        name: settings.plain(name) if settings.explicit(name) or name not in home else home[name] for name in _AGREED
+    }
+    if joined != home:
+        journal.set_meta(_META_KEY, msgspec.json.encode(joined).decode())
+    return follow(settings, joined)
+
+
+def follow(settings: Settings, home: dict[str, Any]) -> Settings:
+    """The settings with a home's values in place of those that nobody gave."""
+    given = {name: getattr(settings, name) for name in settings.origins if settings.explicit(name)}
+    joined = Settings.load({**home, **given, "home": settings.home}, origin="home", env={}, cwd=settings.home)
+    origins = {
+        name: settings.origins[name] if settings.explicit(name) else joined.origins[name] for name in settings.origins
+    }
+    return msgspec.structs.replace(joined, system_name=settings.system_name, origins=origins)

@@ -1,0 +1,100 @@
+"""The flush: everything accepted so far goes through every projection, now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from waybill.transport import lease
+from waybill.transport.agreement import agree
+from waybill.transport.journal import Journal
+from waybill.transport.runner import Runner, statuses
+from waybill.transport.settings import Settings
+
+_POLL_S: Final = 0.05
+
+Progress = Callable[[int, int], None]
+"""Called with how many entries are through every projection, and how many there are."""
+
+
+class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flush came to.
+
+    Attributes:
+        files: paths below the root, of the files that were published for it.
+        left: by projection, how many entries it has not dealt with.
+        problems: by projection, what holds it up, in one sentence.
+    """
+
+    files: tuple[str, ...] = ()
+    left: dict[str, int] = {}
+    problems: dict[str, str] = {}
+
+
+def flush(settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None) -> FlushReport:
+    """Put a flush mark in the journal and wait until every projection is past it or says why it cannot be.
+
+    The layout settles the runs that ended, writes raw files and compacts every hour, the current one included. Where
+    the home has no runner, this process is it for so long.
+
+    Args:
+        settings: the home, and what its projections do.
+        timeout_s: give up waiting after this long; the work goes on where a runner is alive.
+        on_progress: called now and then.
+
+    Raises:
+        SettingsConflictError: a live runner of the home works with other settings.
+        JournalError: the journal cannot be used.
+    """
+    journal = Journal(settings.home)
+    try:
+        return _Flush(journal, agree(journal, settings), timeout_s, on_progress).report()
+    finally:
+        journal.close()
+
+
+class _Flush:
+    def __init__(
+        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: Progress | None
+    ) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._on_progress = on_progress
+        self._mark = journal.mark(b"flush")
+        self._start = min(journal.cursors().values(), default=0)
+
+    def report(self) -> FlushReport:
+        while not self._over():
+            held = lease.take(self._journal.home)
+            if held is None:
+                time.sleep(_POLL_S)
+                continue
+            try:
+                Runner(self._journal, self._settings).run(until=self._over, idle_s=float("inf"))
+            finally:
+                held.release()
+            break
+        files = [
+            file
+            for name in statuses(self._journal)
+            for file in msgspec.json.decode(self._journal.state_get(name, f"flush:{self._mark}") or b"[]", type=list[str])
+        ]
+        problems = {name: said.problem for name, said in statuses(self._journal).items() if said.problem}
+        return FlushReport(files=tuple(files), left=self._left(), problems=problems)
+
+    def _left(self) -> dict[str, int]:
+        cursors = self._journal.cursors()
+        left = {name: self._mark - cursors.get(name, 0) for name in statuses(self._journal)}
+        return {name: count for name, count in left.items() if count > 0}
+
+    def _over(self) -> bool:
+        left = self._left()
+        if self._on_progress:
+            total = max(self._mark - self._start, 1)
+            self._on_progress(total - min(max(left.values(), default=0), total), total)
+        said = statuses(self._journal)
+        return time.monotonic() >= self._deadline_s or all(said[name].problem for name in left)

@@ -1,0 +1,67 @@
+"""The lease: which process, if any, is the one runner of a home.
+
+An OS lock on ``<home>/runner.lock``; it ends with the process that holds it, however that ends. The file's content
+names the holder for people.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Lease:
+    """The held lease of a home; made by `take`."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Keep the locked descriptor."""
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let another process be the runner."""
+        os.ftruncate(self._descriptor, 0)
+        os.close(self._descriptor)
+
+
+def take(home: Path) -> Lease | None:
+    """Become the runner of a home; None when another process is."""
+    descriptor = _locked(home, os.O_RDWR | os.O_CREAT)
+    if descriptor is None:
+        return None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return Lease(descriptor)
+
+
+def is_held(home: Path) -> bool:
+    """Whether some process is the runner of a home."""
+    try:
+        descriptor = _locked(home, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False
+
+
+def holder(home: Path) -> int | None:
+    """The process id of a home's runner; None when there is none or it has not said yet."""
+    if not is_held(home):
+        return None
+    text = (home / "runner.lock").read_text(encoding="ascii").strip()
+    return int(text) if text.isdigit() else None
+
+
+def _locked(home: Path, flags: int) -> int | None:
+    descriptor = os.open(home / "runner.lock", flags | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor

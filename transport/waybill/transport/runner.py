@@ -1,0 +1,212 @@
+"""The runner: the one process of a home that works its projections, each in a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.transport.projection import PROJECTIONS_GROUP, Projection, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from waybill.transport.journal import Journal
+    from waybill.transport.settings import Settings
+
+log = logging.getLogger("waybill.runner")
+
+IDLE_S: Final = 15.0
+"""A runner ends when nothing is left to do and nothing came for this long."""
+BLOCKED_S: Final = 3600.0
+"""A runner whose only work left waits for a backend that is down ends after this long without a new entry."""
+
+_RUNNER: Final = "runner"
+_POLL_S: Final = 0.05
+_HOUSEKEEPING_EVERY_S: Final = 1.0
+_PRUNE_EVERY_S: Final = 60.0
+_FAILED_RETRY_S: Final = 5.0
+_CHECKPOINT_WAL_BYTES: Final = 4 * 2**20
+_FULL_SHARE: Final = 0.8
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a runner last said of a projection: `problem` is None when all was well."""
+
+    problem: str | None = None
+
+
+def open_projections(journal: Journal, settings: Settings) -> tuple[list[Projection], dict[str, str]]:
+    """Load what the entry points offer.
+
+    Returns:
+        The projections that the settings ask for, and by name the problem of each that could not be loaded: one
+        that fails never stops the others.
+    """
+    opened: list[Projection] = []
+    problems: dict[str, str] = {}
+    for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
+        try:
+            projection = point.load()(journal, settings)
+        except Exception as error:  # noqa: BLE001 - anybody's package may offer a projection
+            log.exception("projection %s cannot be loaded", point.name)
+            problems[point.name] = f"{point.value} cannot be loaded: {error}"
+        else:
+            if projection is not None:
+                opened.append(projection)
+    return opened, problems
+
+
+def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
+    """What the home's last runner said of each projection it worked, by name."""
+    return {
+        name: msgspec.json.decode(value, type=ProjectionStatus) for name, value in journal.state(_RUNNER).items()
+    }
+
+
+class Runner:
+    """Works a home's projections; the caller holds the home's lease.
+
+    Args:
+        journal: the home's journal.
+        settings: those of the home's agreement.
+    """
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        """Load the projections and say which there are."""
+        self.journal = journal
+        self.settings = settings
+        self.projections, unloadable = open_projections(journal, settings)
+        self._stopping = threading.Event()
+        self._workers = [_Worker(projection, self) for projection in self.projections]
+        self._housekeeping_due_s = self._prune_due_s = 0.0
+        said = {name: msgspec.json.encode(ProjectionStatus(problem=problem)) for name, problem in unloadable.items()}
+        said |= {projection.name: msgspec.json.encode(ProjectionStatus()) for projection in self.projections}
+        journal.commit(_RUNNER, put=said, delete=journal.state(_RUNNER).keys() - said.keys())
+
+    def run(
+        self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
+    ) -> int:
+        """Work until nothing is left to do, or `until` says so, or a stop is requested.
+
+        Returns:
+            The last entry that the decision to end knew of.
+        """
+        for worker in self._workers:
+            worker.start()
+        seen, quiet_since_s = -1, time.monotonic()
+        while not self._stopping.is_set() and not (until and until()):
+            last, now_s = self.journal.last_seq(), time.monotonic()
+            if last != seen:
+                seen, quiet_since_s = last, now_s
+                for worker in self._workers:
+                    worker.wake()
+            self._keep_house(now_s)
+            quiet_s = now_s - quiet_since_s
+            if quiet_s > idle_s and all(worker.settled or quiet_s > blocked_s for worker in self._workers):
+                break
+            self._stopping.wait(_POLL_S)
+        self._end()
+        return seen
+
+    def stop(self) -> None:
+        """Ask `run` to end after the steps that are under way; safe in a signal handler."""
+        self._stopping.set()
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """What holds projections up, by name."""
+        return {worker.projection.name: worker.problem for worker in self._workers if worker.problem}
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the runner is about to end."""
+        return self._stopping.is_set()
+
+    def _end(self) -> None:
+        self._stopping.set()
+        for worker in self._workers:
+            worker.join()
+        for projection in self.projections:
+            with contextlib.suppress(Exception):
+                projection.finish()
+            projection.close()
+        self.journal.checkpoint()
+
+    def _keep_house(self, now_s: float) -> None:
+        if now_s < self._housekeeping_due_s:
+            return
+        self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
+        if self.journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
+            self.journal.checkpoint()
+        if now_s >= self._prune_due_s and not self._prune():
+            self._prune_due_s = now_s + _PRUNE_EVERY_S
+
+    def _prune(self) -> int:
+        """Let go of old entries that every projection has, provided that one of them keeps what they said."""
+        if not any(projection.stores for projection in self.projections):
+            return 0
+        cursors = self.journal.cursors()
+        upto = min(cursors.get(projection.name, 0) for projection in self.projections)
+        now_ms = time.time_ns() // 1_000_000
+        before_ms = now_ms - int(self.settings.journal_retain_days * 86_400_000)
+        if self.settings.journal_when_full == "drop-delivered":
+            room_bytes = self.settings.journal_max_bytes * _FULL_SHARE
+            before_ms = now_ms if self.journal.size_bytes() > room_bytes else before_ms
+        return self.journal.prune(upto, before_ms)
+
+
+class _Worker(threading.Thread):
+    """The thread of one projection."""
+
+    def __init__(self, projection: Projection, runner: Runner) -> None:
+        super().__init__(name=f"waybill-{projection.name}", daemon=True)
+        self.projection = projection
+        self.problem: str | None = None
+        self.settled = False
+        """Whether its last step found nothing to do and left nothing pending."""
+        self._runner = runner
+        self._woken = threading.Event()
+
+    def wake(self) -> None:
+        self.settled = False
+        self._woken.set()
+
+    def run(self) -> None:
+        while not self._runner.stopping:
+            self._woken.clear()
+            step = self._step()
+            self._tell(step.problem)
+            if step.applied:
+                continue
+            self.settled = step.problem is None and self.projection.pending() == 0 and not self._woken.is_set()
+            self._rest(step)
+
+    def _rest(self, step: Step) -> None:
+        deadline_s = time.monotonic() + step.retry_s if step.retry_s is not None else float("inf")
+        while not self._runner.stopping and (remaining_s := deadline_s - time.monotonic()) > 0:
+            # A projection that backs off from its backend is not woken by new entries.
+            if self._woken.wait(min(remaining_s, _POLL_S)) and step.problem is None:
+                return
+
+    def _step(self) -> Step:
+        try:
+            return self.projection.step()
+        except Exception as error:
+            log.exception("projection %s failed", self.projection.name)
+            return Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}")
+
+    def _tell(self, problem: str | None) -> None:
+        if problem == self.problem:
+            return
+        self.problem = problem
+        status = msgspec.json.encode(ProjectionStatus(problem=problem))
+        with contextlib.suppress(Exception):
+            self._runner.journal.commit(_RUNNER, put={self.projection.name: status})
+
+

@@ -1,0 +1,117 @@
+"""The transport for the OpenLineage Python client: an event is in the journal when `emit` returns.
+
+Chosen by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is one of
+Waybill's settings. Works alone and inside the client's ``composite`` transport.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import attr
+from openlineage.client.transport.transport import Config, Transport
+
+from waybill.transport.admission import admit_event
+from waybill.transport.journal import Journal, Kind
+from waybill.transport.keeper import Keeper
+from waybill.transport.serial import event_to_json
+from waybill.transport.settings import Settings
+
+if TYPE_CHECKING:
+    from openlineage.client.client import Event
+
+log = logging.getLogger("waybill.transport")
+
+_CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
+"""Keys that the client's own factory reads."""
+
+
+@attr.define
+class WaybillConfig(Config):
+    """The transport's configuration: Waybill's settings, checked.
+
+    Attributes:
+        settings: from the client's configuration, then the environment, then the settings files.
+    """
+
+    settings: Settings = attr.field(factory=Settings.load)
+
+    @classmethod
+    def from_dict(cls, params: dict[str, Any]) -> WaybillConfig:
+        """Check what the client's configuration says.
+
+        Raises:
+            SettingsError: an unknown setting or a value that cannot be.
+        """
+        given = {name: value for name, value in params.items() if name not in _CLIENT_KEYS}
+        return cls(Settings.load(given, origin="OpenLineage transport configuration"))
+
+
+class WaybillTransport(Transport):
+    """Keeps every event in the journal and sees to it that a runner projects it.
+
+    A backend that is down, slow or gone never reaches the pipeline: delivery is the runner's work, in a process of
+    its own.
+
+    Args:
+        config: the settings to work by.
+
+    Raises:
+        SettingsConflictError: the home's live runner works with other settings.
+        JournalError: the home cannot hold a journal.
+    """
+
+    kind = "waybill"
+    config_class = WaybillConfig
+
+    def __init__(self, config: WaybillConfig) -> None:
+        """Open the journal and agree with the home's runner, starting one where there is none."""
+        settings = config.settings
+        self._journal = Journal(
+            settings.home, durability=settings.durability, max_bytes=settings.journal_max_bytes
+        )
+        self._keeper = Keeper(self._journal, settings)
+        self.settings = self._keeper.settings
+        if not self.settings.provenance_enabled:
+            log.warning(
+                "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
+                self._journal.path,
+            )
+
+    def emit(self, event: Event) -> int:
+        """Keep an event; it is durable on return, as the setting `durability` says.
+
+        Returns:
+            Its sequence number in the journal.
+
+        Raises:
+            AdmissionError: the event breaks the OpenLineage specification where a backend would refuse it.
+            JournalError: it could not be kept, for example because the disk is full.
+        """
+        body = event_to_json(event)
+        admit_event(body)
+        seq = self._journal.append(Kind.OPENLINEAGE, body, self.settings.system_name)
+        self._keeper.keep()
+        return seq
+
+    def close(self, timeout: float = -1) -> bool:
+        """Make durable what is not yet; events are never queued in memory, so there is nothing else to wait for.
+
+        Args:
+            timeout: seconds; 0 answers at once.
+
+        Returns:
+            Whether every event is durable.
+        """
+        durable = self.wait_for_completion(timeout)
+        if durable:
+            self._journal.close()
+        return durable
+
+    def wait_for_completion(self, timeout: float = -1) -> bool:
+        """The same answer as `close`, and the transport stays in use."""
+        if timeout == 0:
+            return not self._journal.unsynced
+        self._journal.sync()
+        return True
