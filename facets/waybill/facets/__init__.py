@@ -1,0 +1,48 @@
+"""What is recorded: the DeltaFile facet, the provenance record, and the fold from run events to records.
+
+Nothing here reads or writes anything. `waybill.facets.arrow`, which needs pyarrow, is imported by name.
+"""
+
+from waybill.facets.event import (
+    DatasetEvent,
+    Event,
+    EventType,
+    JobEvent,
+    RunEvent,
+    decode_event,
+    parse_instant_us,
+)
+from waybill.facets.fold import RunState, fold, merge_states, observe, records_of
+from waybill.facets.record import (
+    FinalState,
+    ProvenanceRecord,
+    decode_records,
+    is_collision,
+    keep_annotations,
+    merge_all,
+    merge_records,
+    record_key,
+)
+
+__all__ = [
+    "DatasetEvent",
+    "Event",
+    "EventType",
+    "FinalState",
+    "JobEvent",
+    "ProvenanceRecord",
+    "RunEvent",
+    "RunState",
+    "decode_event",
+    "decode_records",
+    "fold",
+    "is_collision",
+    "keep_annotations",
+    "merge_all",
+    "merge_records",
+    "merge_states",
+    "observe",
+    "parse_instant_us",
+    "record_key",
+    "records_of",
+]

@@ -1,0 +1,251 @@
+# ruff: noqa: N815 - the attributes are OpenLineage's own field names, so that a reader of its specification knows them.
+"""OpenLineage events, as much of them as Waybill reads.
+
+The structs follow OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). Keys and facets that are not
+named here are skipped while decoding, never refused: the bytes themselves are what is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty
+
+__all__ = [
+    "DatasetEvent",
+    "DatasetName",
+    "DeltaFile",
+    "ErrorMessage",
+    "Event",
+    "EventType",
+    "Job",
+    "JobEvent",
+    "Parent",
+    "ParentRun",
+    "Run",
+    "RunEvent",
+    "RunFacets",
+    "Tag",
+    "Tags",
+    "decode_event",
+    "parse_instant_us",
+]
+
+
+class EventType(StrEnum):
+    """What an event says about its run; a type that OpenLineage does not know reads as OTHER."""
+
+    START = "START"
+    RUNNING = "RUNNING"
+    OTHER = "OTHER"
+    COMPLETE = "COMPLETE"
+    ABORT = "ABORT"
+    FAIL = "FAIL"
+
+    @classmethod
+    def _missing_(cls, value: object) -> EventType:
+        # Marquez compares without regard to case and takes any word, so a stored event may hold one.
+        return cls.__members__.get(str(value).upper(), cls.OTHER)
+
+
+class DatasetName(msgspec.Struct, frozen=True, gc=False):
+    """What identifies a dataset: the namespace of its store and its name there."""
+
+    namespace: str
+    name: str
+
+
+class Job(msgspec.Struct, frozen=True, gc=False):
+    """What identifies a job."""
+
+    namespace: str
+    name: str
+
+
+class ParentRun(msgspec.Struct, frozen=True, gc=False):
+    """The run that started this one."""
+
+    runId: NonEmpty
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """The standard `parent` run facet."""
+
+    run: ParentRun
+    job: Job
+
+
+class ErrorMessage(msgspec.Struct, frozen=True, gc=False):
+    """The standard `errorMessage` run facet."""
+
+    message: str
+
+
+class Tag(msgspec.Struct, frozen=True, gc=False):
+    """One entry of the standard `tags` run facet."""
+
+    key: str
+    value: str
+
+
+class Tags(msgspec.Struct, frozen=True):
+    """The standard `tags` run facet."""
+
+    tags: tuple[Tag, ...] | None = None
+
+
+class DeltaFile(msgspec.Struct, frozen=True):
+    """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
+
+    did: NonEmpty
+    parentDid: str | None = None
+    systemName: str | None = None
+    dataSource: str | None = None
+    filename: str | None = None
+    transforms: tuple[str, ...] | None = None
+    dataSink: str | None = None
+    finalState: FinalState | None = None
+    created: str | None = None
+    completed: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class RunFacets(msgspec.Struct, frozen=True):
+    """The run facets that decide a record.
+
+    The Spark listener's own facets follow no published schema, so they stay undecoded here and are read with leave to
+    be anything; the others are as strict as their schemas.
+    """
+
+    parent: Parent | None = None
+    error_message: ErrorMessage | None = msgspec.field(default=None, name="errorMessage")
+    tags: Tags | None = None
+    delta_file: DeltaFile | None = msgspec.field(default=None, name="waybill_deltaFile")
+    spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
+    spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
+    spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of a job. `runId` should be a UUID, yet any text is kept as it is."""
+
+    runId: NonEmpty
+    facets: RunFacets | None = None
+
+
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """What was observed of a run at one instant."""
+
+    eventTime: str
+    eventType: EventType
+    run: Run
+    job: Job
+    producer: str
+    schemaURL: str | None = None
+    inputs: tuple[DatasetName, ...] | None = None
+    outputs: tuple[DatasetName, ...] | None = None
+
+
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Static facts about a job; it belongs to no run and gives no record."""
+
+    eventTime: str
+    job: Job
+    producer: str
+    schemaURL: str | None = None
+    inputs: tuple[DatasetName, ...] | None = None
+    outputs: tuple[DatasetName, ...] | None = None
+
+
+class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Static facts about a dataset; it belongs to no run and gives no record."""
+
+    eventTime: str
+    dataset: DatasetName
+    producer: str
+    schemaURL: str | None = None
+
+
+Event = RunEvent | JobEvent | DatasetEvent
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    schemaURL: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+_RUN_EVENT = msgspec.json.Decoder(RunEvent)
+_KIND = msgspec.json.Decoder(_Kind)
+_STATIC = {"JobEvent": msgspec.json.Decoder(JobEvent), "DatasetEvent": msgspec.json.Decoder(DatasetEvent)}
+
+
+def _static_kind(schema_url: str) -> str | None:
+    # The last path segment tells the kind, which is how Marquez tells it too.
+    kind = schema_url.rpartition("/")[2]
+    return kind if kind in _STATIC else None
+
+
+def decode_event(body: bytes | bytearray | memoryview) -> Event:
+    """Decode one event; its kind is the last path segment of `schemaURL`, a run event where that says nothing.
+
+    Raises:
+        msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its JSON path.
+        msgspec.DecodeError: the bytes are no JSON.
+        UnicodeDecodeError: a text is no UTF-8.
+        RecursionError: the JSON is nested too deeply.
+
+    """
+    # Nearly every event is a run event, so decode it as one and look at the kind afterwards.
+    try:
+        event = _RUN_EVENT.decode(body)
+    except msgspec.ValidationError:
+        kind = _static_kind(bytes(_KIND.decode(body).schemaURL).decode().strip('"'))
+        if kind is None:
+            raise
+        return _STATIC[kind].decode(body)
+    kind = None if event.schemaURL is None else _static_kind(event.schemaURL)
+    return event if kind is None else _STATIC[kind].decode(body)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_END_OF_DAY = re.compile(r"(.{10}T)24(:00(?::00(?:[.,]0+)?)?(?:Z|[+-].*)?)")
+
+
+def parse_instant_us(text: str) -> int:
+    """Parse an ISO 8601 date and time into microseconds since 1970-01-01T00:00:00Z.
+
+    One without an offset is taken as UTC. Digits past the microsecond are cut off. What Java's `ZonedDateTime` prints
+    is read too: no seconds, up to nine fraction digits, a region in brackets, hour 24 for the end of a day.
+
+    Raises:
+        ValueError: it is no such text, or not after 1970-01-01T00:00:00Z and before the year 10000.
+
+    """
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = _parse_rare(text)
+    if text[10:11] not in ("T", "t", " "):
+        raise ValueError(f"{text!r} is no ISO 8601 date and time")
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    since = instant - _EPOCH
+    time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if not FIRST_MS * 1_000 <= time_us < AFTER_LAST_MS * 1_000:
+        raise ValueError(f"{text!r} is not after 1970-01-01T00:00:00Z and before the year 10000")
+    return time_us
+
+
+def _parse_rare(text: str) -> datetime:
+    plain = text.partition("[")[0].upper()
+    end_of_day = _END_OF_DAY.fullmatch(plain)
+    try:
+        if end_of_day is None:
+            return datetime.fromisoformat(plain)
+        return datetime.fromisoformat(end_of_day[1] + "00" + end_of_day[2]) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no ISO 8601 date and time") from None

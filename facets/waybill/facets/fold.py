@@ -1,0 +1,300 @@
+"""The fold: from the set of a run's events to its provenance records.
+
+What a run's events say together is a `RunState`. Each part of it is either the least or the greatest of what single
+events say, or a union, so states merge in any order, any grouping and any number of times to one state, and with it to
+one set of records. Events are ordered by (time in microseconds, rank of the type, the value itself); the order of
+arrival enters nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from waybill.facets.event import EventType, parse_instant_us
+from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
+from waybill.facets.record import FinalState, ProvenanceRecord, merge_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from waybill.facets.event import RunEvent, RunFacets
+
+__all__ = ["RunState", "fold", "merge_states", "observe", "records_of"]
+
+_RANK = {kind: rank for rank, kind in enumerate(EventType)}
+
+# The first FAIL decides, else the first ABORT, else the first COMPLETE: the Spark listener sends COMPLETE after FAIL.
+_SEVERITY = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
+_FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
+
+
+class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A terminal event, in the order in which they decide: the least of a run's endings is its deciding event."""
+
+    severity: int
+    time_us: int
+    namespace: str
+    name: str
+
+
+class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A parent facet; the least counts."""
+
+    time_us: int
+    rank: int
+    run_id: str
+
+
+class InputSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """An input dataset; the least is the run's first input."""
+
+    time_us: int
+    rank: int
+    position: int
+    namespace: str
+    name: str
+
+
+class CauseSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A reason why a run failed; the least counts, the standard facet before the Spark listener's own."""
+
+    second_choice: bool
+    time_us: int
+    rank: int
+    message: str
+
+
+class Said(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A value for a field or an annotation; the greatest counts.
+
+    A property beats a tag, since it can be set for one action; of those the events of a Spark job count most, since
+    only they carry what was set for their action; then the latest.
+    """
+
+    by_property: bool
+    by_job: bool
+    time_us: int
+    rank: int
+    value: str
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What any set of events of one run says; bounded by the run's distinct outputs, keys and paths.
+
+    It encodes to msgpack and back without loss.
+
+    Attributes:
+        run_id: the run.
+        system_name: the name stamped on its events, for a job without a namespace.
+        created_us: the earliest event, in epoch microseconds.
+        ending: the deciding terminal event.
+        parent: the first parent facet.
+        first_input: the first input dataset.
+        cause: why it failed.
+        outputs: every output dataset as (namespace, name), sorted.
+        overrides: values that replace derived fields.
+        annotations: values noted about the run.
+        records: the records of its terminal events that carry the `waybill_deltaFile` facet, merged and sorted.
+
+    """
+
+    run_id: str
+    system_name: str
+    created_us: int
+    ending: Ending | None = None
+    parent: ParentSeen | None = None
+    first_input: InputSeen | None = None
+    cause: CauseSeen | None = None
+    outputs: tuple[tuple[str, str], ...] = ()
+    overrides: dict[str, Said] = {}
+    annotations: dict[str, Said] = {}
+    records: tuple[ProvenanceRecord, ...] = ()
+
+    @property
+    def parent_run_id(self) -> str | None:
+        """The run that started this one, as the standard parent facet names it."""
+        return None if self.parent is None else self.parent.run_id
+
+    @property
+    def ended(self) -> bool:
+        """Whether a terminal event was seen."""
+        return self.ending is not None
+
+    @property
+    def faceted(self) -> bool:
+        """Whether a terminal event carried the facet, so that the records are its own and nothing is derived."""
+        return bool(self.records)
+
+
+def observe(event: RunEvent, *, system_name: str) -> RunState:
+    """Return what one event says; `system_name` stands in for a name it does not carry.
+
+    Raises:
+        ValueError: a time is unreadable or out of range, which admission does not let in.
+
+    """
+    time_us = parse_instant_us(event.eventTime)
+    rank = _RANK[event.eventType]
+    severity = _SEVERITY.get(event.eventType)
+    facets = event.run.facets
+    state = RunState(
+        run_id=event.run.runId,
+        system_name=system_name,
+        created_us=time_us,
+        ending=None if severity is None else Ending(severity, time_us, event.job.namespace, event.job.name),
+        first_input=min(
+            (InputSeen(time_us, rank, at, x.namespace, x.name) for at, x in enumerate(event.inputs or ())),
+            default=None,
+        ),
+        outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or ()})),
+    )
+    return state if facets is None else _observe_facets(state, event, facets, time_us, rank)
+
+
+def _observe_facets(state: RunState, event: RunEvent, facets: RunFacets, time_us: int, rank: int) -> RunState:
+    cause = read_error_cause(facets)
+    by_job = bool(facets.spark_job_details)
+    fields: dict[str, Said] = {}
+    annotations: dict[str, Said] = {}
+    for saying in read_sayings(facets):
+        said = Said(saying.by_property, by_job, time_us, rank, saying.value)
+        target = fields if saying.is_field else annotations
+        target[saying.key] = _greater(target.get(saying.key), said)
+    return msgspec.structs.replace(
+        state,
+        parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
+        cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
+        overrides=fields,
+        annotations=annotations,
+        records=_facet_records(event, facets, time_us, state),
+    )
+
+
+def _facet_records(
+    event: RunEvent, facets: RunFacets, time_us: int, state: RunState
+) -> tuple[ProvenanceRecord, ...]:
+    facet = facets.delta_file
+    if facet is None or state.ending is None:
+        return ()
+    time_ms = time_us // 1_000
+    record = ProvenanceRecord(
+        did=facet.did,
+        parent_did=facet.parentDid or None,
+        system_name=facet.systemName or state.system_name,
+        data_source=facet.dataSource or event.job.name,
+        filename=facet.filename or "",
+        transforms=facet.transforms or (),
+        data_sink=facet.dataSink or None,
+        final_state=facet.finalState or _FINAL_STATES[state.ending.severity],
+        created=time_ms if facet.created is None else parse_instant_us(facet.created) // 1_000,
+        completed=time_ms if facet.completed is None else parse_instant_us(facet.completed) // 1_000,
+        annotations=dict(sorted(facet.annotations.items())) if facet.annotations else None,
+    )
+    return (record,)
+
+
+def merge_states(a: RunState, b: RunState) -> RunState:
+    """Merge what two sets of events of one run say: commutative, associative and idempotent.
+
+    Raises:
+        ValueError: they are of different runs.
+
+    """
+    if a.run_id != b.run_id:
+        raise ValueError(f"runs {a.run_id!r} and {b.run_id!r} are not one: merge states of one run only")
+    return RunState(
+        run_id=a.run_id,
+        system_name=max(a.system_name, b.system_name),
+        created_us=min(a.created_us, b.created_us),
+        ending=_lesser(a.ending, b.ending),
+        parent=_lesser(a.parent, b.parent),
+        first_input=_lesser(a.first_input, b.first_input),
+        cause=_lesser(a.cause, b.cause),
+        outputs=a.outputs if a.outputs == b.outputs else tuple(sorted({*a.outputs, *b.outputs})),
+        overrides=_merge_said(a.overrides, b.overrides),
+        annotations=_merge_said(a.annotations, b.annotations),
+        records=tuple(merge_all((*a.records, *b.records)))
+        if a.records and b.records
+        else a.records or b.records,
+    )
+
+
+_T = TypeVar("_T", Ending, ParentSeen, InputSeen, CauseSeen)
+
+
+def _lesser(a: _T | None, b: _T | None) -> _T | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
+
+
+def _greater(a: Said | None, b: Said) -> Said:
+    return b if a is None else max(a, b)
+
+
+def _merge_said(a: Mapping[str, Said], b: Mapping[str, Said]) -> dict[str, Said]:
+    merged = dict(a)
+    for key, said in b.items():
+        merged[key] = _greater(merged.get(key), said)
+    return dict(sorted(merged.items()))
+
+
+def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
+    """Return the run's records: the facet's own, else derived ones once it has ended, else none."""
+    if state.records:
+        return state.records
+    return () if state.ending is None else _derive(state, state.ending)
+
+
+def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
+    fields = {name: said.value for name, said in state.overrides.items()}
+    final_state = FinalState(fields.get("final_state", _FINAL_STATES[ending.severity]))
+    first = state.first_input
+    data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
+    sinks = [f"{namespace}/{name}" for namespace, name in state.outputs] or [None]
+    return tuple(
+        merge_all(
+            ProvenanceRecord(
+                did=fields.get("did", state.run_id),
+                parent_did=fields.get("parent_did", state.parent_run_id),
+                system_name=fields.get("system_name", ending.namespace or state.system_name),
+                data_source=fields.get("data_source", data_source),
+                filename=fields.get("filename", _last_part(data_source)),
+                transforms=split_transforms(fields.get("transforms", "")) or (ending.name,),
+                data_sink=fields.get("data_sink", sink),
+                final_state=final_state,
+                created=state.created_us // 1_000,
+                completed=ending.time_us // 1_000,
+                annotations=_annotations_of(state, final_state),
+            )
+            for sink in sinks
+        )
+    )
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def _annotations_of(state: RunState, final_state: FinalState) -> dict[str, str] | None:
+    annotations = {key: said.value for key, said in state.annotations.items()}
+    if final_state is FinalState.ERROR and state.cause is not None:
+        annotations.setdefault("errorCause", state.cause.message)
+    return dict(sorted(annotations.items())) or None
+
+
+def fold(events: Iterable[RunEvent], *, system_name: str) -> list[ProvenanceRecord]:
+    """Fold a whole set of events, of any runs in any order, to its records, sorted as `merge_all` sorts them.
+
+    Raises:
+        ValueError: a time in an event is unreadable or out of range.
+
+    """
+    states: dict[str, RunState] = {}
+    for event in events:
+        state = observe(event, system_name=system_name)
+        known = states.get(state.run_id)
+        states[state.run_id] = state if known is None else merge_states(known, state)
+    return merge_all(record for state in states.values() for record in records_of(state))
