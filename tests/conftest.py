@@ -1,0 +1,68 @@
+"""What every room's tests share: an environment of their own, a home, its settings, and the seed of a random run."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.transport.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SEED = pytest.StashKey[int]()
+FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "OPENLINEAGE__", "MARQUEZ_", "SPARK_")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seed", type=int, help="repeat the random choices of an earlier run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    seed = config.getoption("--seed")
+    config.stash[SEED] = secrets.randbits(32) if seed is None else seed
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {config.stash[SEED]} (repeat with --seed={config.stash[SEED]})"
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """What random choices start from; a test that fails can be repeated with it."""
+    return pytestconfig.stash[SEED]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the developer's own settings out of the tests, and the tests out of the developer's own home."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(FOREIGN):
+                patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder for a journal of this test's own."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for a layout of this test's own."""
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def settings(home: Path, root: Path, tmp_path: Path) -> Settings:
+    """Settings for that home and root, with the layout on and no runner of their own accord."""
+    given = {"home": home, "root": root, "system_name": "tests", "provenance_enabled": True, "runner": "none"}
+    return Settings.load(given, origin="tests", env={}, cwd=tmp_path)
