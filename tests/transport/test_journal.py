@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
+from waybill.transport.journal import ENTRY_BYTES_MAX
 from waybill.transport.mounts import file_system_of
 from waybill.transport.schema import APPLICATION_ID, STEPS, VERSION
 
@@ -234,8 +235,8 @@ def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Pa
 
     def append(thread: int) -> None:
         barrier.wait()
-        # SQLite refuses a blob beyond its limit; whoever shares the transaction must not notice.
-        body = bytes(1_100_000_000) if thread == 0 else b"%d" % thread
+        # Whoever shares the transaction must not notice the one that is refused.
+        body = bytes(ENTRY_BYTES_MAX + 1) if thread == 0 else b"%d" % thread
         try:
             outcomes[thread] = journal.append(EVENT, body)
         except JournalError as error:

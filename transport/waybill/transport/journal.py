@@ -41,6 +41,9 @@ from waybill.transport.schema import migrate
 SYNC_WITHIN_S: Final = 0.1
 """With durability ``process``: how long an entry may stay unsynced."""
 
+ENTRY_BYTES_MAX: Final = 256 * 2**20
+"""The largest entry that is kept, in bytes."""
+
 _CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
@@ -450,6 +453,7 @@ class Journal:
     def _connect(self, flags: int) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
         connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
         # The default, a checkpoint by the last connection that closes, would delete the WAL under a forked child.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if flags & apsw.SQLITE_OPEN_CREATE:
@@ -569,6 +573,8 @@ def _explained(error: apsw.Error | JournalError, path: Path) -> JournalError:
         return error
     if isinstance(error, apsw.FullError):
         return JournalFullError(f"the disk of {path} is full and the entry was not kept; make room there, or give another home")
+    if isinstance(error, apsw.TooBigError):
+        return JournalError(f"an entry is larger than {ENTRY_BYTES_MAX} bytes and was not kept; leave out its largest facet")
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         return JournalError(f"{path} is damaged or no journal ({error}); move it away to start a new one, and keep it for recovery")
     return JournalError(f"{path} cannot be read or written ({error}); check the disk and the permissions of the home")

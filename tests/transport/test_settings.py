@@ -1,0 +1,120 @@
+"""Settings: where each comes from, and what is refused."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Settings, SettingsError
+from waybill.transport.settings import names
+
+
+def load(tmp_path: Path, overrides: dict[str, object] | None = None, **env: str) -> Settings:
+    return Settings.load(overrides, env={"XDG_CONFIG_HOME": str(tmp_path / "config"), **env}, cwd=tmp_path)
+
+
+def test_the_defaults_are_those_of_the_documentation(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings.root == settings.home
+    assert settings.provenance_enabled is False
+    assert settings.provenance_age_off_days == 3
+    assert settings.provenance_annotations_allowed == frozenset()
+    assert settings.marquez_url is None
+    assert (settings.journal_retain_days, settings.journal_max_bytes) == (7, 10 * 2**30)
+    assert (settings.journal_when_full, settings.runner, settings.durability) == ("refuse", "child", "power")
+    assert settings.listen == "127.0.0.1:8090"
+    assert set(settings.origins.values()) == {"default"}
+
+
+def test_the_nearest_source_wins(tmp_path: Path) -> None:
+    (tmp_path / "config" / "waybill").mkdir(parents=True)
+    (tmp_path / "config" / "waybill" / "config.yaml").write_text("root: /user\nlisten: 0.0.0.0:1\nsystem_name: user\nhome: /user")
+    (tmp_path / "waybill.yaml").write_text("root: /folder\nlisten: 0.0.0.0:2\nsystem_name: folder")
+    settings = load(tmp_path, {"root": "/caller", "listen": None}, WAYBILL_ROOT="/env", WAYBILL_LISTEN="0.0.0.0:3")
+    assert (str(settings.root), settings.origins["root"]) == ("/caller", "constructor")
+    assert (settings.listen, settings.origins["listen"]) == ("0.0.0.0:3", "environment WAYBILL_LISTEN")
+    assert (settings.system_name, settings.origins["system_name"]) == ("folder", str(tmp_path / "waybill.yaml"))
+    assert settings.origins["home"] == str(tmp_path / "config" / "waybill" / "config.yaml")
+
+
+def test_the_names_that_openlineage_users_know_serve_as_well(tmp_path: Path) -> None:
+    settings = load(tmp_path, MARQUEZ_URL="http://m:5000", OPENLINEAGE_API_KEY="secret")
+    assert (settings.marquez_url, settings.marquez_api_key) == ("http://m:5000", "secret")
+    assert settings.origins["marquez_url"] == "environment MARQUEZ_URL"
+    nearer = load(tmp_path, MARQUEZ_URL="http://m:5000", WAYBILL_MARQUEZ_URL="http://w:5000")
+    assert nearer.marquez_url == "http://w:5000"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("provenance_enabled", "yes", True),
+        ("provenance_enabled", "0", False),
+        ("journal_max_bytes", "500 MiB", 500 * 2**20),
+        ("journal_max_bytes", "1.5gb", 1_500_000_000),
+        ("journal_max_bytes", 2**20, 2**20),
+        ("provenance_annotations_allowed", " a, b,,c ", frozenset("abc")),
+        ("provenance_annotations_allowed", ["a", "b"], frozenset("ab")),
+        ("journal_retain_days", "0.5", 0.5),
+    ],
+)
+def test_values_are_read_as_people_write_them(tmp_path: Path, name: str, value: object, expected: object) -> None:
+    assert getattr(load(tmp_path, {name: value}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("home", ""),
+        ("home", 7),
+        ("root", "s3://bucket/lineage"),
+        ("system_name", ""),
+        ("system_name", "a\0b"),
+        ("provenance_enabled", "perhaps"),
+        ("provenance_age_off_days", 0),
+        ("provenance_age_off_days", "nan"),
+        ("journal_retain_days", "inf"),
+        ("journal_retain_days", True),
+        ("provenance_annotations_allowed", 5),
+        ("marquez_url", "marquez:5000"),
+        ("marquez_url", "http://m:99999"),
+        ("marquez_url", "ftp://m"),
+        ("journal_max_bytes", "1 KiB"),
+        ("journal_max_bytes", "many"),
+        ("journal_when_full", "explode"),
+        ("runner", "thread"),
+        ("durability", "none"),
+        ("listen", "8090"),
+        ("listen", "host:port"),
+        ("listen", "host:70000"),
+        ("no_such_setting", 1),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, {name: value})
+    assert (raised.value.name, raised.value.value, raised.value.origin) == (name, value, "constructor")
+    assert name in str(raised.value)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_a_bad_value_in_the_environment_is_named_with_its_variable(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="from environment WAYBILL_DURABILITY"):
+        load(tmp_path, WAYBILL_DURABILITY="fast")
+
+
+@pytest.mark.parametrize("content", ["- a\n- b\n", "a: [", "surprise: 1"])
+def test_a_settings_file_that_cannot_be_used_is_refused_with_its_path(tmp_path: Path, content: str) -> None:
+    (tmp_path / "waybill.yaml").write_text(content)
+    with pytest.raises(SettingsError, match=r"waybill\.yaml"):
+        load(tmp_path)
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"marquez_api_key": "hunter2"})
+    assert "hunter2" not in " ".join(settings.shown(name) for name in names())
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, {"marquez_api_key": "hunter2\0"})
+    assert "hunter2" not in str(raised.value)
