@@ -1,4 +1,4 @@
-"""What every room's tests share: an environment of their own, a home, its settings, and the seed of a random run."""
+"""What every room's tests share: a clean environment, a home with settings, the seed of a random run."""
 
 from __future__ import annotations
 

@@ -1,0 +1,181 @@
+"""The promises of the package as a whole: what is in the wheel, what an import loads, what is public."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pickle
+import pkgutil
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import waybill
+from waybill.transport import WaybillError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REPOSITORY = Path(__file__).parent.parent
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+ROOMS = ("facets", "transport", "marquez", "exporter", "spark", "cli")
+LINES_MAX = 400
+FOREIGN = re.compile(
+    r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"
+    r"|\b(?:pypi|pythonhosted|npmjs|maven|debian|crates)\.(?:org|io)\b|apache\.org/maven"
+)
+
+
+def sources(room: str) -> list[Path]:
+    """The files of a room, relative to the folder of its portion of the namespace."""
+    portion = REPOSITORY / room
+    return [
+        path.relative_to(portion)
+        for path in sorted(portion.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
+
+
+def python(code: str, folder: Path) -> str:
+    """What a fresh interpreter prints that runs this code in an empty folder."""
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    done = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (file,) = folder.glob("*.whl")
+    with zipfile.ZipFile(file) as wheel:
+        yield wheel
+
+
+def test_the_wheel_holds_every_file_of_the_rooms_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    expected = {path.as_posix() for room in ROOMS for path in sources(room)}
+    found = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert found == expected
+
+
+def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile) -> None:
+    by_name = {name.split(".dist-info/")[-1]: name for name in wheel.namelist()}
+    licence = (REPOSITORY / "LICENSE").read_bytes()
+    assert wheel.read(by_name["licenses/LICENSE"]) == licence
+    entry_points = wheel.read(by_name["entry_points.txt"]).decode()
+    assert "waybill = waybill.cli:main" in entry_points
+    assert "[waybill.projections]" in entry_points
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_is_a_typed_portion_of_the_namespace(room: str) -> None:
+    files = set(sources(room))
+    assert Path("waybill", room, "py.typed") in files
+    assert Path("waybill", room, "__init__.py") in files
+    assert Path("waybill", "__init__.py") not in files
+    assert {path.parts[:2] for path in files} == {("waybill", room)}
+
+
+def test_the_namespace_is_open_to_other_packages() -> None:
+    assert waybill.__file__ is None
+    assert {Path(folder).parent.name for folder in waybill.__path__} >= set(ROOMS)
+
+
+def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+    modules = [REPOSITORY / room / path for room in ROOMS for path in sources(room) if path.suffix == ".py"]
+    lengths = {str(module): len(module.read_text(encoding="utf-8").splitlines()) for module in modules}
+    assert {module: length for module, length in lengths.items() if length > LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("room", ["facets", "transport"])
+def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: Path) -> None:
+    loaded = python(f"import sys, waybill.{room}; print(*sys.modules)", tmp_path).split()
+    foreign = {"pyarrow", "pyspark", "requests", "rich", "typer", "yaml", "pandas", "numpy", "duckdb"}
+    assert f"waybill.{room}" in loaded
+    assert foreign & set(loaded) == set()
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nothing_is_public_by_accident(room: str, tmp_path: Path) -> None:
+    code = (
+        f"import types, waybill.{room} as room\n"
+        "for name, value in vars(room).items():\n"
+        "    own = isinstance(value, types.ModuleType) and value.__name__.startswith(room.__name__)\n"
+        "    if not name.startswith('_') and name != 'annotations' and not own: print(name)"
+    )
+    reached = set(python(code, tmp_path).split())
+    module = importlib.import_module(f"waybill.{room}")
+    assert list(module.__all__) == sorted(module.__all__)
+    assert reached <= set(module.__all__)
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_is_used_by_the_typed_api_tests(room: str) -> None:
+    words = set(re.findall(r"\w+", (REPOSITORY / "tests" / "typing" / "api.py").read_text(encoding="utf-8")))
+    assert set(importlib.import_module(f"waybill.{room}").__all__) - words == set()
+
+
+def public_errors() -> list[type[WaybillError]]:
+    """Every error of Waybill that any module of any room defines."""
+    for room in ROOMS:
+        package = importlib.import_module(f"waybill.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found, todo = [], [WaybillError]
+    while todo:
+        error = todo.pop()
+        found.append(error)
+        todo.extend(error.__subclasses__())
+    return sorted(set(found), key=lambda error: error.__qualname__)
+
+
+def test_every_error_survives_pickling() -> None:
+    errors = public_errors()
+    assert len(errors) > 1
+    for error in errors:
+        before = error(*(f"part {position}" for position in range(len(inspect.signature(error).parameters))))
+        after = pickle.loads(pickle.dumps(before))  # noqa: S301  # our own bytes
+        assert type(after) is error
+        assert (str(after), after.args, vars(after)) == (str(before), before.args, vars(before))
+
+
+def required() -> set[str]:
+    """The name of each package that the project asks for, whatever for."""
+    wanted = list(PROJECT["build-system"]["requires"]) + PROJECT["project"]["dependencies"]
+    for extra in PROJECT["project"]["optional-dependencies"].values():
+        wanted += extra
+    for group in PROJECT["dependency-groups"].values():
+        wanted += group
+    return {re.split(r"[^A-Za-z0-9_.-]", text)[0].lower() for text in wanted} - {PROJECT["project"]["name"]}
+
+
+def test_every_dependency_has_its_reason_and_every_reason_its_dependency() -> None:
+    text = (REPOSITORY / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)
+    assert sorted(explained) == sorted(required())
+
+
+def test_no_file_knows_a_machine_or_a_registry() -> None:
+    git = shutil.which("git")
+    if git is None or not (REPOSITORY / ".git").exists():
+        pytest.skip("needs git and a clone: which files are the project's is asked of git")
+    command = [git, "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True).stdout
+    tracked = [REPOSITORY / name for name in listed.split("\0") if name]
+    found = [
+        f"{path.relative_to(REPOSITORY)}: {match[0]}"
+        for path in tracked
+        if path.is_file() and path.name != "uv.lock"
+        for match in FOREIGN.finditer(path.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert found == []
