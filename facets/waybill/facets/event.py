@@ -1,8 +1,8 @@
 # ruff: noqa: N815 - the attributes are OpenLineage's own field names, so that a reader of its specification knows them.
 """OpenLineage events, as much of them as Waybill reads.
 
-The structs follow OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). Keys and facets that are not
-named here are skipped while decoding, never refused: the bytes themselves are what is kept.
+The structs follow OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). Keys and facets
+that are not named here are skipped while decoding, never refused: the bytes themselves are what is kept.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Annotated
 
 import msgspec
 
@@ -118,8 +117,8 @@ class DeltaFile(msgspec.Struct, frozen=True):
 class RunFacets(msgspec.Struct, frozen=True):
     """The run facets that decide a record.
 
-    The Spark listener's own facets follow no published schema, so they stay undecoded here and are read with leave to
-    be anything; the others are as strict as their schemas.
+    The Spark listener's own facets follow no published schema, so they stay undecoded here and may hold
+    anything; the others are as strict as their schemas.
     """
 
     parent: Parent | None = None
@@ -180,7 +179,10 @@ class _Kind(msgspec.Struct, frozen=True):
 
 _RUN_EVENT = msgspec.json.Decoder(RunEvent)
 _KIND = msgspec.json.Decoder(_Kind)
-_STATIC = {"JobEvent": msgspec.json.Decoder(JobEvent), "DatasetEvent": msgspec.json.Decoder(DatasetEvent)}
+_STATIC: dict[str, msgspec.json.Decoder[JobEvent] | msgspec.json.Decoder[DatasetEvent]] = {
+    "JobEvent": msgspec.json.Decoder(JobEvent),
+    "DatasetEvent": msgspec.json.Decoder(DatasetEvent),
+}
 
 
 def _static_kind(schema_url: str) -> str | None:
@@ -190,10 +192,10 @@ def _static_kind(schema_url: str) -> str | None:
 
 
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
-    """Decode one event; its kind is the last path segment of `schemaURL`, a run event where that says nothing.
+    """Decode one event: of the kind that ends its `schemaURL`, a run event where that says nothing.
 
     Raises:
-        msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its JSON path.
+        msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its path.
         msgspec.DecodeError: the bytes are no JSON.
         UnicodeDecodeError: a text is no UTF-8.
         RecursionError: the JSON is nested too deeply.
@@ -218,8 +220,9 @@ _END_OF_DAY = re.compile(r"(.{10}T)24(:00(?::00(?:[.,]0+)?)?(?:Z|[+-].*)?)")
 def parse_instant_us(text: str) -> int:
     """Parse an ISO 8601 date and time into microseconds since 1970-01-01T00:00:00Z.
 
-    One without an offset is taken as UTC. Digits past the microsecond are cut off. What Java's `ZonedDateTime` prints
-    is read too: no seconds, up to nine fraction digits, a region in brackets, hour 24 for the end of a day.
+    One without an offset is taken as UTC. Digits past the microsecond are cut off. What Java's
+    `ZonedDateTime` prints is read too: no seconds, nine fraction digits, a region in brackets; so is hour 24,
+    the end of a day.
 
     Raises:
         ValueError: it is no such text, or not after 1970-01-01T00:00:00Z and before the year 10000.

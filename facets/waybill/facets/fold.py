@@ -1,14 +1,14 @@
 """The fold: from the set of a run's events to its provenance records.
 
-What a run's events say together is a `RunState`. Each part of it is either the least or the greatest of what single
-events say, or a union, so states merge in any order, any grouping and any number of times to one state, and with it to
-one set of records. Events are ordered by (time in microseconds, rank of the type, the value itself); the order of
-arrival enters nowhere.
+What a run's events say together is a `RunState`. Each part of it is either the least or the greatest of what
+single events say, or a union, so states merge in any order, any grouping and any number of times to one
+state, and with it to one set of records. Events are ordered by (time in microseconds, rank of the type, the
+value itself); the order of arrival enters nowhere.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from waybill.facets.overrides import read_error_cause, read_sayings, split_trans
 from waybill.facets.record import FinalState, ProvenanceRecord, merge_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from waybill.facets.event import RunEvent, RunFacets
 
@@ -25,13 +25,13 @@ __all__ = ["RunState", "fold", "merge_states", "observe", "records_of"]
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 
-# The first FAIL decides, else the first ABORT, else the first COMPLETE: the Spark listener sends COMPLETE after FAIL.
+# The first FAIL decides, else the first ABORT, else COMPLETE: the Spark listener sends COMPLETE after FAIL.
 _SEVERITY = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
 _FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
 
 
 class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A terminal event, in the order in which they decide: the least of a run's endings is its deciding event."""
+    """A terminal event; the least of a run's endings is its deciding event."""
 
     severity: int
     time_us: int
@@ -69,8 +69,8 @@ class CauseSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
 class Said(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """A value for a field or an annotation; the greatest counts.
 
-    A property beats a tag, since it can be set for one action; of those the events of a Spark job count most, since
-    only they carry what was set for their action; then the latest.
+    A property beats a tag, since it can be set for one action; among equals an event of a Spark job beats
+    others, since only it carries what was set for its action; then the latest counts.
     """
 
     by_property: bool
@@ -96,7 +96,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         outputs: every output dataset as (namespace, name), sorted.
         overrides: values that replace derived fields.
         annotations: values noted about the run.
-        records: the records of its terminal events that carry the `waybill_deltaFile` facet, merged and sorted.
+        records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
 
     """
 
@@ -124,7 +124,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def faceted(self) -> bool:
-        """Whether a terminal event carried the facet, so that the records are its own and nothing is derived."""
+        """Whether a terminal event carried the facet, so that nothing is derived."""
         return bool(self.records)
 
 
@@ -253,7 +253,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     final_state = FinalState(fields.get("final_state", _FINAL_STATES[ending.severity]))
     first = state.first_input
     data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
-    sinks = [f"{namespace}/{name}" for namespace, name in state.outputs] or [None]
+    sinks: list[str | None] = [f"{namespace}/{name}" for namespace, name in state.outputs]
     return tuple(
         merge_all(
             ProvenanceRecord(
@@ -269,7 +269,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
                 completed=ending.time_us // 1_000,
                 annotations=_annotations_of(state, final_state),
             )
-            for sink in sinks
+            for sink in sinks or [None]
         )
     )
 

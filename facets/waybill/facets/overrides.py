@@ -1,7 +1,8 @@
 """What a pipeline says about its own record, through run tags and Spark properties.
 
-Run tags named `waybill_<field>` and captured Spark properties named `spark.waybill.<field>` replace a field of the
-derived record. Any other `waybill_<key>`, `spark.waybill.<key>` and every plain run tag becomes an annotation.
+Run tags named `waybill_<field>` and captured Spark properties named `spark.waybill.<field>` replace a field
+of the derived record. Any other `waybill_<key>`, `spark.waybill.<key>` and every plain run tag becomes an
+annotation.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _EXCEPTION = msgspec.json.Decoder(_Exception)
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
     """Yield what the facets of one event say; a value that its field cannot hold is not said at all."""
     for tag in (facets.tags.tags if facets.tags is not None else None) or ():
-        yield from _read(
-            tag.key.removeprefix(TAG_PREFIX), tag.value, tag.key.startswith(TAG_PREFIX), by_property=False
-        )
+        ours = tag.key.startswith(TAG_PREFIX)
+        key = tag.key.removeprefix(TAG_PREFIX)
+        yield from _read(key, tag.value, may_override=ours, by_property=False)
     # Most events capture no property of ours, so look before decoding.
-    if PROPERTY_PREFIX.encode() in memoryview(facets.spark_properties).tobytes():
+    if PROPERTY_PREFIX.encode() in bytes(facets.spark_properties):
         for name, value in _read_properties(facets.spark_properties).items():
             if name.startswith(PROPERTY_PREFIX) and isinstance(value, str):
                 yield from _read(
@@ -64,7 +65,7 @@ def read_sayings(facets: RunFacets) -> Iterator[Saying]:
                 )
 
 
-def _read(key: str, value: str, may_override: bool, *, by_property: bool) -> Iterator[Saying]:
+def _read(key: str, value: str, *, may_override: bool, by_property: bool) -> Iterator[Saying]:
     is_field = may_override and key in OVERRIDABLE
     if key and (not is_field or _is_valid(key, value)):
         yield Saying(is_field, key, value, by_property)
@@ -89,7 +90,7 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
-    """Return (is second choice, first line of the message): `errorMessage`, else the Spark listener's `spark.exception`."""
+    """Return the first line of `errorMessage`, else of `spark.exception`, after whether it is the latter."""
     if facets.error_message is not None and (line := _first_line(facets.error_message.message)):
         return False, line
     if not bytes(facets.spark_exception):

@@ -92,10 +92,10 @@ def record_key(record: ProvenanceRecord) -> RecordKey:
 
 
 def merge_records(a: ProvenanceRecord, b: ProvenanceRecord) -> ProvenanceRecord:
-    """Merge two records of one key: commutative, associative and idempotent, so neither order nor repeats matter.
+    """Merge two records of one key: commutative, associative and idempotent, so order and repeats do not matter.
 
-    The earlier `created` wins, in texts the non-empty (else the greater) one, and annotations are united, the greater
-    value winning.
+    The earlier `created` counts, of two texts the non-empty, else the greater one; annotations are united,
+    the greater value counting.
 
     Raises:
         ValueError: their keys differ.
@@ -190,7 +190,7 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
     Empty means absent, as it does for DeltaFi; annotations without a value are left out.
 
     Raises:
-        msgspec.ValidationError: a field is absent, of the wrong type or out of range; the message ends with its path.
+        msgspec.ValidationError: a field is absent, mistyped or out of range; the message ends with its path.
         msgspec.DecodeError: the bytes are no JSON.
         UnicodeDecodeError: a text is no UTF-8.
         RecursionError: the JSON is nested too deeply.
