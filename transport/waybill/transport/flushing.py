@@ -11,7 +11,7 @@ import msgspec
 from waybill.transport import lease
 from waybill.transport.agreement import agree
 from waybill.transport.journal import Journal
-from waybill.transport.runner import Runner, statuses
+from waybill.transport.runner import Runner, has_run, statuses
 from waybill.transport.settings import Settings
 
 _POLL_S: Final = 0.05
@@ -68,16 +68,15 @@ class _Flush:
         self._start = min(journal.cursors().values(), default=0)
 
     def report(self) -> FlushReport:
-        while not self._over():
-            held = lease.take(self._journal.home)
-            if held is None:
-                time.sleep(_POLL_S)
-                continue
+        while (held := lease.take(self._journal.home)) is None:
+            if has_run(self._journal) and self._over():
+                break
+            time.sleep(_POLL_S)
+        else:
             try:
                 Runner(self._journal, self._settings).run(until=self._over, idle_s=float("inf"))
             finally:
                 held.release()
-            break
         files = [
             file
             for name in statuses(self._journal)

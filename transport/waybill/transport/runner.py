@@ -27,6 +27,7 @@ BLOCKED_S: Final = 3600.0
 """A runner whose only work left waits for a backend that is down ends after this long without a new entry."""
 
 _RUNNER: Final = "runner"
+_STARTED: Final = "runner_started_ms"
 _POLL_S: Final = 0.05
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
@@ -69,6 +70,11 @@ def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
     }
 
 
+def has_run(journal: Journal) -> bool:
+    """Whether the home ever had a runner, so that `statuses` says which projections there are."""
+    return journal.meta(_STARTED) is not None
+
+
 class Runner:
     """Works a home's projections; the caller holds the home's lease.
 
@@ -88,6 +94,7 @@ class Runner:
         said = {name: msgspec.json.encode(ProjectionStatus(problem=problem)) for name, problem in unloadable.items()}
         said |= {projection.name: msgspec.json.encode(ProjectionStatus()) for projection in self.projections}
         journal.commit(_RUNNER, put=said, delete=journal.state(_RUNNER).keys() - said.keys())
+        journal.set_meta(_STARTED, str(time.time_ns() // 1_000_000))
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None

@@ -1,0 +1,72 @@
+"""A third party's package that offers projections, installed for real as far as Python can tell."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MODULE = '''
+import json, os
+from pathlib import Path
+from waybill.transport import Kind, Step
+
+class Copy:
+    """Copies entries into a file; its script decides how each step goes."""
+    name = "copy"
+    stores = True
+    def __init__(self, journal, settings):
+        self.journal, self.folder = journal, Path(os.environ["WAYBILL_TEST_FOLDER"])
+        self.cursor = journal.cursor(self.name)
+    def step(self):
+        if (self.folder / "down").exists():
+            return Step(retry_s=0.05, problem="the backend is down; start it")
+        if (self.folder / "bug").exists():
+            raise RuntimeError("a bug")
+        entries = self.journal.read(self.cursor, limit=7)
+        if not entries:
+            return Step()
+        with (self.folder / "copied").open("ab") as file:
+            for entry in entries:
+                if entry.kind is not Kind.MARK:
+                    file.write(entry.body + b"\\n")
+        self.cursor = entries[-1].seq
+        put = {f"flush:{e.seq}": json.dumps(["copied"]).encode() for e in entries if e.body == b"flush"}
+        self.journal.commit(self.name, cursor=self.cursor, put=put)
+        return Step(applied=len(entries))
+    def pending(self):
+        return self.journal.last_seq() - self.cursor
+    def finish(self):
+        (self.folder / "finished").touch()
+    def close(self):
+        pass
+
+def open_copy(journal, settings):
+    return Copy(journal, settings) if "WAYBILL_TEST_FOLDER" in os.environ else None
+'''
+
+ENTRY_POINTS = """
+[waybill.projections]
+copy = third_party:open_copy
+broken = third_party:no_such_function
+"""
+
+
+@pytest.fixture
+def copy_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that the third party's projection works in."""
+    site, folder = tmp_path / "site", tmp_path / "copy"
+    info = site / "third_party-1.0.dist-info"
+    info.mkdir(parents=True)
+    folder.mkdir()
+    (site / "third_party.py").write_text(MODULE)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(folder))
+    yield folder
+    sys.modules.pop("third_party", None)

@@ -1,0 +1,191 @@
+"""The runner, its lease and the flush, with a third party's projection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, SettingsConflictError, flush
+from waybill.transport import lease as leases
+from waybill.transport.agreement import agree
+from waybill.transport.keeper import Keeper
+from waybill.transport.runner import statuses
+
+
+def settings_of(home: Path, **given: object) -> Settings:
+    return Settings.load({"home": home, **given}, env={}, cwd=home.parent)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.02)
+
+
+def end_runner(home: Path) -> None:
+    pid = leases.holder(home)
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+        wait_for(lambda: not leases.is_held(home))
+
+
+def copied(folder: Path) -> list[bytes]:
+    return (folder / "copied").read_bytes().splitlines() if (folder / "copied").exists() else []
+
+
+def test_a_flush_without_a_runner_works_the_projections_itself(tmp_path: Path, copy_folder: Path) -> None:
+    journal = Journal(tmp_path / "home")
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % number, "") for number in range(20))
+    seen: list[tuple[int, int]] = []
+    report = flush(settings_of(tmp_path / "home"), on_progress=lambda done, total: seen.append((done, total)))
+    assert copied(copy_folder) == [b"%d" % number for number in range(20)]
+    assert report.files == ("copied",)
+    assert "copy" not in report.left
+    assert seen[-1] == (21, 21)
+    assert not leases.is_held(tmp_path / "home")
+
+
+def test_a_projection_that_cannot_be_loaded_is_reported_and_stops_no_other(tmp_path: Path, copy_folder: Path) -> None:
+    Journal(tmp_path / "home").append(Kind.OPENLINEAGE, b"a")
+    report = flush(settings_of(tmp_path / "home"))
+    assert "third_party:no_such_function cannot be loaded" in report.problems["broken"]
+    assert copied(copy_folder) == [b"a"]
+
+
+@pytest.mark.parametrize(("trouble", "words"), [("down", "the backend is down; start it"), ("bug", "RuntimeError: a bug")])
+def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
+    tmp_path: Path, copy_folder: Path, trouble: str, words: str
+) -> None:
+    Journal(tmp_path / "home").append(Kind.OPENLINEAGE, b"a")
+    (copy_folder / trouble).touch()
+    report = flush(settings_of(tmp_path / "home"))
+    assert report.problems["copy"] == words
+    assert report.left["copy"] == 2
+    (copy_folder / trouble).unlink()
+    report = flush(settings_of(tmp_path / "home"))
+    assert "copy" not in report.problems
+    assert copied(copy_folder) == [b"a"]
+
+
+def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(tmp_path: Path, copy_folder: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    keepers = [Keeper(journal, settings_of(home)) for _ in range(3)]
+    journal.append(Kind.OPENLINEAGE, b"a")
+    wait_for(lambda: copied(copy_folder) == [b"a"])
+    pid = leases.holder(home)
+    assert pid
+    assert pid != os.getpid()
+    report = flush(settings_of(home))
+    assert report.files == ("copied",)
+    assert leases.holder(home) == pid
+    end_runner(home)
+    assert (copy_folder / "finished").exists()
+    del keepers
+
+
+def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folder: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    journal.append(Kind.OPENLINEAGE, b"a")
+    script = "import sys, waybill.transport.runner as r; r.Runner.run.__kwdefaults__['idle_s'] = 0.3; import runpy; sys.argv = sys.argv[1:]; runpy.run_module('waybill.transport', run_name='__main__')"
+    subprocess.run([sys.executable, "-c", script, "waybill.transport", str(home)], check=True, timeout=60)
+    assert copied(copy_folder) == [b"a"]
+    assert (copy_folder / "finished").exists()
+
+
+def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(tmp_path: Path, copy_folder: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    keeper = Keeper(journal, settings_of(home))
+    journal.append(Kind.OPENLINEAGE, b"before")
+    wait_for(lambda: copied(copy_folder) == [b"before"])
+    first = leases.holder(home)
+    assert first
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: not leases.is_held(home))
+    journal.append(Kind.OPENLINEAGE, b"after")
+
+    def replaced() -> bool:
+        keeper.keep()
+        return copied(copy_folder) == [b"before", b"after"]
+
+    wait_for(replaced)
+    assert leases.holder(home) != first
+    end_runner(home)
+
+
+def test_no_runner_is_started_where_something_else_does_the_work(tmp_path: Path, copy_folder: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    Keeper(journal, settings_of(home, runner="none"))
+    journal.append(Kind.OPENLINEAGE, b"a")
+    time.sleep(0.5)
+    assert not leases.is_held(home)
+    assert copied(copy_folder) == []
+
+
+def test_only_one_lease_is_given(tmp_path: Path) -> None:
+    held = leases.take(tmp_path)
+    assert held
+    assert leases.take(tmp_path) is None
+    assert leases.holder(tmp_path) == os.getpid()
+    held.release()
+    assert leases.holder(tmp_path) is None
+
+
+def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_afterwards(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    first = agree(journal, settings_of(home, provenance_enabled=True))
+    held = leases.take(home)
+    assert held
+    with pytest.raises(SettingsConflictError, match="provenance_enabled = False .* works with True"):
+        agree(journal, settings_of(home, provenance_enabled=False))
+    assert agree(journal, settings_of(home)).provenance_enabled is first.provenance_enabled is True
+    held.release()
+    assert agree(journal, settings_of(home, provenance_enabled=False)).provenance_enabled is False
+    assert agree(journal, settings_of(home)).provenance_enabled is False
+
+
+def test_a_setting_that_nobody_gave_follows_the_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    agree(journal, settings_of(home, root=tmp_path / "lake", marquez_url="http://m:1", marquez_api_key="secret"))
+    followed = agree(journal, settings_of(home))
+    assert (followed.root, followed.marquez_url) == (tmp_path / "lake", "http://m:1")
+    assert followed.origins["root"] == "home"
+    assert followed.marquez_api_key is None
+    assert b"secret" not in (home / "journal.db-wal").read_bytes()
+
+
+def test_old_entries_go_only_when_a_projection_keeps_what_they_said(
+    tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    long_ago_ns = time.time_ns() - 30 * 86_400 * 10**9
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: long_ago_ns)
+        journal.append_many((Kind.OPENLINEAGE, b"%d" % number, "") for number in range(5))
+    monkeypatch.delenv("WAYBILL_TEST_FOLDER")
+    flush(settings_of(home))
+    assert len(journal.read(0)) == 6
+    monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(copy_folder))
+    flush(settings_of(home))
+
+    def pruned() -> bool:
+        flush(settings_of(home))
+        return all(entry.kind is Kind.MARK for entry in journal.read(0))
+
+    wait_for(pruned)
+    assert copied(copy_folder) == [b"%d" % number for number in range(5)]
+    assert statuses(journal)["copy"].problem is None
