@@ -1,0 +1,21 @@
+"""Marquez: how events reach the backend, and what becomes of those it refuses.
+
+`open_delivery` is the projection that the runner works; `probe` and `dead_letters` are for a person's
+questions.
+"""
+
+from __future__ import annotations
+
+from waybill.marquez.client import ProbeResult, probe
+from waybill.marquez.dead_letters import DeadLetter, dead_letter_body, dead_letters
+from waybill.marquez.delivery import Delivery, open_delivery
+
+__all__ = [
+    "DeadLetter",
+    "Delivery",
+    "ProbeResult",
+    "dead_letter_body",
+    "dead_letters",
+    "open_delivery",
+    "probe",
+]

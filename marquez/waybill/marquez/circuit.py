@@ -1,0 +1,68 @@
+"""Whether the backend as a whole is worth asking: a circuit, open and asking rarely while it is down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from waybill.marquez.answer import Answer, Verdict
+
+if TYPE_CHECKING:
+    from random import Random
+
+BACKOFF_BASE_S: Final = 0.5
+PROBE_EVERY_MAX_S: Final = 15.0
+BARRED_RETRY_S: Final = 60.0
+RETRY_AFTER_MAX_S: Final = 300.0
+UNWELL_IN_A_ROW: Final = 3
+"""A backend that answers this many events in a row with trouble is taken to be down."""
+
+_BLINK: Final = 1
+
+
+def full_jitter(rng: Random, tries: int, cap_s: float) -> float:
+    """How long to wait after so many tries, in seconds: anything up to a bound that doubles each time.
+
+    The whole range is drawn from, so that many clients that failed together do not come back together
+    (M. Brooker, "Exponential Backoff And Jitter").
+    """
+    return rng.uniform(0.0, min(cap_s, BACKOFF_BASE_S * 2.0 ** min(tries - 1, 32)))
+
+
+class Circuit:
+    """Closed while the backend works; open, and due for a probe at `due_s`, while it does not.
+
+    Args:
+        rng: where the jitter is drawn from.
+    """
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._failures = 0
+        self._last: Answer | None = None
+        self.due_s: float | None = None
+        """When the next probe may be sent, on the clock of `failed`; None while the circuit is closed."""
+
+    @property
+    def problem(self) -> Answer | None:
+        """The answer that keeps the circuit open; None while it is closed or may only have blinked."""
+        if self._last is None or self.due_s is None:
+            return None
+        return self._last if self._last.verdict is Verdict.BARRED or self._failures > _BLINK else None
+
+    def passed(self) -> bool:
+        """The backend took or judged an event; tells whether that ends an outage."""
+        was_open = self.due_s is not None
+        self._failures, self._last, self.due_s = 0, None, None
+        return was_open
+
+    def failed(self, answer: Answer, now_s: float) -> None:
+        """The backend failed with an event that nothing is known against."""
+        self._failures += 1
+        self._last = answer
+        if self.due_s is None and answer.verdict is Verdict.UNWELL and self._failures < UNWELL_IN_A_ROW:
+            return
+        if answer.verdict is Verdict.BARRED:
+            delay_s = self._rng.uniform(BARRED_RETRY_S / 2, BARRED_RETRY_S)
+        else:
+            delay_s = full_jitter(self._rng, self._failures, PROBE_EVERY_MAX_S)
+        self.due_s = now_s + max(delay_s, min(answer.retry_after_s, RETRY_AFTER_MAX_S))

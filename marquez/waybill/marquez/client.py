@@ -1,0 +1,266 @@
+"""The backend over HTTP: one POST an event, one GET to see whether it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+
+from waybill.marquez.answer import Answer, Verdict, explain, judge, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from requests import PreparedRequest, Response
+
+CONNECT_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 30.0
+COMPRESS_FROM_BYTES: Final = 16 * 1024
+
+_LINEAGE: Final = "/api/v1/lineage"
+_PROBED: Final = "/api/v1/namespaces?limit=1"
+_ANSWER_MAX_BYTES: Final = 8 * 1024
+_UNREADABLE: Final = frozenset({400, 415})
+_UNAVAILABLE: Final = 503
+_OK: Final = 200
+
+
+class _Bearer(AuthBase):
+    """The API key as OpenLineage clients send it; an `AuthBase`, so that ``~/.netrc`` cannot replace it."""
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._api_key}"
+        return request
+
+
+class Backend:
+    """An OpenLineage backend. One thread uses it at a time; the connection is kept open between events.
+
+    Args:
+        url: where its API is, with or without the path of the lineage endpoint.
+        api_key: sent as a bearer token; None sends none.
+        connect_timeout_s: how long the backend has to take a connection, in seconds.
+        answer_timeout_s: how long it may be silent before and within its answer, in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
+        self.shown_url = _without_secrets(url)
+        self._url = base_url(url) + _LINEAGE
+        self._secret = api_key
+        self._timeouts_s = (connect_timeout_s, answer_timeout_s)
+        self._compresses = True
+        self._session = _session(api_key)
+
+    def deliver(self, body: bytes) -> Answer:
+        """Send one event and hear what the backend says; whatever it or the network does is an answer."""
+        compressed = self._compresses and len(body) >= COMPRESS_FROM_BYTES
+        answer = self._post(body, compressed=compressed)
+        if compressed and answer.status in _UNREADABLE:
+            # Marquez reads gzip; another backend may not, and its refusal must not be taken for the event's
+            # fault.
+            answer = self._post(body, compressed=False)
+            self._compresses = answer.verdict is not Verdict.DELIVERED
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def _post(self, body: bytes, *, compressed: bool) -> Answer:
+        headers = {"Content-Type": "application/json"}
+        if compressed:
+            body = gzip.compress(body, compresslevel=6, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        started_s = time.monotonic()
+        try:
+            with self._session.post(
+                self._url,
+                data=body,
+                headers=headers,
+                timeout=self._timeouts_s,
+                stream=True,
+                allow_redirects=False,
+            ) as response:
+                words = _words(response, started_s + sum(self._timeouts_s))
+        except requests.RequestException as error:
+            return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
+        retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
+        says_when = response.status_code == _UNAVAILABLE and retry_after_s > 0
+        return Answer(
+            verdict=Verdict.AWAY if says_when else judge(response.status_code),
+            status=response.status_code,
+            words=one_line(words.replace(self._secret, "********") if self._secret else words),
+            retry_after_s=retry_after_s,
+            elapsed_s=time.monotonic() - started_s,
+        )
+
+
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the backend found.
+
+    Attributes:
+        url: where was looked, without secrets.
+        answers: whether Marquez's API answers there and lets us in.
+        status: the HTTP status; None without an answer.
+        server: what the server calls itself, with its version where it says one; Marquez's API says none.
+        latency_ms: how long the answer took, in milliseconds; None without an answer.
+        problem: what is wrong and the way out, in one sentence; None when nothing is.
+    """
+
+    url: str
+    answers: bool
+    status: int | None = None
+    server: str | None = None
+    latency_ms: float | None = None
+    problem: str | None = None
+
+
+def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> ProbeResult:
+    """Ask a Marquez whether it answers, by a read that changes nothing.
+
+    Args:
+        url: where its API is, as in the setting ``marquez_url``.
+        api_key: sent as a bearer token; None sends none.
+        timeout_s: how long it may take to connect, and again to answer, in seconds.
+    """
+    shown_url = _without_secrets(url)
+    timeouts_s = (timeout_s, timeout_s)
+    started_s = time.monotonic()
+    try:
+        with (
+            _session(api_key) as session,
+            session.get(
+                base_url(url) + _PROBED, timeout=timeouts_s, stream=True, allow_redirects=False
+            ) as response,
+        ):
+            latency_ms = (time.monotonic() - started_s) * 1000
+            words = _words(response, started_s + 2 * timeout_s)
+    except requests.RequestException as error:
+        answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
+        return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
+    status = response.status_code
+    if status == _OK and '"namespaces"' not in words:
+        problem: str | None = (
+            f"{shown_url} answers, but not as Marquez's API does; correct marquez_url (by default the API is "
+            "on port 5000, the page on 3000)"
+        )
+    elif status == _OK:
+        problem = None
+    else:
+        answer = Answer(verdict=judge(status), status=status, words=one_line(words))
+        problem = explain(answer, shown_url)
+    return ProbeResult(
+        url=shown_url,
+        answers=problem is None,
+        status=status,
+        server=response.headers.get("Server"),
+        latency_ms=latency_ms,
+        problem=problem,
+    )
+
+
+def base_url(url: str) -> str:
+    """A backend's address without the path of the lineage endpoint, wherever that was cut off."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    for known in (_LINEAGE, "/api/v1", "/api"):
+        if path.endswith(known):
+            path = path.removesuffix(known)
+            break
+    return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
+
+
+def _session(api_key: str | None) -> requests.Session:
+    session = requests.Session()
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0))
+    if api_key:
+        session.auth = _Bearer(api_key)
+    session.headers["User-Agent"] = "waybill"
+    return session
+
+
+def _without_secrets(url: str) -> str:
+    parts = urlsplit(base_url(url))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _words(response: Response, deadline_s: float) -> str:
+    """The beginning of an answer's body; the status said what matters, so it may break off."""
+    content = bytearray()
+    with contextlib.suppress(requests.RequestException):
+        # Byte by byte: a larger chunk would wait until it is full, past any deadline if the backend only
+        # drips.
+        for byte in response.iter_content(1):
+            content += byte
+            if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
+                break
+    return content.decode("utf-8", "replace")
+
+
+def _unanswered(
+    error: requests.RequestException, timeouts_s: tuple[float, float], elapsed_s: float
+) -> Answer:
+    """What a failed connection means: nobody there, an untrusted peer, or an exchange that broke off."""
+    connect_timeout_s, answer_timeout_s = timeouts_s
+    causes = list(_causes(error))
+    if isinstance(error, requests.ConnectTimeout):
+        verdict, words = Verdict.AWAY, f"no connection within {connect_timeout_s:g} s"
+    elif isinstance(error, requests.Timeout):
+        verdict, words = Verdict.UNWELL, f"no answer within {answer_timeout_s:g} s"
+    elif isinstance(error, requests.exceptions.SSLError):
+        verdict, words = Verdict.BARRED, _last_words(causes, ssl.SSLError)
+    elif broken := [cause for cause in causes if isinstance(cause, _BROKEN_OFF)]:
+        verdict, words = Verdict.UNWELL, f"the connection broke off ({_last_words(broken, Exception)})"
+    else:
+        verdict, words = Verdict.AWAY, _last_words(causes, OSError)
+    return Answer(verdict=verdict, words=one_line(words), elapsed_s=elapsed_s)
+
+
+_BROKEN_OFF: Final = (
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    http.client.HTTPException,
+)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _last_words(causes: list[BaseException], kind: type[Exception]) -> str:
+    """What the innermost cause of a kind says, in the operating system's words where it has some."""
+    cause = [cause for cause in causes if isinstance(cause, kind)][-1]
+    return str(getattr(cause, "strerror", None) or cause)
+
+
+def _retry_after_s(value: str) -> float:
+    """Seconds or a date, as RFC 9110, section 10.2.3, has it; 0 for anything else."""
+    if value.isdecimal():
+        return float(value)
+    with contextlib.suppress(ValueError):
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    return 0.0
