@@ -92,7 +92,7 @@ def record_key(record: ProvenanceRecord) -> RecordKey:
 
 
 def merge_records(a: ProvenanceRecord, b: ProvenanceRecord) -> ProvenanceRecord:
-    """Merge two records of one key: commutative, associative and idempotent, so order and repeats do not matter.
+    """Merge two records of one key: commutative, associative and idempotent, so no order or repeat matters.
 
     The earlier `created` counts, of two texts the non-empty, else the greater one; annotations are united,
     the greater value counting.
