@@ -1,13 +1,15 @@
 """What is said about a tracked file, and the OpenLineage run events that say it.
 
-A file is a run of the job named after its data source. Its beginning is START; every end of every path is a terminal
-event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood alone. FILTERED and
-SPLIT are COMPLETE to OpenLineage: the run did what it was meant to.
+A file is a run of the job named after its data source. Its beginning is START; every end of every path is a
+terminal event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood
+alone. FILTERED and SPLIT are COMPLETE to OpenLineage: the run did what it was meant to.
+
+The OpenLineage client is imported where an event is made, so that importing the Tracker does not load it.
 """
 
 from __future__ import annotations
 
-import traceback
+from collections.abc import Mapping  # msgspec reads it at run time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +18,10 @@ import msgspec
 from waybill.facets import FinalState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import RunFacet
 
-# The client is imported where an event is made: whoever imports the Tracker does not load it.
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
 
 class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,13 +76,9 @@ class PathEnd(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
 
 
-_TYPE_OF_STATE: Final = {FinalState.ERROR: "FAIL", FinalState.CANCELLED: "ABORT"}
-_PROGRAMMING_LANGUAGE: Final = "PYTHON"
-
-
 def begin_event(file: FileIdentity, annotations: Mapping[str, str]) -> RunEvent:
     """Build the START event of a file."""
-    return _event("START", file.created_ms, file, {DELTA_FILE_FACET: _delta_file(file, annotations)})
+    return _event("START", file.created_ms, file, _delta_file(file, annotations))
 
 
 def end_event(file: FileIdentity, end: PathEnd) -> RunEvent:
@@ -90,58 +86,51 @@ def end_event(file: FileIdentity, end: PathEnd) -> RunEvent:
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import error_message_run
 
-    facets: dict[str, RunFacet] = {DELTA_FILE_FACET: _delta_file(file, end.annotations, end)}
-    if end.failure is not None:
-        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
-            end.failure.message, _PROGRAMMING_LANGUAGE, end.failure.stack_trace
+    from waybill.facets.delta_file import PRODUCER
+
+    event = _event(
+        _TYPE_OF_STATE.get(end.final_state, "COMPLETE"),
+        end.completed_ms,
+        file,
+        _delta_file(file, end.annotations, end),
+        [] if end.data_sink is None else [OutputDataset(file.system_name, end.data_sink)],
+    )
+    if end.failure is not None and event.run.facets is not None:
+        event.run.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+            message=end.failure.message,
+            programmingLanguage="PYTHON",
+            stackTrace=end.failure.stack_trace,
+            producer=PRODUCER,
         )
-    outputs = [] if end.data_sink is None else [OutputDataset(file.system_name, end.data_sink)]
-    kind = _TYPE_OF_STATE.get(end.final_state, "COMPLETE")
-    return _event(kind, end.completed_ms, file, facets, outputs)
-
-
-def failure_of(cause: BaseException | str) -> Failure:
-    """Describe what went wrong; an exception whose text cannot be had is described all the same."""
-    if isinstance(cause, str):
-        return Failure(plain_text(cause))
-    kind = type(cause)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    try:
-        words = str(cause)
-        trace = "".join(traceback.format_exception(cause))
-    except Exception:  # noqa: BLE001 - the exception's own code runs here, and may raise anything
-        return Failure(name)
-    return Failure(plain_text(f"{name}: {words}" if words else name), plain_text(trace))
-
-
-def plain_text(text: str) -> str:
-    r"""Make text that every backend takes: NUL and lone surrogates, which names of files may hold, as escapes.
-
-    >>> plain_text("a\udcff.csv")
-    'a\\udcff.csv'
-    """
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    return event
 
 
 def _event(
     kind: str,
     time_ms: int,
     file: FileIdentity,
-    facets: dict[str, RunFacet],
+    delta_file: WaybillDeltaFileRunFacet,
     outputs: list[OutputDataset] | None = None,
 ) -> RunEvent:
     from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, parent_run
 
+    from waybill.facets.delta_file import DELTA_FILE_FACET, PRODUCER
+
+    run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: delta_file}
     if file.parent is not None:
-        facets["parent"] = parent_run.ParentRunFacet(
-            parent_run.Run(file.parent.did), parent_run.Job(file.parent.system_name, file.parent.data_source)
+        run_facets["parent"] = parent_run.ParentRunFacet(
+            run=parent_run.Run(file.parent.did),
+            job=parent_run.Job(file.parent.system_name, file.parent.data_source),
+            producer=PRODUCER,
         )
-    job_type = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="WAYBILL", jobType="FILE")
+    job_type = job_type_job.JobTypeJobFacet(
+        processingType="BATCH", integration="WAYBILL", jobType="FILE", producer=PRODUCER
+    )
     return RunEvent(
         eventTime=_instant(time_ms),
         eventType=RunState(kind),
-        run=Run(file.did, facets),
+        run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source)],
         outputs=outputs or [],
@@ -152,7 +141,7 @@ def _event(
 def _delta_file(
     file: FileIdentity, annotations: Mapping[str, str], end: PathEnd | None = None
 ) -> WaybillDeltaFileRunFacet:
-    from waybill.facets import WaybillDeltaFileRunFacet
+    from waybill.facets.delta_file import PRODUCER, WaybillDeltaFileRunFacet
 
     return WaybillDeltaFileRunFacet(
         did=file.did,
@@ -166,9 +155,13 @@ def _delta_file(
         created=_instant(file.created_ms),
         completed=_instant(end.completed_ms) if end else None,
         annotations=dict(annotations) or None,
+        producer=PRODUCER,
     )
 
 
 def _instant(epoch_ms: int) -> str:
     seconds, ms = divmod(epoch_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
+
+
+_TYPE_OF_STATE: Final = {FinalState.ERROR: "FAIL", FinalState.CANCELLED: "ABORT"}

@@ -1,4 +1,4 @@
-"""The Tracker: a Python program says what happens to each file, in the words of its own code.
+"""The Tracker: a Python program says what happens to each file, as it happens.
 
     tracker = Tracker()
     with tracker.file("orders.csv.gz", data_source="sftp-in") as f:
@@ -6,52 +6,52 @@
             ...
         f.egress("warehouse")
 
-Each end of a path is one OpenLineage run event, handed to the client before the call returns: what has been said
-survives a kill of the process. A file and its branches follow these rules:
+The beginning of a file and each end of a path are OpenLineage run events, handed to the client before the
+call returns: what has been said survives a kill of the process. The rules:
 
-- `Tracker.file` and `split` say that a file has begun (START); `with` only makes sure that it ends.
-- `egress` may be said several times: one record each, on the same transforms. `branch` gives a further path, which
-  has its own copy of the transforms and annotations so far.
-- `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again, `branch`,
-  or fail: `error`, `cancel`. Anything else is a `TrackerStateError`, and nothing is recorded for it.
-- A block that is left with nothing said is COMPLETE without a sink; a file that went on in branches has said enough.
-- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED when it only stops the
-  work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is told once: not again
-  for the file whose branch it left, nor for a path that had ended already.
-- The ends of one file have instants of their own, each at least 1 ms after the one before, since two ends alike in
-  sink, transforms and instant would be one record told twice.
-- A child of `split` that nobody takes further stays begun and gives no record: nothing is known of it.
+- `Tracker.file` and `split` say that a file has begun; `with` only makes sure that it ends.
+- `egress` may be said several times: a record each, on the same transforms. `branch` gives a further path,
+  which has its own copy of the transforms and annotations so far.
+- `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again,
+  `branch`, or fail (`error`, `cancel`). Anything else is a `TrackerStateError`, and records nothing.
+- A block left with nothing said is COMPLETE without a sink; a file that went on in branches has said enough.
+- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED when it only
+  stops the work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is
+  told once: not for a path that had ended already, and not again for the file whose branch it left.
+- The ends of one file have instants of their own, at least 1 ms apart, because two ends alike in sink,
+  transforms and instant are one record told twice.
+- A child of `split` that nobody takes further has begun and gives no record: nothing more is known of it.
 
-Files may be tracked from many threads through one Tracker; a path belongs to one thread at a time.
+Files may be tracked in many threads through one Tracker; a path belongs to one thread at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
-from waybill.transport.errors import AdmissionError, WaybillError
-from waybill.transport.file_events import (
-    FileIdentity,
-    PathEnd,
-    begin_event,
-    end_event,
+from waybill.transport.errors import WaybillError
+from waybill.transport.file_events import FileIdentity, PathEnd
+from waybill.transport.passage import (
+    Passage,
+    annotations_of,
     failure_of,
-    plain_text,
+    filenames_of,
+    mint_did,
+    name_of,
+    now_ms,
+    text_of,
 )
+from waybill.transport.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
     from openlineage.client import OpenLineageClient
-    from openlineage.client.event_v2 import RunEvent
 
     from waybill.transport.file_events import Failure
-    from waybill.transport.settings import Settings
 
 ERROR_CAUSE: Final = "errorCause"
 """Annotation of an ERROR: the first line of what went wrong."""
@@ -61,17 +61,16 @@ FILTERED_CAUSE: Final = "filteredCause"
 
 
 class TrackerStateError(WaybillError):
-    """A path was asked for something after its end.
+    """A path was asked for something that cannot follow what was said about it before.
 
     Args:
-        file: the file's name and did, as ``repr`` shows them.
+        file: the file's name and did, as its ``repr`` shows them.
         call: what was called.
-        state: how the path stands.
+        state: what it cannot follow.
         way_out: what to do instead.
     """
 
     def __init__(self, file: str, call: str, state: str, way_out: str) -> None:
-        """Keep the parts; `str()` joins them into the sentence."""
         super().__init__(file, call, state, way_out)
         self.file = file
         self.call = call
@@ -79,7 +78,6 @@ class TrackerStateError(WaybillError):
         self.way_out = way_out
 
     def __str__(self) -> str:
-        """The sentence: file, call, state, and the way out."""
         return f"{self.file}: {self.call} cannot follow {self.state}; {self.way_out}"
 
 
@@ -89,10 +87,10 @@ class Tracker:
     Args:
         client: where the events go; the caller closes it. None: a client of its own over `WaybillTransport`.
         system_name: the instance's name in the records; None: the setting of that name.
-        settings: for the client of its own and the system name; None: gathered as everywhere (`Settings.load`).
+        settings: for both of these; None: gathered by `Settings.load`.
 
     Raises:
-        SettingsError: a setting that is needed cannot be used.
+        SettingsError: a setting cannot be used.
         JournalError: the journal of its own client cannot be opened.
         AdmissionError: the system name is empty.
     """
@@ -104,15 +102,12 @@ class Tracker:
         system_name: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        if settings is None and (client is None or system_name is None):
-            from waybill.transport.settings import Settings
-
-            settings = Settings.load()
-        if system_name is None and settings is not None:
-            system_name = settings.system_name
-        self.system_name: Final = _named("system_name", system_name or "")
-        self._own: Final = _open_client(settings) if client is None and settings is not None else None
-        self._emit: Final[Callable[[RunEvent], None]] = (client or self._own).emit
+        settings = Settings.load() if settings is None else settings
+        self.system_name: Final = name_of(
+            "system_name", settings.system_name if system_name is None else system_name
+        )
+        self._client: Final = _open_client(settings) if client is None else client
+        self._owns_client: Final = client is None
 
     def file(
         self, filename: str, *, data_source: str, annotations: Mapping[str, object] | None = None
@@ -128,14 +123,17 @@ class Tracker:
             AdmissionError: the data source is empty, or an annotation is None.
             JournalError: the event could not be kept.
         """
+        known = annotations_of(annotations)
         identity = FileIdentity(
-            did=_mint_did(),
+            did=mint_did(),
             system_name=self.system_name,
-            data_source=_named("data_source", data_source),
-            filename=plain_text(filename),
-            created_ms=_now_ms(),
+            data_source=name_of("data_source", data_source),
+            filename=text_of(filename),
+            created_ms=now_ms(),
         )
-        return _begin(_Passage(identity, self._emit), _texts(annotations))
+        passage = Passage(identity, self._client.emit)
+        passage.begin(known)
+        return TrackedFile(passage, known)
 
     def close(self, timeout: float = -1.0) -> bool:
         """Let go of the client, if it is the Tracker's own.
@@ -146,7 +144,7 @@ class Tracker:
         Returns:
             Whether nothing is left undone.
         """
-        return self._own is None or self._own.close(timeout)
+        return self._client.close(timeout) if self._owns_client else True
 
     def __enter__(self) -> Self:
         return self
@@ -161,12 +159,15 @@ class TrackedFile:
     """One file on one path; made by `Tracker.file`, `split` and `branch`.
 
     Use it in a `with`, which makes sure that the path has an end. The rules are at the top of this module.
+
+    Whatever ends a path raises `JournalError` when that could not be kept; the path has not ended then, and
+    its end may be said again.
     """
 
     def __init__(
-        self, passage: _Passage, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
+        self, passage: Passage, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
     ) -> None:
-        """For the Tracker, which gives transforms to a branch only; call `Tracker.file`."""
+        # Only a branch is given transforms, be they none.
         self._passage: Final = passage
         self._annotations: Final = dict(annotations)
         self._transforms: Final = list(transforms or ())
@@ -206,7 +207,7 @@ class TrackedFile:
             TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("annotate()", "annotate before the end, so that the record can hold it")
-        self._annotations.update(_texts(annotations) | _texts(more))
+        self._annotations.update(annotations_of(annotations) | annotations_of(more))
 
     @contextlib.contextmanager
     def transform(self, name: str) -> Iterator[None]:
@@ -216,8 +217,8 @@ class TrackedFile:
             AdmissionError: the name is empty.
             TrackerStateError: the path has ended, or has left by a sink already.
         """
-        self._require_open("transform()", "transform before the end, or do it on a branch() of the file")
-        self._transforms.append(_named("transform", name))
+        self._require_open("transform()", "transform before the end, or on a branch() of the file")
+        self._transforms.append(name_of("transform", name))
         yield
 
     def branch(self) -> TrackedFile:
@@ -236,34 +237,31 @@ class TrackedFile:
         Raises:
             AdmissionError: the name is empty.
             TrackerStateError: the path has ended.
-            JournalError: the event could not be kept; the path has not left, and it may be said again.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
-        self._end(FinalState.COMPLETE, data_sink=_named("data_sink", data_sink))
+        self._end(FinalState.COMPLETE, data_sink=name_of("data_sink", data_sink))
         self._egressed = True
 
     def filter(self, reason: str) -> None:
-        """Say that the file goes no further on purpose: FILTERED, the reason in the annotation `filteredCause`.
+        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`.
 
         Raises:
             TrackerStateError: the path has ended, or has left by a sink already.
-            JournalError: the event could not be kept; the path has not ended, and it may be said again.
         """
         self._require_open("filter()", "filter before the end, or on a branch() of the file")
-        self._end(FinalState.FILTERED, {FILTERED_CAUSE: plain_text(reason)})
+        self._end(FinalState.FILTERED, {FILTERED_CAUSE: text_of(reason)})
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
-        """Say that the file failed: ERROR, the cause's first line in the annotation `errorCause`.
+        """Say that the file failed: ERROR, with the cause's first line as the annotation `errorCause`.
 
         The whole cause, with the stack trace of an exception, goes into OpenLineage's `errorMessage` facet.
 
         Raises:
             TrackerStateError: the path has ended.
-            JournalError: the event could not be kept; the path has not ended, and it may be said again.
         """
         self._require_going_on(
-            "error()", "an end cannot be taken back; track what failed as a branch() of its own"
+            "error()", "say the error first, or track what failed as a branch() of its own"
         )
         failure = failure_of(cause)
         self._end(FinalState.ERROR, {ERROR_CAUSE: failure.message.partition("\n")[0]}, failure=failure)
@@ -276,7 +274,6 @@ class TrackedFile:
 
         Raises:
             TrackerStateError: the path has ended.
-            JournalError: the event could not be kept; the path has not ended, and it may be said again.
         """
         self._require_going_on("cancel()", "cancel before the end")
         self._end(FinalState.CANCELLED)
@@ -291,7 +288,8 @@ class TrackedFile:
     ) -> list[TrackedFile]:
         """Say that the file came apart into others: SPLIT. The children begin as the parent ends.
 
-        The children are told first, so that a parent that is SPLIT always has its children.
+        The children are told first, so that a parent that is SPLIT always has its children; when that fails
+        half way, splitting again makes new ones.
 
         Args:
             filenames: the children's names, one at least.
@@ -304,36 +302,21 @@ class TrackedFile:
         Raises:
             AdmissionError: no names, the data source is empty, or an annotation is None.
             TrackerStateError: the path has ended, or has left by a sink already.
-            JournalError: an event could not be kept; the path has not ended, and splitting again makes new children.
         """
         self._require_open("split()", "split before the end, or on a branch() of the file")
-        names = [plain_text(name) for name in _several("filenames", filenames)]
-        inherited = self._annotations if annotations is None else _texts(annotations)
-        parent = self._passage.identity
-        source = parent.data_source if data_source is None else _named("data_source", data_source)
+        names = filenames_of(filenames)
+        source = self.data_source if data_source is None else name_of("data_source", data_source)
+        known = self._annotations if annotations is None else annotations_of(annotations)
         instant_ms = self._passage.next_instant_ms()
-        children = [
-            _begin(
-                self._passage.of_child(
-                    FileIdentity(
-                        did=_mint_did(),
-                        parent=parent,
-                        system_name=parent.system_name,
-                        data_source=source,
-                        filename=name,
-                        created_ms=instant_ms,
-                    )
-                ),
-                inherited,
-            )
-            for name in names
-        ]
+        children = [self._passage.child(name, source, instant_ms) for name in names]
+        for child in children:
+            child.begin(known)
         self._end(FinalState.SPLIT, completed_ms=instant_ms)
         self._ended = "split()"
-        return children
+        return [TrackedFile(child, known) for child in children]
 
     def __enter__(self) -> Self:
-        self._require_going_on("a block", "use one block for each path, and say its end inside")
+        self._require_going_on("a block", "say the ends of a path inside its block")
         return self
 
     def __exit__(
@@ -357,14 +340,13 @@ class TrackedFile:
     def _fail(self, raised: BaseException) -> None:
         if self._ended is not None or any(raised is told for told in self._passage.told):
             return
-        stopped = not isinstance(raised, (Exception, SystemExit))
         try:
-            if stopped:
-                self.cancel()
-            else:
+            if isinstance(raised, (Exception, SystemExit)):
                 self.error(raised)
-        except Exception as lost:  # noqa: BLE001 - the caller's exception is the one to raise, whatever befell ours
-            raised.add_note(f"Waybill could not keep that {self!r} failed: {lost}")
+            else:
+                self.cancel()
+        except Exception as lost:  # noqa: BLE001 - the caller's exception is the one to raise
+            raised.add_note(f"Waybill could not keep how {self!r} ended: {lost}")
 
     def _end(
         self,
@@ -375,7 +357,7 @@ class TrackedFile:
         failure: Failure | None = None,
         completed_ms: int | None = None,
     ) -> None:
-        self._passage.tell_end(
+        self._passage.end(
             PathEnd(
                 final_state=state,
                 completed_ms=completed_ms or self._passage.next_instant_ms(),
@@ -396,78 +378,9 @@ class TrackedFile:
             raise TrackerStateError(repr(self), call, "egress()", way_out)
 
 
-class _Passage:
-    """What the paths of one file share: its identity, its clock, the way out, and what its branches ended by.
-
-    The exceptions are compared by identity, and held no longer than the file's own block: they hold its frames.
-    """
-
-    def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None]) -> None:
-        self.identity: Final = identity
-        self.told: Final[list[BaseException]] = []
-        self._emit: Final = emit
-        self._lock: Final = threading.Lock()
-        self._last_ms = identity.created_ms - 1
-
-    def of_child(self, identity: FileIdentity) -> _Passage:
-        return _Passage(identity, self._emit)
-
-    def next_instant_ms(self) -> int:
-        """An instant after every other end of this file, whatever the clock does; branches may end in threads."""
-        with self._lock:
-            self._last_ms = max(_now_ms(), self._last_ms + 1)
-            return self._last_ms
-
-    def tell_begin(self, annotations: Mapping[str, str]) -> None:
-        self._emit(begin_event(self.identity, annotations))
-
-    def tell_end(self, end: PathEnd) -> None:
-        self._emit(end_event(self.identity, end))
-
-
-def _begin(passage: _Passage, annotations: Mapping[str, str]) -> TrackedFile:
-    passage.tell_begin(annotations)
-    return TrackedFile(passage, annotations)
-
-
 def _open_client(settings: Settings) -> OpenLineageClient:
     from openlineage.client import OpenLineageClient
 
     from waybill.transport.transport import WaybillConfig, WaybillTransport
 
     return OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
-
-
-def _mint_did() -> str:
-    from openlineage.client.uuid import generate_new_uuid
-
-    return str(generate_new_uuid())
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _texts(annotations: Mapping[str, object] | None) -> dict[str, str]:
-    return {plain_text(key): plain_text(_value(key, value)) for key, value in (annotations or {}).items()}
-
-
-def _value(key: str, value: object) -> str:
-    if value is None:
-        raise AdmissionError(f"annotations.{key}", "is None", "leave it out, or give it a text")
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _named(what: str, name: str) -> str:
-    if not name:
-        raise AdmissionError(what, "is empty", "give it the flow's name")
-    return plain_text(name)
-
-
-def _several(what: str, names: Iterable[str]) -> list[str]:
-    if isinstance(names, str):
-        raise AdmissionError(what, f"is the single text {names!r}", "give a list of names")
-    listed = list(names)
-    if not listed:
-        raise AdmissionError(what, "is empty", "call filter(reason) if there was nothing in the file")
-    return listed
