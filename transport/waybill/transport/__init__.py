@@ -6,6 +6,7 @@ the journal alone.
 
 from __future__ import annotations
 
+from waybill.transport.admission import admit_event, admit_records
 from waybill.transport.errors import (
     AdmissionError,
     JournalError,
@@ -19,6 +20,8 @@ from waybill.transport.flushing import FlushReport, flush
 from waybill.transport.journal import Entry, Journal, Kind
 from waybill.transport.projection import Projection, Step
 from waybill.transport.settings import Settings
+from waybill.transport.tracker import TrackedFile, Tracker, TrackerStateError
+from waybill.transport.transport import WaybillConfig, WaybillTransport
 
 __all__ = [
     "AdmissionError",
@@ -34,6 +37,13 @@ __all__ = [
     "SettingsConflictError",
     "SettingsError",
     "Step",
+    "TrackedFile",
+    "Tracker",
+    "TrackerStateError",
+    "WaybillConfig",
     "WaybillError",
+    "WaybillTransport",
+    "admit_event",
+    "admit_records",
     "flush",
 ]

@@ -1,0 +1,281 @@
+"""What one `emit` costs a pipeline: our transport beside the client's own, and with the backend up and down.
+
+    python -m benchmarks.emit              # the transports, 1 and 8 threads
+    python -m benchmarks.emit --backends   # our p99 with Marquez answering, refusing, hanging, failing
+
+Each measurement is a fresh process; the cases take turns for several rounds and the median of the rounds is shown, so
+that a machine that grows slower meanwhile harms all alike. The client's own work around a transport is measured with a
+transport that does nothing and taken off all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.server
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+CASES: Final = ("nothing", "file", "async_http", "waybill process", "waybill power")
+BACKENDS: Final = ("answering", "refusing", "hanging", "failing")
+WARM_UP: Final = 200
+
+
+def main() -> None:
+    """Run the measurement that the arguments ask for and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--backends", action="store_true", help="our p99 with the backend up and down")
+    parser.add_argument("--events", type=int, default=4000, help="events of one measurement (default 4000)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
+    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured (default: a temporary one)")
+    parser.add_argument("--json", type=Path, help="write every measurement there")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        print(json.dumps(_work(json.loads(arguments.worker))))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    try:
+        results = _compare_backends(arguments, folder) if arguments.backends else _compare_cases(arguments, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    results = []
+    with _Backend("answering") as backend:
+        for round_ in range(arguments.rounds):
+            for threads in (1, 8):
+                for case in CASES:
+                    home = folder / f"{round_}-{threads}-{case.replace(' ', '-')}"
+                    job = {"case": case, "threads": threads, "events": arguments.events, "home": str(home), "url": backend.url}
+                    results.append(_measured(job))
+                    shutil.rmtree(home, ignore_errors=True)
+    fdatasync_us = statistics.median(result["fdatasync_us"] for result in results)
+    print(f"fdatasync of 4 KiB appended on this disk: {fdatasync_us:.0f} µs (median)\n")
+    print(f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} {'p50 net':>8} {'p99 net':>8}")
+    net: dict[tuple[str, int], float] = {}
+    for threads in (1, 8):
+        base = _median(results, "nothing", threads)
+        for case in CASES:
+            row = _median(results, case, threads)
+            net[case, threads] = row["p50_us"] - base["p50_us"]
+            print(
+                f"{case:<16} {threads:>7} {row['events_per_s']:>9.0f} {row['p50_us']:>8.1f} {row['p99_us']:>8.1f} "
+                f"{net[case, threads]:>8.1f} {row['p99_us'] - base['p99_us']:>8.1f}"
+            )
+    ratio = net["waybill process", 1] / net["async_http", 1]
+    allowed_us = 1.3 * fdatasync_us + 40
+    print(f"\nprocess / async_http, p50 net, 1 thread: {ratio:.2f} (to reach: at most 0.40)")
+    print(f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs (to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)")
+    return results
+
+
+def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    results = []
+    for round_ in range(arguments.rounds):
+        for state in BACKENDS:
+            with _Backend(state) as backend:
+                home = folder / f"{round_}-{state}"
+                job = {"case": "waybill power", "threads": 1, "events": arguments.events, "home": str(home), "url": backend.url}
+                results.append(_measured({**job, "runner": "child", "state": state}))
+                _end_runner(home)
+                shutil.rmtree(home, ignore_errors=True)
+    print(f"{'Marquez':<12} {'p50 µs':>8} {'p99 µs':>8} {'p99 / answering':>16}")
+    answering = statistics.median(result["p99_us"] for result in results if result["state"] == "answering")
+    for state in BACKENDS:
+        rows = [result for result in results if result["state"] == state]
+        p50, p99 = (statistics.median(row[name] for row in rows) for name in ("p50_us", "p99_us"))
+        print(f"{state:<12} {p50:>8.1f} {p99:>8.1f} {p99 / answering:>16.2f}")
+    return results
+
+
+def _median(results: list[dict[str, Any]], case: str, threads: int) -> dict[str, float]:
+    rows = [result for result in results if (result["case"], result["threads"]) == (case, threads)]
+    return {name: statistics.median(row[name] for row in rows) for name in ("events_per_s", "p50_us", "p99_us")}
+
+
+def _measured(job: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.emit", "--worker", json.dumps(job)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {**job, **json.loads(output.splitlines()[-1])}
+
+
+def _end_runner(home: Path) -> None:
+    from waybill.transport import lease
+
+    while pid := lease.holder(home):
+        os.kill(pid, 9)
+        time.sleep(0.05)
+
+
+# -- one measurement, in a process of its own ---------------------------------------------------------------------
+
+
+def _work(job: dict[str, Any]) -> dict[str, float]:
+    from openlineage.client import OpenLineageClient
+
+    home = Path(job["home"])
+    home.mkdir(parents=True)
+    fdatasync_us = _fdatasync_us(home)
+    client = OpenLineageClient(transport=_transport(job, home))
+    events = [_event(number) for number in range(job["events"] + WARM_UP)]
+    for event in events[:WARM_UP]:
+        client.emit(event)
+    shares = [events[WARM_UP + thread :: job["threads"]] for thread in range(job["threads"])]
+    durations_ns: list[int] = []
+
+    def emit(share: list[Any]) -> None:
+        mine = []
+        for event in share:
+            start_ns = time.perf_counter_ns()
+            client.emit(event)
+            mine.append(time.perf_counter_ns() - start_ns)
+        durations_ns.extend(mine)
+
+    threads = [threading.Thread(target=emit, args=(share,)) for share in shares]
+    start_s = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    elapsed_s = time.perf_counter() - start_s
+    durations_ns.sort()
+    client.close(0)
+    result = {
+        "events_per_s": len(durations_ns) / elapsed_s,
+        "p50_us": durations_ns[len(durations_ns) // 2] / 1000,
+        "p99_us": durations_ns[len(durations_ns) * 99 // 100] / 1000,
+        "fdatasync_us": fdatasync_us,
+    }
+    print(json.dumps(result), flush=True)
+    os._exit(0)  # async_http would go on sending what it queued
+
+
+def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the client's transports share no public type
+    case = job["case"]
+    if case.startswith("waybill"):
+        from waybill.transport import WaybillConfig, WaybillTransport
+
+        settings = {"home": home, "durability": case.split()[1], "runner": job.get("runner", "none"), "marquez_url": job["url"]}
+        return WaybillTransport(WaybillConfig.from_dict(settings))
+    if case == "nothing":
+        from openlineage.client.transport.transport import Transport
+
+        nothing = Transport()
+        nothing.emit = lambda event: None  # type: ignore[method-assign]
+        return nothing
+    from openlineage.client.transport import get_default_factory
+
+    config = {"type": case, "log_file_path": str(home / "events.jsonl"), "append": True} if case == "file" else {"type": case, "url": job["url"]}
+    return get_default_factory().create(config)
+
+
+def _event(number: int) -> Any:  # noqa: ANN401 - imported late, so that the driver stays light
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import schema_dataset
+    from openlineage.client.uuid import generate_new_uuid
+
+    from waybill.facets import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
+
+    did = str(generate_new_uuid())
+    facet = WaybillDeltaFileRunFacet(
+        did=did,
+        dataSource="sftp-in",
+        filename=f"orders-{number}.csv.gz",
+        transforms=["decompress", "validate", "enrich"],
+        dataSink="lake",
+        finalState="COMPLETE",
+        created="2026-11-21T10:00:00.000Z",
+        completed="2026-11-21T10:00:01.000Z",
+        annotations={"customer": f"c{number % 50}"},
+    )
+    fields = [schema_dataset.SchemaDatasetFacetFields(name=f"c{column}", type="int") for column in range(5)]
+    inputs = [InputDataset("bench", "sftp-in", facets={"schema": schema_dataset.SchemaDatasetFacet(fields=fields)})]
+    return RunEvent(
+        eventType=RunState.COMPLETE,
+        eventTime="2026-11-21T10:00:01.000Z",
+        run=Run(did, {DELTA_FILE_FACET: facet}),
+        job=Job("bench", "sftp-in"),
+        inputs=inputs,
+        outputs=[OutputDataset("bench", "lake")],
+        producer="https://example.com/bench",
+    )
+
+
+def _fdatasync_us(folder: Path, count: int = 300) -> float:
+    """The median time of an fdatasync after 4 KiB were appended, in microseconds."""
+    path = folder / "fdatasync"
+    durations_ns = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(count):
+            file.write(bytes(4096))
+            start_ns = time.perf_counter_ns()
+            os.fdatasync(file.fileno())
+            durations_ns.append(time.perf_counter_ns() - start_ns)
+    path.unlink()
+    return statistics.median(durations_ns) / 1000
+
+
+# -- the backend that the transports speak to, in a process of its own ---------------------------------------------
+
+
+class _Backend:
+    """A loopback server that answers 201 or 500, hangs, or is not there."""
+
+    def __init__(self, state: str) -> None:
+        self._state = state
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> _Backend:
+        if self._state == "refusing":
+            with socket.create_server(("127.0.0.1", 0)) as reserved:
+                self.url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+            return self
+        command = [sys.executable, "-c", f"from benchmarks.emit import serve; serve({self._state!r})"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        self.url = self._process.stdout.readline().strip()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+
+def serve(state: str) -> None:
+    """Be the backend until killed; the first line printed is the URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if state == "hanging":
+                time.sleep(3600)
+            self.send_response(201 if state == "answering" else 500)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+            """Print nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""The transport through the OpenLineage client, as a pipeline uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+import yaml
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import Dataset, DatasetEvent, Job, JobEvent, Run, RunEvent, RunState, StaticDataset
+from openlineage.client.uuid import generate_new_uuid
+
+from waybill.transport import (
+    AdmissionError,
+    Entry,
+    Journal,
+    SettingsConflictError,
+    SettingsError,
+    WaybillConfig,
+    WaybillTransport,
+)
+from waybill.transport import lease as leases
+
+TYPE = "waybill.transport.WaybillTransport"
+
+
+RUN = "01a1fd6a-aa2c-772e-b9bc-000000000001"
+
+
+def event(run_id: str | None = None, time: str = "2026-11-21T10:00:00Z") -> RunEvent:
+    run = Run(run_id or str(generate_new_uuid()))
+    return RunEvent(eventType=RunState.COMPLETE, eventTime=time, run=run, job=Job("ns", "job"), producer="https://p")
+
+
+def transport(home: Path, **given: object) -> WaybillTransport:
+    return WaybillTransport(WaybillConfig.from_dict({"type": TYPE, "home": home, "runner": "none", **given}))
+
+
+def entries(home: Path) -> list[Entry]:
+    return Journal(home).read(0, limit=100_000)
+
+
+def run_ids(home: Path) -> list[str]:
+    return [json.loads(entry.body)["run"]["runId"] for entry in entries(home)]
+
+
+def test_it_is_chosen_by_the_clients_yaml_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"transport": {"type": TYPE, "home": str(tmp_path / "home"), "runner": "none", "system_name": "edge"}}
+    (tmp_path / "openlineage.yml").write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("OPENLINEAGE_CONFIG", str(tmp_path / "openlineage.yml"))
+    OpenLineageClient().emit(event(RUN))
+    assert run_ids(tmp_path / "home") == [RUN]
+    assert entries(tmp_path / "home")[0].system_name == "edge"
+
+
+def test_it_is_chosen_by_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", TYPE)
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__RUNNER", "none")
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__PROVENANCE_ENABLED", "true")
+    client = OpenLineageClient()
+    assert isinstance(client.transport, WaybillTransport)
+    assert client.transport.settings.provenance_enabled
+    client.emit(event(RUN))
+    assert run_ids(tmp_path / "home") == [RUN]
+
+
+def test_it_is_chosen_by_the_constructor_and_inside_composite(tmp_path: Path) -> None:
+    ours = {"type": TYPE, "home": str(tmp_path / "home"), "runner": "none"}
+    theirs = {"type": "file", "log_file_path": str(tmp_path / "events.jsonl"), "append": True}
+    client = OpenLineageClient(config={"transport": {"type": "composite", "transports": {"waybill": ours, "file": theirs}}})
+    client.emit(event(RUN))
+    assert run_ids(tmp_path / "home") == [RUN]
+    assert client.close()
+    (line,) = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert json.loads(line) == json.loads(entries(tmp_path / "home")[0].body)
+
+
+def test_every_kind_of_event_is_kept_as_the_client_has_it(tmp_path: Path) -> None:
+    client = OpenLineageClient(transport=transport(tmp_path))
+    client.emit(event())
+    client.emit(JobEvent(eventTime="2026-11-21T10:00:00Z", job=Job("ns", "j"), inputs=[], outputs=[], producer="https://p"))
+    client.emit(DatasetEvent(eventTime="2026-11-21T10:00:00Z", dataset=StaticDataset("ns", "d"), producer="https://p"))
+    urls = [json.loads(entry.body)["schemaURL"].rsplit("/")[-1] for entry in entries(tmp_path)]
+    assert urls == ["RunEvent", "JobEvent", "DatasetEvent"]
+    assert Dataset("ns", "d").namespace == "ns"
+
+
+def test_an_event_emitted_twice_is_kept_once(tmp_path: Path) -> None:
+    waybill = transport(tmp_path)
+    same = event()
+    assert waybill.emit(same) == waybill.emit(same) == 1
+    assert len(entries(tmp_path)) == 1
+
+
+def test_an_event_that_breaks_the_specification_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    waybill = transport(tmp_path)
+    with pytest.raises(AdmissionError) as raised:
+        waybill.emit(event(time="1903-12-17T10:35:00Z"))
+    assert raised.value.where == "$.eventTime"
+    assert entries(tmp_path) == []
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_a_kill_right_after_the_last_emit_loses_nothing(tmp_path: Path, durability: str) -> None:
+    script = f"""
+import os, signal, sys, uuid
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none", "durability": "{durability}"}}
+client = OpenLineageClient(config={{"transport": config}})
+for number in range(50):
+    client.emit(RunEvent(eventType=RunState.COMPLETE, eventTime="2026-11-21T10:00:00Z", run=Run(str(uuid.UUID(int=number))), job=Job("n", "j"), producer="https://p"))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path / "home"], check=False)
+    assert run_ids(tmp_path / "home") == [str(uuid.UUID(int=number)) for number in range(50)]
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+@pytest.mark.parametrize("timeout", [-1, 0, 2.5])
+def test_close_says_that_nothing_is_left_undone(tmp_path: Path, durability: str, timeout: float) -> None:
+    waybill = transport(tmp_path, durability=durability)
+    waybill.emit(event())
+    waybill.wait_for_completion()
+    if timeout:
+        assert waybill.close(timeout)
+    else:
+        assert waybill.close(timeout) is not waybill._journal.unsynced
+    waybill.emit(event())
+    assert len(entries(tmp_path)) == 2
+
+
+def test_it_emits_from_threads_and_from_both_sides_of_a_fork(tmp_path: Path) -> None:
+    script = f"""
+import os, sys, threading, uuid
+from waybill.transport import WaybillConfig, WaybillTransport
+sys.path.insert(0, sys.argv[2])
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+def event(number): return RunEvent(eventType=RunState.START, eventTime="2026-11-21T10:00:00Z", run=Run(str(uuid.UUID(int=number))), job=Job("n", "j"), producer="https://p")
+transport = WaybillTransport(WaybillConfig.from_dict({{"type": "{TYPE}", "home": sys.argv[1], "runner": "none"}}))
+threads = [threading.Thread(target=lambda n=n: [transport.emit(event(n * 20 + i)) for i in range(20)]) for n in range(4)]
+for thread in threads: thread.start()
+if os.fork() == 0:
+    transport.emit(event(80)); os._exit(0)
+os.wait()
+for thread in threads: thread.join()
+transport.emit(event(81))
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path / "home", Path(__file__).parent], check=True, timeout=60)
+    assert sorted(run_ids(tmp_path / "home")) == [str(uuid.UUID(int=number)) for number in range(82)]
+
+
+def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(tmp_path: Path) -> None:
+    hanging = socket.create_server(("127.0.0.1", 0))
+    try:
+        url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
+        waybill = transport(tmp_path / "home", runner="child", marquez_url=url)
+        ended = threading.Event()
+
+        def pipeline() -> None:
+            for _ in range(20):
+                waybill.emit(event())
+            waybill.close()
+            ended.set()
+
+        threading.Thread(target=pipeline, daemon=True).start()
+        assert ended.wait(10)
+        assert len(entries(tmp_path / "home")) == 20
+    finally:
+        hanging.close()
+        pid = leases.holder(tmp_path / "home")
+        if pid:
+            os.kill(pid, 9)
+
+
+def test_an_unknown_setting_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="hom = .* is not a setting"):
+        WaybillConfig.from_dict({"type": TYPE, "hom": str(tmp_path)})
+
+
+def test_settings_that_differ_from_a_live_runners_are_refused(tmp_path: Path) -> None:
+    transport(tmp_path, root=str(tmp_path / "a"))
+    held = leases.take(tmp_path)
+    assert held
+    with pytest.raises(SettingsConflictError, match="root"):
+        transport(tmp_path, root=str(tmp_path / "b"))
+    held.release()
+
+
+def test_that_provenance_is_off_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    waybill = transport(tmp_path)
+    waybill.emit(event())
+    waybill.emit(event())
+    assert [record.message for record in caplog.records if "provenance_enabled is off" in record.message]
+    assert len([record for record in caplog.records if "provenance_enabled" in record.message]) == 1
