@@ -1,4 +1,4 @@
-# ruff: noqa: N815 - the client serialises attributes by name, and facets are written in camelCase.
+# ruff: noqa: N815 - the client serialises attributes by their name, which in a facet is camelCase.
 """The run facet that carries a file's provenance through OpenLineage.
 
 Its JSON Schema lies beside this module in `schemas/`, laid out as a folder of OpenLineage's registry
@@ -27,7 +27,7 @@ PRODUCER = "ol:waybill"
 
 _CLASS = "WaybillDeltaFileRunFacet"
 SCHEMA_URL = f"https://openlineage.io/spec/facets/1-0-0/{_CLASS}.json#/$defs/{_CLASS}"
-"""Where the facet's schema is published; the version in it is a SchemaVer, and what it names never changes."""
+"""Where the facet's schema is published; the version in it is a SchemaVer and what it names never changes."""
 
 # RFC 3339, which JSON Schema calls date-time. What is read may be looser, what is written is not.
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")

@@ -233,13 +233,13 @@ def parse_instant_us(text: str) -> int:
     except ValueError:
         instant = _parse_rare(text)
     if text[10:11] not in ("T", "t", " "):
-        raise ValueError(f"{text!r} is no ISO 8601 date and time")
+        raise ValueError(f"{text[:40]!r} is no ISO 8601 date and time")
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
     since = instant - _EPOCH
     time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     if not FIRST_MS * 1_000 <= time_us < AFTER_LAST_MS * 1_000:
-        raise ValueError(f"{text!r} is not after 1970-01-01T00:00:00Z and before the year 10000")
+        raise ValueError(f"{text[:40]!r} is not after 1970-01-01T00:00:00Z and before the year 10000")
     return time_us
 
 
@@ -251,4 +251,4 @@ def _parse_rare(text: str) -> datetime:
             return datetime.fromisoformat(plain)
         return datetime.fromisoformat(end_of_day[1] + "00" + end_of_day[2]) + timedelta(days=1)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no ISO 8601 date and time") from None
+        raise ValueError(f"{text[:40]!r} is no ISO 8601 date and time") from None

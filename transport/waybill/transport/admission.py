@@ -1,0 +1,158 @@
+"""Admission: what is kept, and what is refused before it reaches the journal.
+
+An event is refused where a backend would refuse it for good or a record could not be made of it: strict where
+Marquez is strict, tolerant where it is. Unknown keys, unknown facets, unknown event types and run ids that
+are no UUID pass. Whatever is admitted folds without an error.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from waybill.facets import RunEvent, decode_event, decode_records, parse_instant_us
+from waybill.transport.errors import AdmissionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from waybill.facets import Event, ProvenanceRecord
+
+MAX_BODY_BYTES: Final = 64 << 20
+"""The largest body admitted, in bytes."""
+
+# An escaped NUL, and not the text `\u0000` behind an escaped backslash.
+_NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+_PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
+
+
+class _Form(NamedTuple):
+    """What to send instead, for a fault in the whole body and for one in a part of it."""
+
+    whole: str
+    part: str
+
+
+_WHAT_CHARS_MAX: Final = 200
+
+_EVENT: Final = _Form("send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 has it")
+_RECORDS: Final = _Form(
+    "send a JSON array of provenance records in UTF-8", "give it as DeltaFi's analytics collector takes it"
+)
+
+_WAYS_OUT: Final = {
+    "eventTime": "give the instant it happened in ISO 8601, for example 2026-01-31T12:00:00.000Z",
+    "eventType": "give one of START, RUNNING, COMPLETE, ABORT, FAIL and OTHER",
+    "producer": "give a URI that names what made the event",
+    "run": "give the run, with its runId",
+    "runId": "give the run's id, best a UUID",
+    "job": "give the job, with its namespace and name",
+    "namespace": "give the namespace as text",
+    "name": "give the name as text",
+    "did": "give the file's identity, best a UUID",
+    "finalState": "give one of COMPLETE, ERROR, FILTERED, CANCELLED and SPLIT",
+    "created": "give the instant the file began, in records as epoch milliseconds, in facets in ISO 8601",
+    "completed": "give the instant the path ended, in records as epoch milliseconds, in facets in ISO 8601",
+    "annotations": "give annotations as texts by key",
+}
+
+_T = TypeVar("_T")
+
+
+def admit_event(body: bytes) -> Event:
+    """Decode an OpenLineage event if it may be kept.
+
+    Raises:
+        AdmissionError: it may not; where, why, and what the sender can do.
+    """
+    event = _decode(body, decode_event, _EVENT)
+    _check_instant(event.eventTime, "$.eventTime")
+    if isinstance(event, RunEvent) and event.run.facets is not None:
+        facet = event.run.facets.delta_file
+        if facet is not None:
+            _check_instant(facet.created, "$.run.facets.waybill_deltaFile.created")
+            _check_instant(facet.completed, "$.run.facets.waybill_deltaFile.completed")
+    return event
+
+
+def admit_records(body: bytes) -> list[ProvenanceRecord]:
+    """Decode DeltaFi's array of provenance records if all of them may be kept.
+
+    A record that carries no system name has an empty one here; it is stamped where the entry is read.
+
+    Raises:
+        AdmissionError: one of them may not; which and where, why, and what the sender can do.
+    """
+    return _decode(body, _decode_unstamped, _RECORDS)
+
+
+def _decode_unstamped(body: bytes) -> list[ProvenanceRecord]:
+    return decode_records(body, system_name="")
+
+
+def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
+    if len(body) > MAX_BODY_BYTES:
+        what = f"the body has {len(body):,} bytes"
+        raise AdmissionError("$", what, f"send at most {MAX_BODY_BYTES:,} bytes at once")
+    try:
+        # What the decoder skips it does not check, so a text that is no UTF-8 could hide there.
+        if not body.isascii():
+            body.decode()
+        value = decode(body)
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error), form) from None
+    except msgspec.DecodeError as error:
+        reason = str(error).removeprefix("JSON is malformed: ")
+        raise AdmissionError("$", f"the body is no JSON: {reason}", form.whole) from None
+    except UnicodeDecodeError as error:
+        raise AdmissionError("$", f"the body is no UTF-8 at byte {error.start}", form.whole) from None
+    except RecursionError:
+        raise AdmissionError("$", "the body is nested too deeply", "send flatter facets") from None
+    if b"\\u0000" in body and _NUL.search(body) is not None:
+        where = _path_of_nul(msgspec.json.decode(body), "$") or "$"
+        raise AdmissionError(
+            where, "a text holds a NUL character, which backends cannot store", "leave it out"
+        )
+    return value
+
+
+def _refusal(message: str, form: _Form) -> AdmissionError:
+    place = _PLACE.fullmatch(message)
+    what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
+    missing = _MISSING.fullmatch(what)
+    if missing is not None:
+        what, where = "is missing", f"{where}.{missing['field']}"
+    else:
+        what = what[:1].lower() + what[1:]
+    if where == "$":
+        return AdmissionError(where, what, form.whole)
+    field = where.rpartition(".")[2].partition("[")[0]
+    # The decoder repeats a value that it does not know, however long it is.
+    return AdmissionError(where, what[:_WHAT_CHARS_MAX], _WAYS_OUT.get(field, form.part))
+
+
+def _check_instant(text: str | None, where: str) -> None:
+    if text is None:
+        return
+    try:
+        parse_instant_us(text)
+    except ValueError as error:
+        raise AdmissionError(where, str(error), _WAYS_OUT[where.rpartition(".")[2]]) from None
+
+
+def _path_of_nul(value: Any, path: str) -> str | None:  # noqa: ANN401 - any JSON value
+    if isinstance(value, str):
+        return path if "\0" in value else None
+    if isinstance(value, dict):
+        if any("\0" in key for key in value):
+            return path
+        inner = ((f"{path}.{key}", item) for key, item in value.items())
+    elif isinstance(value, list):
+        inner = ((f"{path}[{at}]", item) for at, item in enumerate(value))
+    else:
+        return None
+    return next((found for where, item in inner if (found := _path_of_nul(item, where))), None)
