@@ -1,0 +1,189 @@
+"""Every public name of every room, used as a user would, for mypy and pyright to judge. Nothing here is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import assert_type
+
+from waybill.cli import main
+from waybill.facets import (
+    DatasetEvent,
+    Event,
+    EventType,
+    FinalState,
+    JobEvent,
+    ProvenanceRecord,
+    RunEvent,
+    RunState,
+    decode_event,
+    decode_records,
+    fold,
+    is_collision,
+    keep_annotations,
+    merge_all,
+    merge_records,
+    merge_states,
+    observe,
+    parse_instant_us,
+    record_key,
+    records_of,
+)
+from waybill.marquez import (
+    DeadLetter,
+    Delivery,
+    ProbeResult,
+    dead_letter_body,
+    dead_letters,
+    open_delivery,
+    probe,
+)
+from waybill.transport import (
+    AdmissionError,
+    Entry,
+    FlushReport,
+    Journal,
+    JournalError,
+    JournalFullError,
+    JournalVersionError,
+    Kind,
+    Projection,
+    Settings,
+    SettingsConflictError,
+    SettingsError,
+    Step,
+    WaybillError,
+    flush,
+)
+
+
+def records_are_plain_values(body: bytes) -> None:
+    record = ProvenanceRecord(
+        did="0193",
+        system_name="edge",
+        data_source="sftp-in",
+        filename="orders.csv",
+        transforms=("decompress",),
+        final_state=FinalState.COMPLETE,
+        created=1,
+        completed=2,
+    )
+    assert_type(record.parent_did, str | None)
+    assert_type(record.data_sink, str | None)
+    assert_type(record.annotations, dict[str, str] | None)
+    assert_type(record_key(record), tuple[str, str, str | None, tuple[str, ...], FinalState, int])
+    assert_type(merge_records(record, record), ProvenanceRecord)
+    assert_type(merge_all(iter([record])), list[ProvenanceRecord])
+    assert_type(is_collision(record, record), bool)
+    assert_type(keep_annotations(record, frozenset({"key"})), ProvenanceRecord)
+    assert_type(decode_records(body, system_name="edge"), list[ProvenanceRecord])
+
+
+def events_fold_to_records(body: bytes) -> None:
+    event: Event = decode_event(body)
+    match event:
+        case RunEvent():
+            assert_type(event.eventType, EventType)
+            state = observe(event, system_name="edge")
+            assert_type(state, RunState)
+            assert_type(merge_states(state, state), RunState)
+            assert_type(state.run_id, str)
+            assert_type(state.parent_run_id, str | None)
+            assert_type(state.ended, bool)
+            assert_type(state.faceted, bool)
+            assert_type(records_of(state), tuple[ProvenanceRecord, ...])
+            assert_type(fold([event], system_name="edge"), list[ProvenanceRecord])
+        case JobEvent():
+            assert_type(event.job.name, str)
+        case DatasetEvent():
+            assert_type(event.dataset.name, str)
+    assert_type(parse_instant_us(event.eventTime), int)
+
+
+def settings_come_from_anywhere(home: Path) -> None:
+    settings = Settings.load({"home": home, "provenance_enabled": True}, origin="here", env={}, cwd=home)
+    assert_type(settings.root, Path)
+    assert_type(settings.marquez_url, str | None)
+    assert_type(settings.provenance_annotations_allowed, frozenset[str])
+    assert_type(settings.origins, Mapping[str, str])
+
+
+def the_journal_keeps_entries(settings: Settings) -> None:
+    journal = Journal(settings.home, durability="process", max_bytes=2**30)
+    assert_type(journal.append(Kind.OPENLINEAGE, b"{}", "edge"), int)
+    assert_type(journal.append_many([(Kind.PROVENANCE, b"[]", "edge")]), list[int])
+    assert_type(journal.mark(b"flush"), int)
+    entries = journal.read(0, limit=10)
+    assert_type(entries, list[Entry])
+    assert_type(entries[0].kind, Kind)
+    assert_type(entries[0].body, bytes)
+    assert_type(journal.cursor("layout"), int)
+    assert_type(journal.state("layout", "run:"), dict[str, bytes])
+    assert_type(journal.state_get("layout", "run:1"), bytes | None)
+    journal.commit("layout", cursor=1, put={"run:1": b""}, delete=["run:2"])
+    journal.close()
+
+
+def a_flush_reports(settings: Settings) -> None:
+    def show(done: int, of: int) -> None:
+        print(done, of)
+
+    report = flush(settings, timeout_s=1.5, on_progress=show)
+    assert_type(report, FlushReport)
+    assert_type(report.files, tuple[str, ...])
+    assert_type(report.left, dict[str, int])
+    assert_type(report.problems, dict[str, str])
+
+
+class Mine:
+    """A projection of somebody's own."""
+
+    def __init__(self) -> None:
+        self.name = "mine"
+        self.stores = False
+
+    def step(self) -> Step:
+        return Step(applied=1, retry_s=0.5, problem="the disk is full; make room")
+
+    def pending(self) -> int:
+        return 0
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def anybody_can_write_a_projection() -> Projection:
+    return Mine()
+
+
+def errors_tell_their_parts(error: WaybillError) -> None:
+    match error:
+        case SettingsConflictError() | SettingsError():
+            assert_type(error.name, str)
+            assert_type(error.value, object)
+            assert_type(error.origin, str)
+        case AdmissionError():
+            assert_type(error.where, str)
+            assert_type(error.way_out, str)
+        case JournalFullError() | JournalVersionError():
+            assert_type(str(error), str)
+        case JournalError():
+            assert_type(str(error), str)
+        case _:
+            raise error
+
+
+def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Projection | None:
+    assert_type(dead_letters(journal), list[DeadLetter])
+    assert_type(dead_letter_body(journal, 7), bytes | None)
+    answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
+    assert_type(answered, ProbeResult)
+    assert_type(answered.problem, str | None)
+    delivery = open_delivery(journal, settings)
+    assert_type(delivery, Delivery | None)
+    return delivery
+
+
+def the_command_is_a_function() -> None:
+    main()
