@@ -27,6 +27,7 @@ MAX_BODY_BYTES: Final = 64 << 20
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 _PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
+_INDEX: Final = re.compile(r"\[[^]]*\]")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
 
 
@@ -130,7 +131,7 @@ def _refusal(message: str, form: _Form) -> AdmissionError:
         what = what[:1].lower() + what[1:]
     if where == "$":
         return AdmissionError(where, what, form.whole)
-    field = where.rpartition(".")[2].partition("[")[0]
+    field = _INDEX.sub("", where).rpartition(".")[2]
     # The decoder repeats a value that it does not know, however long it is.
     return AdmissionError(where, what[:_WHAT_CHARS_MAX], _WAYS_OUT.get(field, form.part))
 

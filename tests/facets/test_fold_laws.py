@@ -1,0 +1,131 @@
+"""The laws of the fold: whatever the order, the repetition, the batching, the records are the same."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waybill.facets import (
+    ProvenanceRecord,
+    RunEvent,
+    RunState,
+    fold,
+    merge_all,
+    merge_states,
+    observe,
+    records_of,
+)
+
+EVENTS = st.lists(st.from_type(RunEvent), max_size=8)
+RANDOMS = st.randoms(use_true_random=False)
+
+
+def of_one_run(event: RunEvent) -> RunEvent:
+    return msgspec.structs.replace(event, run=msgspec.structs.replace(event.run, runId="r"))
+
+
+def state_of(events: list[RunEvent], stamps: list[str]) -> RunState:
+    first, *rest = (observe(event, system_name=stamp) for event, stamp in zip(events, stamps, strict=False))
+    for state in rest:
+        first = merge_states(first, state)
+    return first
+
+
+STATES = st.builds(
+    state_of,
+    st.lists(st.from_type(RunEvent).map(of_one_run), min_size=1, max_size=3),
+    st.lists(st.sampled_from(["", "host", "other"]), min_size=3, max_size=3),
+)
+
+
+@given(STATES, STATES)
+def test_merging_states_is_commutative(a: RunState, b: RunState) -> None:
+    assert merge_states(a, b) == merge_states(b, a)
+
+
+@given(STATES, STATES, STATES)
+def test_merging_states_is_associative(a: RunState, b: RunState, c: RunState) -> None:
+    assert merge_states(merge_states(a, b), c) == merge_states(a, merge_states(b, c))
+
+
+@given(STATES, STATES)
+def test_merging_states_is_idempotent(a: RunState, b: RunState) -> None:
+    merged = merge_states(a, b)
+    assert merge_states(a, a) == a
+    assert merge_states(merged, a) == merge_states(merged, b) == merged
+
+
+@given(STATES)
+def test_a_state_survives_msgpack(state: RunState) -> None:
+    packed = msgspec.msgpack.encode(state)
+    unpacked = msgspec.msgpack.decode(packed, type=RunState)
+    assert unpacked == state
+    assert msgspec.msgpack.encode(unpacked) == packed
+    assert records_of(unpacked) == records_of(state)
+
+
+@given(STATES, STATES)
+def test_equal_states_have_equal_bytes(a: RunState, b: RunState) -> None:
+    assert msgspec.msgpack.encode(merge_states(a, b)) == msgspec.msgpack.encode(merge_states(b, a))
+
+
+def run_by_run(events: list[RunEvent]) -> list[ProvenanceRecord]:
+    runs = {event.run.runId for event in events}
+    return merge_all(
+        record
+        for run in runs
+        for record in fold([event for event in events if event.run.runId == run], system_name="host")
+    )
+
+
+@given(EVENTS, RANDOMS)
+def test_any_interleaving_and_repetition_of_runs_folds_as_run_by_run(
+    events: list[RunEvent], chance: random.Random
+) -> None:
+    expected = run_by_run(events)
+    again = events + chance.choices(events, k=len(events)) if events else []
+    chance.shuffle(again)
+    assert fold(again, system_name="host") == expected
+
+
+@given(EVENTS, RANDOMS)
+def test_stored_states_fold_as_the_whole_set_does(events: list[RunEvent], chance: random.Random) -> None:
+    stored: dict[str, bytes] = {}
+    again = events * 2
+    chance.shuffle(again)
+    for event in again:
+        state = observe(event, system_name="host")
+        if state.run_id in stored:
+            known = msgspec.msgpack.decode(stored[state.run_id], type=RunState)
+            state = merge_states(known, state)
+        stored[state.run_id] = msgspec.msgpack.encode(state)
+    states = (msgspec.msgpack.decode(packed, type=RunState) for packed in stored.values())
+    assert merge_all(record for state in states for record in records_of(state)) == fold(
+        events, system_name="host"
+    )
+
+
+@given(EVENTS)
+def test_a_run_gives_records_once_it_has_ended_and_not_before(events: list[RunEvent]) -> None:
+    terminal = {event.run.runId for event in events if event.eventType in {"COMPLETE", "ABORT", "FAIL"}}
+    for run in {event.run.runId for event in events}:
+        records = fold([event for event in events if event.run.runId == run], system_name="host")
+        assert bool(records) == (run in terminal)
+
+
+def test_a_state_does_not_grow_with_repeats_of_what_it_knows() -> None:
+    event = msgspec.json.decode(
+        b"""{"eventTime": "2026-01-01T00:00:00Z", "eventType": "RUNNING", "producer": "p",
+          "run": {"runId": "r", "facets": {"tags": {"tags": [{"key": "env", "value": "prod"}]}}},
+          "job": {"namespace": "n", "name": "j"}, "outputs": [{"namespace": "o", "name": "x"}]}""",
+        type=RunEvent,
+    )
+    state = observe(event, system_name="host")
+    size = len(msgspec.msgpack.encode(state))
+    for second in range(1, 60):
+        later = msgspec.structs.replace(event, eventTime=f"2026-01-01T00:00:{second:02}Z")
+        state = merge_states(state, observe(later, system_name="host"))
+    assert len(msgspec.msgpack.encode(state)) == size

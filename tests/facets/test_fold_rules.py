@@ -1,0 +1,310 @@
+"""What the fold makes of one run, rule by rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_states, observe
+
+MINUTE_MS = 60_000
+NOON_MS = 1_769_860_800_000  # 2026-01-31T12:00:00Z
+INPUT = {"namespace": "s3://lake", "name": "in/orders.csv"}
+
+
+def event(kind: str, minute: int = 0, **changes: Any) -> RunEvent:  # noqa: ANN401 - any JSON
+    """An event of one run at so many minutes past noon; `facets` are run facets."""
+    facets = changes.pop("facets", {})
+    fields = {
+        "eventTime": f"2026-01-31T12:{minute:02}:00Z",
+        "eventType": kind,
+        "run": {"runId": "run", "facets": facets},
+        "job": {"namespace": "ns", "name": "job"},
+        "producer": "https://example.com/tests",
+    }
+    decoded = decode_event(msgspec.json.encode(fields | changes))
+    assert isinstance(decoded, RunEvent)
+    return decoded
+
+
+def records(*events: RunEvent) -> list[ProvenanceRecord]:
+    return fold(events, system_name="host")
+
+
+def record(*events: RunEvent) -> ProvenanceRecord:
+    (only,) = records(*events)
+    return only
+
+
+def delta_file(**changes: object) -> dict[str, Any]:
+    return {"waybill_deltaFile": {"did": "d", **changes}}
+
+
+def tags(**said: str) -> dict[str, Any]:
+    return {"tags": {"tags": [{"key": key, "value": value, "source": "USER"} for key, value in said.items()]}}
+
+
+def properties(**said: str) -> dict[str, Any]:
+    return {"spark_properties": {"properties": {f"spark.waybill.{key}": value for key, value in said.items()}}}
+
+
+def parent(run_id: str) -> dict[str, Any]:
+    return {"parent": {"run": {"runId": run_id}, "job": {"namespace": "n", "name": "j"}}}
+
+
+# Runs without the facet
+
+
+def test_a_plain_run_gives_a_derived_record() -> None:
+    derived = record(
+        event("START", 0, inputs=[INPUT], facets=parent("outer")),
+        event("COMPLETE", 2, outputs=[{"namespace": "s3://lake", "name": "out/orders"}]),
+    )
+    assert derived == ProvenanceRecord(
+        did="run",
+        parent_did="outer",
+        system_name="ns",
+        data_source="s3://lake/in/orders.csv",
+        filename="orders.csv",
+        transforms=("job",),
+        data_sink="s3://lake/out/orders",
+        final_state=FinalState.COMPLETE,
+        created=NOON_MS,
+        completed=NOON_MS + 2 * MINUTE_MS,
+    )
+
+
+def test_a_run_without_an_end_gives_no_record() -> None:
+    assert records(event("START"), event("RUNNING", 1, facets=delta_file(finalState="COMPLETE"))) == []
+
+
+def test_each_output_has_its_own_record() -> None:
+    outputs = [{"namespace": "o", "name": name} for name in ("b", "a")]
+    made = records(event("START", outputs=outputs[:1]), event("COMPLETE", 1, outputs=outputs))
+    assert [one.data_sink for one in made] == ["o/a", "o/b"]
+
+
+def test_without_an_input_the_job_is_the_source() -> None:
+    made = record(event("COMPLETE", job={"namespace": "ns", "name": "etl/load"}))
+    assert (made.data_source, made.filename, made.data_sink) == ("etl/load", "load", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "filename"), [("/data/in/", "in"), ("table", "table"), ("a/b.c", "b.c"), ("", "s3:")]
+)
+def test_the_filename_is_the_last_part_of_the_first_input(name: str, filename: str) -> None:
+    made = record(event("COMPLETE", inputs=[{"namespace": "s3:", "name": name}]))
+    assert (made.data_source, made.filename) == (f"s3:/{name}", filename)
+
+
+def test_the_first_input_is_the_one_seen_earliest_then_listed_first() -> None:
+    early = event("START", 0, inputs=[{"namespace": "n", "name": "z"}, {"namespace": "n", "name": "a"}])
+    late = event("COMPLETE", 1, inputs=[{"namespace": "n", "name": "b"}])
+    assert record(late, early).data_source == "n/z"
+
+
+def test_a_job_without_a_namespace_belongs_to_the_stamped_system() -> None:
+    assert record(event("COMPLETE", job={"namespace": "", "name": "job"})).system_name == "host"
+
+
+# The deciding event
+
+
+@pytest.mark.parametrize(
+    ("kinds", "state", "decided_by"),
+    [
+        (["FAIL", "COMPLETE"], FinalState.ERROR, 0),
+        (["COMPLETE", "FAIL"], FinalState.ERROR, 1),
+        (["COMPLETE", "ABORT", "FAIL", "FAIL"], FinalState.ERROR, 2),
+        (["ABORT", "COMPLETE"], FinalState.CANCELLED, 0),
+        (["COMPLETE", "ABORT", "ABORT"], FinalState.CANCELLED, 1),
+        (["COMPLETE", "COMPLETE", "RUNNING"], FinalState.COMPLETE, 0),
+    ],
+)
+def test_the_first_fail_decides_else_the_first_abort_else_the_first_complete(
+    kinds: list[str], state: FinalState, decided_by: int
+) -> None:
+    made = record(*(event(kind, minute) for minute, kind in enumerate(kinds)))
+    assert (made.final_state, made.completed) == (state, NOON_MS + decided_by * MINUTE_MS)
+
+
+def test_the_deciding_event_names_the_job() -> None:
+    renamed = {"namespace": "other", "name": "renamed"}
+    made = record(event("START"), event("FAIL", 1, job=renamed), event("COMPLETE", 2))
+    assert (made.system_name, made.transforms) == ("other", ("renamed",))
+
+
+@pytest.mark.parametrize(
+    ("facets", "cause"),
+    [
+        ({"errorMessage": {"message": "no space\n  at x", "programmingLanguage": "JAVA"}}, "no space"),
+        ({"spark.exception": {"message": "\nboom\n  at x", "stackTrace": "…"}}, "boom"),
+        ({"spark.exception": {"message": "boom"}, "errorMessage": {"message": "the truth"}}, "the truth"),
+        ({"spark.exception": {"message": ["odd"]}}, None),
+        ({"spark.exception": "odd"}, None),
+        ({}, None),
+    ],
+)
+def test_an_error_says_why_in_one_line(facets: dict[str, Any], cause: str | None) -> None:
+    made = record(event("FAIL", 1, facets=facets), event("COMPLETE", 2))
+    assert made.annotations == (None if cause is None else {"errorCause": cause})
+
+
+def test_what_went_wrong_on_the_way_to_success_is_no_cause() -> None:
+    retried = event("RUNNING", 1, facets={"errorMessage": {"message": "lost a task"}})
+    assert record(retried, event("COMPLETE", 2)).annotations is None
+
+
+# Overrides and annotations
+
+
+def test_every_derived_field_can_be_replaced_by_a_tag() -> None:
+    said = tags(
+        waybill_did="D",
+        waybill_parent_did="P",
+        waybill_system_name="S",
+        waybill_data_source="source",
+        waybill_filename="f",
+        waybill_transforms="one, two,",
+        waybill_data_sink="sink",
+        waybill_final_state="FILTERED",
+    )
+    outputs = [{"namespace": "o", "name": name} for name in ("a", "b")]
+    assert record(event("COMPLETE", inputs=[INPUT], outputs=outputs, facets=said)) == ProvenanceRecord(
+        did="D",
+        parent_did="P",
+        system_name="S",
+        data_source="source",
+        filename="f",
+        transforms=("one", "two"),
+        data_sink="sink",
+        final_state=FinalState.FILTERED,
+        created=NOON_MS,
+        completed=NOON_MS,
+    )
+
+
+def test_a_property_beats_a_tag_even_a_later_one() -> None:
+    made = record(event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T")))
+    assert made.did == "P"
+
+
+def test_what_was_set_for_the_action_beats_what_was_set_for_the_session() -> None:
+    session = properties(did="session", note="session")
+    action = properties(did="action", note="action") | {"spark_jobDetails": {"jobId": 3}}
+    made = record(
+        event("START", facets=session), event("RUNNING", 1, facets=action), event("COMPLETE", 2, facets=session)
+    )
+    assert (made.did, made.annotations) == ("action", {"note": "action"})
+
+
+def test_of_equal_rank_the_later_value_counts_then_the_greater() -> None:
+    later = record(event("START", facets=tags(env="z")), event("COMPLETE", 1, facets=tags(env="a")))
+    assert later.annotations == {"env": "a"}
+    at_once = record(event("COMPLETE", facets=tags(env="a")), event("COMPLETE", facets=tags(env="b")))
+    assert at_once.annotations == {"env": "b"}
+
+
+@pytest.mark.parametrize("field", ["did", "parent_did", "system_name", "filename", "transforms", "final_state"])
+@pytest.mark.parametrize("value", ["", ",", "BANANA"])
+def test_a_value_that_its_field_cannot_hold_is_ignored(field: str, value: str) -> None:
+    plain = record(event("COMPLETE"))
+    said = record(event("COMPLETE", facets=properties(**{field: value})))
+    possible = value and field != "final_state" and not (field == "transforms" and value == ",")
+    assert (said == plain) is not bool(possible)
+    assert said.annotations is None
+
+
+def test_other_keys_of_ours_and_plain_tags_become_annotations() -> None:
+    said = tags(waybill_owner="data", env="prod", did="not a field here", waybill_="nameless") | properties(
+        blob='{"a": [1, 2]}'
+    )
+    assert record(event("COMPLETE", facets=said)).annotations == {
+        "blob": '{"a": [1, 2]}',
+        "did": "not a field here",
+        "env": "prod",
+        "owner": "data",
+    }
+
+
+def test_properties_that_are_not_ours_or_no_text_say_nothing() -> None:
+    odd = {"properties": {"spark.app.name": "waybill", "spark.waybill.did": 7, "xspark.waybill.note": "x"}}
+    assert record(event("COMPLETE", facets={"spark_properties": odd})) == record(event("COMPLETE"))
+
+
+# Runs with the facet
+
+
+def test_a_terminal_event_with_the_facet_is_its_record() -> None:
+    facet = delta_file(
+        parentDid="p",
+        systemName="east",
+        dataSource="in",
+        filename="f",
+        transforms=["t"],
+        dataSink="out",
+        finalState="FILTERED",
+        created="2026-01-31T11:59:00Z",
+        completed="2026-01-31T12:01:00.0019Z",
+        annotations={"b": "2", "a": "1"},
+    )
+    made = record(event("COMPLETE", 9, facets=facet | tags(env="prod", waybill_did="other"), inputs=[INPUT]))
+    assert made == ProvenanceRecord(
+        did="d",
+        parent_did="p",
+        system_name="east",
+        data_source="in",
+        filename="f",
+        transforms=("t",),
+        data_sink="out",
+        final_state=FinalState.FILTERED,
+        created=NOON_MS - MINUTE_MS,
+        completed=NOON_MS + MINUTE_MS + 1,
+        annotations={"a": "1", "b": "2"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [("COMPLETE", FinalState.COMPLETE), ("FAIL", FinalState.ERROR), ("ABORT", FinalState.CANCELLED)],
+)
+def test_what_the_facet_leaves_out_comes_from_the_event(kind: str, state: FinalState) -> None:
+    assert record(event(kind, 1, facets=delta_file())) == ProvenanceRecord(
+        did="d",
+        system_name="host",
+        data_source="job",
+        filename="",
+        transforms=(),
+        final_state=state,
+        created=NOON_MS + MINUTE_MS,
+        completed=NOON_MS + MINUTE_MS,
+    )
+
+
+def test_a_fan_out_has_one_record_for_each_path() -> None:
+    paths = [event("COMPLETE", 1, facets=delta_file(dataSink=sink, transforms=[sink])) for sink in ("a", "b")]
+    made = records(event("START", facets=delta_file()), *paths, *paths)
+    assert [(one.data_sink, one.transforms) for one in made] == [("a", ("a",)), ("b", ("b",))]
+
+
+def test_a_run_that_carries_the_facet_once_derives_nothing() -> None:
+    made = records(event("COMPLETE", 1, facets=delta_file()), event("FAIL", 2, outputs=[INPUT]))
+    assert [one.did for one in made] == ["d"]
+
+
+def test_a_state_tells_its_run_its_parent_and_whether_it_ended() -> None:
+    begun = observe(event("START", facets=parent("outer")), system_name="host")
+    assert (begun.run_id, begun.parent_run_id, begun.ended, begun.faceted) == ("run", "outer", False, False)
+    ended = merge_states(begun, observe(event("FAIL", 1), system_name="host"))
+    assert (ended.parent_run_id, ended.ended, ended.faceted) == ("outer", True, False)
+    carried = merge_states(ended, observe(event("COMPLETE", 1, facets=delta_file()), system_name="host"))
+    assert carried.faceted
+
+
+def test_states_of_two_runs_do_not_merge() -> None:
+    a = observe(event("START"), system_name="host")
+    b = observe(event("START", run={"runId": "other"}), system_name="host")
+    with pytest.raises(ValueError, match="merge states of one run only"):
+        merge_states(a, b)

@@ -1,0 +1,183 @@
+"""The provenance record and the laws of its merge."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waybill.facets import (
+    FinalState,
+    ProvenanceRecord,
+    decode_records,
+    is_collision,
+    keep_annotations,
+    merge_all,
+    merge_records,
+    record_key,
+)
+
+RECORD = ProvenanceRecord(
+    did="d",
+    system_name="s",
+    data_source="in",
+    filename="f.csv",
+    transforms=("t",),
+    data_sink="out",
+    final_state=FinalState.COMPLETE,
+    created=1,
+    completed=2,
+)
+
+
+def but(**changes: object) -> ProvenanceRecord:
+    return msgspec.structs.replace(RECORD, **changes)
+
+
+@st.composite
+def of_one_key(draw: st.DrawFn, count: int) -> tuple[ProvenanceRecord, ...]:
+    records = [draw(st.from_type(ProvenanceRecord)) for _ in range(count)]
+    names = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
+    key = dict(zip(names, record_key(records[0]), strict=True))
+    return tuple(msgspec.structs.replace(record, **key) for record in records)
+
+
+@given(of_one_key(2))
+def test_merging_is_commutative(records: tuple[ProvenanceRecord, ...]) -> None:
+    a, b = records
+    assert merge_records(a, b) == merge_records(b, a)
+
+
+@given(of_one_key(3))
+def test_merging_is_associative(records: tuple[ProvenanceRecord, ...]) -> None:
+    a, b, c = records
+    assert merge_records(merge_records(a, b), c) == merge_records(a, merge_records(b, c))
+
+
+@given(of_one_key(2))
+def test_merging_is_idempotent(records: tuple[ProvenanceRecord, ...]) -> None:
+    a, b = records
+    merged = merge_records(a, b)
+    assert merge_records(a, a) == a
+    assert merge_records(merged, a) == merge_records(merged, b) == merged
+
+
+@given(of_one_key(2))
+def test_merging_keeps_the_key(records: tuple[ProvenanceRecord, ...]) -> None:
+    assert record_key(merge_records(*records)) == record_key(records[0])
+
+
+def test_a_merge_keeps_the_earliest_start_the_fuller_texts_and_all_annotations() -> None:
+    a = but(created=5, filename="", parent_did="p", annotations={"a": "1", "b": "2"})
+    b = but(created=3, data_source="", annotations={"b": "3", "c": ""})
+    assert merge_records(a, b) == but(
+        created=3, parent_did="p", annotations={"a": "1", "b": "3", "c": ""}
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        but(did="e"),
+        but(system_name="t"),
+        but(data_sink=None),
+        but(transforms=()),
+        but(final_state=FinalState.ERROR),
+        but(completed=3),
+    ],
+)
+def test_records_of_two_keys_stay_two(other: ProvenanceRecord) -> None:
+    assert len(merge_all([RECORD, other, RECORD])) == 2
+    assert not is_collision(RECORD, other)
+    with pytest.raises(ValueError, match="merge records of one key only"):
+        merge_records(RECORD, other)
+
+
+@given(st.lists(st.from_type(ProvenanceRecord)), st.randoms(use_true_random=False))
+def test_neither_order_nor_repeats_change_what_a_set_merges_to(
+    records: list[ProvenanceRecord], random: st.random.Random  # type: ignore[name-defined]
+) -> None:
+    again = records + random.choices(records, k=len(records)) if records else []
+    random.shuffle(again)
+    merged = merge_all(records)
+    assert merge_all(again) == merged
+    assert merge_all(merged) == merged
+    assert len({record_key(record) for record in merged}) == len(merged)
+
+
+@given(st.lists(st.from_type(ProvenanceRecord)))
+def test_merged_records_come_sorted_by_completion_then_did(records: list[ProvenanceRecord]) -> None:
+    places = [(record.completed, record.did) for record in merge_all(records)]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("field", ["filename", "data_source", "parent_did"])
+def test_one_key_with_two_names_is_a_collision(field: str) -> None:
+    assert is_collision(but(**{field: "one"}), but(**{field: "other"}))
+    assert not is_collision(but(**{field: "one"}), but(**{field: "one"}))
+    assert not is_collision(but(**{field: "one"}), but(**{field: ""}))
+
+
+def test_only_allowed_annotations_are_kept_and_none_rather_than_empty() -> None:
+    noted = but(annotations={"a": "1", "b": "2"})
+    assert keep_annotations(noted, frozenset({"b", "c"})) == but(annotations={"b": "2"})
+    assert keep_annotations(noted, frozenset()) == RECORD
+    assert keep_annotations(RECORD, frozenset({"a"})) == RECORD
+
+
+def test_records_as_deltafi_sends_them_are_read_whole() -> None:
+    body = b"""[{"did": "d", "parentDid": "p", "systemName": "east", "dataSource": "in", "filename": "f",
+      "transforms": ["t", "u"], "dataSink": "out", "finalState": "FILTERED", "created": 1, "completed": 2,
+      "annotations": {"b": "2", "a": "1,1"}, "unknown": {}}]"""
+    (record,) = decode_records(body, system_name="stamped")
+    assert record == ProvenanceRecord(
+        did="d",
+        parent_did="p",
+        system_name="east",
+        data_source="in",
+        filename="f",
+        transforms=("t", "u"),
+        data_sink="out",
+        final_state=FinalState.FILTERED,
+        created=1,
+        completed=2,
+        annotations={"a": "1,1", "b": "2"},
+    )
+    assert list(record.annotations or ()) == ["a", "b"]
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_what_is_empty_in_a_record_counts_as_absent(nothing: str | None) -> None:
+    sparse = {"did": "d", "finalState": "SPLIT", "created": 1, "completed": 2}
+    names = ("parentDid", "systemName", "dataSource", "filename", "dataSink")
+    full = sparse | dict.fromkeys(names, nothing) | {"transforms": None, "annotations": {"a": None}}
+    assert decode_records(msgspec.json.encode([full]), system_name="stamped") == decode_records(
+        msgspec.json.encode([sparse]), system_name="stamped"
+    )
+    (record,) = decode_records(msgspec.json.encode([sparse]), system_name="stamped")
+    assert (record.system_name, record.parent_did, record.data_sink) == ("stamped", None, None)
+
+
+def test_a_record_has_exactly_the_eleven_fields() -> None:
+    assert ProvenanceRecord.__struct_fields__ == (
+        "did",
+        "parent_did",
+        "system_name",
+        "data_source",
+        "filename",
+        "transforms",
+        "data_sink",
+        "final_state",
+        "created",
+        "completed",
+        "annotations",
+    )
+
+
+def test_every_pair_of_records_is_ordered_the_same_way_from_either_side() -> None:
+    ties = [RECORD, but(system_name="a"), but(data_sink=None), but(transforms=()), but(data_sink="")]
+    for a, b in itertools.permutations(ties, 2):
+        assert merge_all([a, b]) == merge_all([b, a])
