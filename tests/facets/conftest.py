@@ -1,14 +1,19 @@
 """What Hypothesis draws for the types of `waybill.facets`.
 
-The pools are small on purpose: laws of merging say something only where times, keys and names meet again and again.
+The pools are small on purpose: laws of merging say something only where times, keys and names meet often.
 """
 
 from __future__ import annotations
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event
+
+# A busy machine is no fault of the code's, so no example has a time of its own; pytest's limit still holds.
+settings.register_profile("waybill", deadline=None, print_blob=True)
+settings.load_profile("waybill")
 
 WORDS = st.sampled_from(["", "a", "b"])
 MAYBE = st.none() | WORDS
@@ -51,9 +56,11 @@ SAYINGS = st.dictionaries(
 )
 TAGS = st.lists(
     st.tuples(st.sampled_from(["waybill_", ""]), SAYINGS).flatmap(
-        lambda said: st.sampled_from([{"key": said[0] + k, "value": v} for k, v in said[1].items()])
-        if said[1]
-        else st.just({"key": "env", "value": "prod"})
+        lambda said: (
+            st.sampled_from([{"key": said[0] + k, "value": v} for k, v in said[1].items()])
+            if said[1]
+            else st.just({"key": "env", "value": "prod"})
+        )
     ),
     max_size=3,
 )
@@ -69,7 +76,9 @@ RUN_FACETS = {
     "spark.exception": st.sampled_from([None, [], {"message": "thrown\nat"}, {"message": 1}]),
     "spark_jobDetails": st.just({"jobId": 1}),
     "spark_properties": st.sampled_from([None, 7, {"properties": "spark.waybill.did"}])
-    | SAYINGS.map(lambda said: {"properties": {f"spark.waybill.{key}": value for key, value in said.items()}}),
+    | SAYINGS.map(
+        lambda said: {"properties": {f"spark.waybill.{key}": value for key, value in said.items()}}
+    ),
 }
 DELTA_FILE = st.fixed_dictionaries(
     {"did": st.sampled_from(["d1", "d2"])},
@@ -95,7 +104,9 @@ st.register_type_strategy(
     st.fixed_dictionaries(
         {
             "eventTime": INSTANTS,
-            "eventType": st.sampled_from(["START", "RUNNING", "OTHER", "COMPLETE", "ABORT", "FAIL", "made up"]),
+            "eventType": st.sampled_from(
+                ["START", "RUNNING", "OTHER", "COMPLETE", "ABORT", "FAIL", "made up"]
+            ),
             "run": st.fixed_dictionaries(
                 {"runId": st.sampled_from(["r1", "r2", "r3"])}, optional={"facets": FACETS}
             ),

@@ -28,7 +28,7 @@ REGISTRY = json.loads((SCHEMAS / "registry.json").read_text())
 DEFINITION = SCHEMA["$defs"]["WaybillDeltaFileRunFacet"]["allOf"][1]
 
 # What OpenLineage's own schema asks of every run facet.
-OPENLINEAGE = {
+OPENLINEAGE: dict[str, Any] = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "$id": "https://openlineage.io/spec/2-0-2/OpenLineage.json",
     "$defs": {
@@ -71,25 +71,34 @@ FACETS = st.builds(
 
 def test_the_schema_is_a_valid_schema_under_its_own_url() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    assert SCHEMA_URL == SCHEMA["$id"] + "#/$defs/" + WaybillDeltaFileRunFacet.__name__
+    assert SCHEMA["$id"] + "#/$defs/" + WaybillDeltaFileRunFacet.__name__ == SCHEMA_URL
     assert SCHEMA["properties"] == {DELTA_FILE_FACET: {"$ref": "#/$defs/WaybillDeltaFileRunFacet"}}
 
 
 def test_the_registry_names_every_schema_and_no_other() -> None:
-    ours = {name.removeprefix("ol:waybill:") for name in REGISTRY["producer"]["produced_facets"] if "waybill" in name}
+    ours = {
+        name.removeprefix("ol:waybill:")
+        for name in REGISTRY["producer"]["produced_facets"]
+        if "waybill" in name
+    }
     assert ours == {path.name for path in (SCHEMAS / "facets").iterdir()}
     assert PRODUCER == "ol:waybill"
     assert DELTA_FILE_FACET.startswith("waybill_")
 
 
 def test_class_schema_and_reader_have_the_same_fields() -> None:
-    written_fields = {field.name for field in attrs.fields(WaybillDeltaFileRunFacet)} - {"_producer", "_schemaURL"}
+    written_fields = {field.name for field in attrs.fields(WaybillDeltaFileRunFacet)} - {
+        "_producer",
+        "_schemaURL",
+    }
     assert written_fields == set(DEFINITION["properties"]) == set(DeltaFile.__struct_fields__)
     assert DEFINITION["properties"]["finalState"]["enum"] == list(FinalState)
 
 
 @given(FACETS)
-def test_every_facet_is_valid_against_its_schema_as_the_client_writes_it(facet: WaybillDeltaFileRunFacet) -> None:
+def test_every_facet_is_valid_against_its_schema_as_the_client_writes_it(
+    facet: WaybillDeltaFileRunFacet,
+) -> None:
     as_sent = json.loads(Serde.to_json(facet))
     VALIDATOR.validate(as_sent)
     assert as_sent["_schemaURL"] == SCHEMA_URL
@@ -147,16 +156,18 @@ def test_the_schema_refuses_what_is_no_delta_file(field: str, value: object) -> 
         ("completed", "2026-02-30T12:00:00Z", "write an instant"),
     ],
 )
-def test_the_class_refuses_what_its_schema_refuses(field: str, value: str, way_out: str) -> None:
+def test_the_class_refuses_what_its_schema_refuses(field: str, value: Any, way_out: str) -> None:  # noqa: ANN401
     with pytest.raises(ValueError, match=f"^{field} .*{way_out}"):
         WaybillDeltaFileRunFacet(**{"did": "d", field: value})
 
 
 def test_a_facet_is_copied_by_pickle_whole() -> None:
     facet = WaybillDeltaFileRunFacet(did="d", annotations={"k": "v"}, transforms=["t"])
-    assert pickle.loads(pickle.dumps(facet)) == facet  # noqa: S301 - our own bytes
+    assert pickle.loads(pickle.dumps(facet)) == facet
 
 
 def test_what_is_read_is_no_stricter_than_what_is_written() -> None:
-    facet = WaybillDeltaFileRunFacet(did="d", parentDid="", annotations={}, created="2026-01-31T12:00:00.5+05:45")
+    facet = WaybillDeltaFileRunFacet(
+        did="d", parentDid="", annotations={}, created="2026-01-31T12:00:00.5+05:45"
+    )
     assert msgspec.json.decode(Serde.to_json(facet), type=DeltaFile).created == "2026-01-31T12:00:00.5+05:45"

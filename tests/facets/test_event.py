@@ -61,7 +61,7 @@ def test_an_instant_is_read_as_iso_8601_has_it(text: str, expected: int) -> None
     ],
 )
 def test_what_is_no_instant_is_refused_in_a_short_sentence(text: str) -> None:
-    with pytest.raises(ValueError, match="is no(t after| ISO)") as caught:
+    with pytest.raises(ValueError, match=r"is no(t after| ISO)") as caught:
         parse_instant_us(text)
     assert len(str(caught.value)) < 200
 

@@ -47,7 +47,9 @@ def tags(**said: str) -> dict[str, Any]:
 
 
 def properties(**said: str) -> dict[str, Any]:
-    return {"spark_properties": {"properties": {f"spark.waybill.{key}": value for key, value in said.items()}}}
+    return {
+        "spark_properties": {"properties": {f"spark.waybill.{key}": value for key, value in said.items()}}
+    }
 
 
 def parent(run_id: str) -> dict[str, Any]:
@@ -187,7 +189,9 @@ def test_every_derived_field_can_be_replaced_by_a_tag() -> None:
 
 
 def test_a_property_beats_a_tag_even_a_later_one() -> None:
-    made = record(event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T")))
+    made = record(
+        event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T"))
+    )
     assert made.did == "P"
 
 
@@ -195,7 +199,9 @@ def test_what_was_set_for_the_action_beats_what_was_set_for_the_session() -> Non
     session = properties(did="session", note="session")
     action = properties(did="action", note="action") | {"spark_jobDetails": {"jobId": 3}}
     made = record(
-        event("START", facets=session), event("RUNNING", 1, facets=action), event("COMPLETE", 2, facets=session)
+        event("START", facets=session),
+        event("RUNNING", 1, facets=action),
+        event("COMPLETE", 2, facets=session),
     )
     assert (made.did, made.annotations) == ("action", {"note": "action"})
 
@@ -207,7 +213,9 @@ def test_of_equal_rank_the_later_value_counts_then_the_greater() -> None:
     assert at_once.annotations == {"env": "b"}
 
 
-@pytest.mark.parametrize("field", ["did", "parent_did", "system_name", "filename", "transforms", "final_state"])
+@pytest.mark.parametrize(
+    "field", ["did", "parent_did", "system_name", "filename", "transforms", "final_state"]
+)
 @pytest.mark.parametrize("value", ["", ",", "BANANA"])
 def test_a_value_that_its_field_cannot_hold_is_ignored(field: str, value: str) -> None:
     plain = record(event("COMPLETE"))

@@ -20,7 +20,7 @@ def events_of(job: str) -> list[RunEvent]:
 
 def test_every_recorded_job_has_its_expected_records() -> None:
     assert len(JOBS) == 7
-    assert JOBS == sorted(path.stem for path in FOLDER.glob("*.json"))
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == JOBS
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import msgspec
 import pytest
@@ -73,9 +74,7 @@ def test_merging_keeps_the_key(records: tuple[ProvenanceRecord, ...]) -> None:
 def test_a_merge_keeps_the_earliest_start_the_fuller_texts_and_all_annotations() -> None:
     a = but(created=5, filename="", parent_did="p", annotations={"a": "1", "b": "2"})
     b = but(created=3, data_source="", annotations={"b": "3", "c": ""})
-    assert merge_records(a, b) == but(
-        created=3, parent_did="p", annotations={"a": "1", "b": "3", "c": ""}
-    )
+    assert merge_records(a, b) == but(created=3, parent_did="p", annotations={"a": "1", "b": "3", "c": ""})
 
 
 @pytest.mark.parametrize(
@@ -98,10 +97,10 @@ def test_records_of_two_keys_stay_two(other: ProvenanceRecord) -> None:
 
 @given(st.lists(st.from_type(ProvenanceRecord)), st.randoms(use_true_random=False))
 def test_neither_order_nor_repeats_change_what_a_set_merges_to(
-    records: list[ProvenanceRecord], random: st.random.Random  # type: ignore[name-defined]
+    records: list[ProvenanceRecord], chance: random.Random
 ) -> None:
-    again = records + random.choices(records, k=len(records)) if records else []
-    random.shuffle(again)
+    again = records + chance.choices(records, k=len(records)) if records else []
+    chance.shuffle(again)
     merged = merge_all(records)
     assert merge_all(again) == merged
     assert merge_all(merged) == merged

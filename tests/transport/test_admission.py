@@ -1,0 +1,472 @@
+"""What admission lets in, what it refuses, and what it says then."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waybill.facets import (
+    DatasetEvent,
+    EventType,
+    FinalState,
+    JobEvent,
+    RunEvent,
+    decode_records,
+    fold,
+    observe,
+)
+from waybill.transport.admission import MAX_BODY_BYTES, admit_event, admit_records
+from waybill.transport.errors import AdmissionError
+
+EVENT: dict[str, Any] = {
+    "eventTime": "2026-01-31T12:00:00Z",
+    "eventType": "COMPLETE",
+    "run": {"runId": "0197c1f0-7c4e-7a3b-9d52-3f2b8f0c6a11", "facets": {}},
+    "job": {"namespace": "ns", "name": "job", "facets": {}},
+    "inputs": [{"namespace": "in", "name": "a"}],
+    "outputs": [{"namespace": "out", "name": "b"}],
+    "producer": "https://example.com/tests",
+    "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+}
+RECORD: dict[str, Any] = {
+    "did": "d",
+    "systemName": "east",
+    "dataSource": "in",
+    "filename": "f",
+    "transforms": ["t"],
+    "finalState": "COMPLETE",
+    "created": 1_769_860_800_000,
+    "completed": 1_769_860_801_000,
+}
+ABSENT = object()
+
+
+def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
+    """A copy of `base` with one value replaced, added or (ABSENT) taken away; `path` has slashes."""
+    copy = json.loads(json.dumps(base))
+    *outer, last = path.split("/")
+    place = copy
+    for step in outer:
+        place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
+    if value is ABSENT:
+        del place[last]
+    else:
+        place[last] = value
+    return copy
+
+
+def as_json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def admitted(event: dict[str, Any]) -> RunEvent:
+    decoded = admit_event(as_json(event))
+    assert isinstance(decoded, RunEvent)
+    return decoded
+
+
+def refusal(body: bytes) -> AdmissionError:
+    with pytest.raises(AdmissionError) as caught:
+        admit_event(body)
+    return caught.value
+
+
+# Bodies that hold no event at all
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"", "the body is no JSON"),
+        (b"hello", "the body is no JSON"),
+        (as_json(EVENT)[:-1], "the body is no JSON"),
+        (as_json(EVENT) + b"{}", "the body is no JSON"),
+        (b"\xef\xbb\xbf" + as_json(EVENT), "the body is no JSON"),
+        (as_json(EVENT).replace(b'"job"', b'"j\x00b"', 1), "the body is no JSON"),
+        (as_json(EVENT).replace(b'"ns"', b'"\\ud800"'), "the body is no JSON"),
+        (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is no UTF-8"),
+        (as_json(EVENT | {"unknown": "?"}).replace(b"?", b"\xff"), "the body is no UTF-8"),
+        (as_json(EVENT).decode().encode("utf-16"), "the body is no UTF-8"),
+        (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "the body is nested too deeply"),
+        (b"[" + as_json(EVENT) + b"]", "expected `object`, got `array`"),
+        (b"null", "expected `object`, got `null`"),
+        (b'"event"', "expected `object`, got `str`"),
+        (b"17", "expected `object`, got `int`"),
+    ],
+)
+def test_a_body_that_is_no_event_is_refused_as_a_whole(body: bytes, what: str) -> None:
+    error = refusal(body)
+    assert error.where == "$"
+    assert error.what.startswith(what)
+    assert error.way_out
+
+
+def test_a_body_is_at_most_64_mib() -> None:
+    padding = MAX_BODY_BYTES - len(as_json(EVENT | {"unknown": ""}))
+    assert admit_event(as_json(EVENT | {"unknown": "x" * padding}))
+    error = refusal(as_json(EVENT | {"unknown": "x" * (padding + 1)}))
+    assert error.what == "the body has 67,108,865 bytes"
+
+
+# Events
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "eventTime",
+        "eventType",
+        "producer",
+        "run",
+        "run/runId",
+        "job",
+        "job/namespace",
+        "job/name",
+        "inputs/0/namespace",
+        "inputs/0/name",
+        "outputs/0/namespace",
+        "outputs/0/name",
+    ],
+)
+def test_a_missing_field_is_named_by_its_path(path: str) -> None:
+    error = refusal(as_json(changed(EVENT, path, ABSENT)))
+    assert error.where == "$." + path.replace("/0", "[0]").replace("/", ".")
+    assert error.what == "is missing"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what"),
+    [
+        ("eventTime", 1_769_860_800_000, "expected `str`, got `int`"),
+        ("eventTime", None, "expected `str`, got `null`"),
+        ("eventType", None, "expected `str`, got `null`"),
+        ("eventType", 3, "expected `str`, got `int`"),
+        ("producer", None, "expected `str`, got `null`"),
+        ("schemaURL", [], "expected `str | null`, got `array`"),
+        ("run", "r", "expected `object`, got `str`"),
+        ("run.runId", "", "expected `str` of length >= 1"),
+        ("run.runId", 17, "expected `str`, got `int`"),
+        ("run.facets", [], "expected `object | null`, got `array`"),
+        ("job.name", None, "expected `str`, got `null`"),
+        ("job.namespace", {}, "expected `str`, got `object`"),
+        ("inputs", {}, "expected `array | null`, got `object`"),
+        ("outputs", "b", "expected `array | null`, got `str`"),
+        ("run.facets.parent", "p", "expected `object | null`, got `str`"),
+        ("run.facets.parent", {"job": {"namespace": "n", "name": "j"}}, "is missing"),
+        ("run.facets.parent", {"run": {"runId": "p"}}, "is missing"),
+        ("run.facets.errorMessage", {}, "is missing"),
+        ("run.facets.errorMessage", {"message": 5}, "expected `str`, got `int`"),
+        ("run.facets.tags", {"tags": [{"key": "k"}]}, "is missing"),
+        ("run.facets.tags", {"tags": [{"key": "k", "value": 1}]}, "expected `str`, got `int`"),
+        ("run.facets.waybill_deltaFile", {}, "is missing"),
+        ("run.facets.waybill_deltaFile", {"did": ""}, "expected `str` of length >= 1"),
+        ("run.facets.waybill_deltaFile", {"did": "d", "finalState": "BANANA"}, "invalid enum value 'BANANA'"),
+        (
+            "run.facets.waybill_deltaFile",
+            {"did": "d", "transforms": "t"},
+            "expected `array | null`, got `str`",
+        ),
+        ("run.facets.waybill_deltaFile", {"did": "d", "annotations": {"k": 1}}, "expected `str`, got `int`"),
+        ("run.facets.waybill_deltaFile", {"did": "d", "created": 5}, "expected `str | null`, got `int`"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_at_its_place(path: str, value: object, what: str) -> None:
+    error = refusal(as_json(changed(EVENT, path.replace(".", "/"), value)))
+    assert error.where.startswith(f"$.{path}")
+    assert error.what == what
+    assert error.way_out.startswith("give ")
+
+
+@pytest.mark.parametrize("field", ["eventTime", "created", "completed"])
+@pytest.mark.parametrize(
+    "instant",
+    [
+        "",
+        "yesterday",
+        "2026-01-31",
+        "2026-13-01T00:00:00Z",
+        "1969-12-31T23:59:59Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59-01:00",
+        "+50000-01-01T00:00:00Z",
+        "2026" * 100_000,
+    ],
+)
+def test_an_instant_that_is_none_or_out_of_range_is_refused_in_a_short_sentence(
+    field: str, instant: str
+) -> None:
+    path = field if field == "eventTime" else f"run/facets/waybill_deltaFile/{field}"
+    event = changed(EVENT, "run/facets/waybill_deltaFile", {"did": "d"})
+    error = refusal(as_json(changed(event, path, instant)))
+    assert error.where == "$." + path.replace("/", ".")
+    assert "ISO 8601" in error.way_out
+    assert len(str(error)) < 300
+
+
+@pytest.mark.parametrize(
+    "instant",
+    [
+        "1970-01-01T00:00:01Z",
+        "1999-12-31T23:59:59.999999999+14:00",
+        "2026-01-31T12:00:00",
+        "2026-01-31T24:00:00Z",
+        "9999-12-31T23:59:59Z",
+    ],
+)
+def test_an_instant_from_1970_to_9999_is_admitted(instant: str) -> None:
+    assert admitted(EVENT | {"eventTime": instant}).eventTime == instant
+
+
+@pytest.mark.parametrize("where", ["run/runId", "producer", "unknown", "job/facets/acme", "inputs/0/facets"])
+def test_a_nul_character_in_a_value_is_refused_at_its_place(where: str) -> None:
+    error = refusal(as_json(changed(EVENT, where, "a\0b")))
+    if where == "inputs/0/facets":
+        assert error.where == "$.inputs[0].facets"
+    else:
+        assert error.where == "$." + where.replace("/", ".")
+    assert "NUL" in error.what
+
+
+def test_a_nul_character_in_a_key_is_refused_where_the_key_is() -> None:
+    error = refusal(as_json(changed(EVENT, "run/facets/acme", {"k": [{"a\0b": 1}]})))
+    assert error.where == "$.run.facets.acme.k[0]"
+
+
+@pytest.mark.parametrize(
+    ("escape", "is_nul"),
+    [
+        (rb"\u0000", True),
+        (rb"\\u0000", False),
+        (rb"\\\u0000", True),
+        (rb"\\\\u0000", False),
+        (rb"\n\u0000", True),
+    ],
+)
+def test_only_an_escaped_nul_is_one_and_not_its_spelling(escape: bytes, is_nul: bool) -> None:  # noqa: FBT001
+    body = as_json(changed(EVENT, "unknown", "?")).replace(b"?", escape)
+    if is_nul:
+        assert refusal(body).where == "$.unknown"
+    else:
+        assert admit_event(body)
+
+
+def test_an_unknown_facet_of_10_mb_is_admitted() -> None:
+    event = changed(EVENT, "run/facets/acme_blob", {"blob": "x" * 10_000_000, "more": [{"y": None}]})
+    assert admitted(event).run.runId == EVENT["run"]["runId"]
+
+
+def test_a_known_facet_of_10_mb_is_admitted_and_reaches_the_record() -> None:
+    event = changed(
+        EVENT, "run/facets/waybill_deltaFile", {"did": "d", "annotations": {"k": "x" * 10_000_000}}
+    )
+    (record,) = fold([admitted(event)], system_name="host")
+    assert len((record.annotations or {})["k"]) == 10_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("unknown", {"any": ["thing"]}),
+        ("run/facets/acme_custom", {"no": "schema"}),
+        ("run/facets/acme_custom", 7),
+        ("run/facets/spark.exception", "not an object"),
+        ("run/facets/spark_properties", []),
+        ("run/facets/parent", None),
+        ("run/facets/nominalTime", {"nominalStartTime": "x"}),
+        ("job/facets", None),
+        ("inputs", None),
+        ("inputs", []),
+        ("schemaURL", None),
+        ("schemaURL", "urn:anything"),
+    ],
+)
+def test_what_waybill_does_not_read_is_kept(path: str, value: object) -> None:
+    assert admitted(changed(EVENT, path, value)).job.name == "job"
+
+
+@pytest.mark.parametrize("run_id", ["17", "scheduled__2026-01-31", "../../x", "☃", " "])
+def test_a_run_id_that_is_no_uuid_is_kept_as_it_is(run_id: str) -> None:
+    event = admitted(changed(EVENT, "run/runId", run_id))
+    assert [record.did for record in fold([event], system_name="host")] == [run_id]
+
+
+def test_an_unknown_event_type_is_another_event_and_ends_nothing() -> None:
+    event = admitted(EVENT | {"eventType": "PAUSED"})
+    assert event.eventType is EventType.OTHER
+    assert fold([event], system_name="host") == []
+
+
+SYSTEM_NAMES = ["x" * 300, "../../x", "a/b", "a'b", "..", "C:\\x", "ünïcode ☃", "a\nb", "%2e%2e"]
+
+
+@pytest.mark.parametrize("name", SYSTEM_NAMES)
+def test_any_system_name_is_kept_whole_in_the_record(name: str) -> None:
+    derived = admitted(changed(EVENT, "job/namespace", name))
+    faceted = admitted(changed(EVENT, "run/facets/waybill_deltaFile", {"did": "d", "systemName": name}))
+    for event in (derived, faceted):
+        assert [record.system_name for record in fold([event], system_name="host")] == [name]
+
+
+def test_an_empty_system_name_is_the_stamped_one() -> None:
+    derived = admitted(changed(EVENT, "job/namespace", ""))
+    faceted = admitted(changed(EVENT, "run/facets/waybill_deltaFile", {"did": "d", "systemName": ""}))
+    for event in (derived, faceted):
+        assert [record.system_name for record in fold([event], system_name="host")] == ["host"]
+
+
+def test_static_events_are_admitted_by_their_own_rules() -> None:
+    spec = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/"
+    common = {"eventTime": EVENT["eventTime"], "producer": EVENT["producer"]}
+    job = common | {"job": {"namespace": "n", "name": "j"}, "schemaURL": spec + "JobEvent"}
+    dataset = common | {"dataset": {"namespace": "n", "name": "d"}, "schemaURL": spec + "DatasetEvent"}
+    assert isinstance(admit_event(as_json(job)), JobEvent)
+    assert isinstance(admit_event(as_json(dataset)), DatasetEvent)
+    assert refusal(as_json(changed(job, "job", ABSENT))).where == "$.job"
+    assert refusal(as_json(changed(dataset, "dataset/name", ABSENT))).where == "$.dataset.name"
+    assert refusal(as_json(job | {"eventTime": "now"})).where == "$.eventTime"
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["spark.waybill.did", "FAIL"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+PATHS = [
+    "eventTime",
+    "eventType",
+    "run/runId",
+    "job/name",
+    "inputs",
+    "outputs/0/name",
+    "schemaURL",
+    "run/facets/parent",
+    "run/facets/errorMessage",
+    "run/facets/errorMessage/message",
+    "run/facets/tags/tags",
+    "run/facets/spark.exception",
+    "run/facets/spark.exception/message",
+    "run/facets/spark_properties",
+    "run/facets/spark_properties/properties",
+    "run/facets/waybill_deltaFile",
+    "run/facets/waybill_deltaFile/did",
+    "run/facets/waybill_deltaFile/created",
+    "run/facets/waybill_deltaFile/annotations",
+]
+
+
+@given(st.lists(st.tuples(st.sampled_from(PATHS), JSON), max_size=3, unique_by=lambda change: change[0]))
+def test_whatever_is_admitted_folds_and_the_rest_is_refused_with_a_reason(
+    changes: list[tuple[str, object]],
+) -> None:
+    event = EVENT
+    for path, value in sorted(changes, reverse=True, key=lambda change: change[0]):
+        event = changed(event, path, value)
+    outcome = outcome_of(as_json(event))
+    if isinstance(outcome, AdmissionError):
+        assert outcome.where.startswith("$")
+        assert outcome.what
+        assert outcome.way_out
+    else:
+        assert isinstance(outcome, RunEvent)
+        assert observe(outcome, system_name="host").run_id == outcome.run.runId
+
+
+def outcome_of(body: bytes) -> Event | AdmissionError:
+    try:
+        return admit_event(body)
+    except AdmissionError as error:
+        return error
+
+
+# Records
+
+
+def test_records_are_admitted_whole_and_their_system_is_left_to_be_stamped() -> None:
+    body = as_json([RECORD, changed(RECORD, "systemName", ABSENT), RECORD | {"unknown": [1]}])
+    records = admit_records(body)
+    assert [record.system_name for record in records] == ["east", "", "east"]
+    assert records[0].final_state is FinalState.COMPLETE
+    assert [record.system_name for record in decode_records(body, system_name="host")] == [
+        "east",
+        "host",
+        "east",
+    ]
+
+
+def test_no_records_are_no_fault() -> None:
+    assert admit_records(b"[]") == []
+
+
+@pytest.mark.parametrize("name", SYSTEM_NAMES)
+def test_any_system_name_in_a_record_is_kept_whole(name: str) -> None:
+    assert [record.system_name for record in admit_records(as_json([RECORD | {"systemName": name}]))] == [
+        name
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "what"),
+    [
+        ("did", ABSENT, "$[1].did", "is missing"),
+        ("did", "", "$[1].did", "expected `str` of length >= 1"),
+        ("finalState", ABSENT, "$[1].finalState", "is missing"),
+        ("finalState", "BANANA", "$[1].finalState", "invalid enum value 'BANANA'"),
+        ("created", ABSENT, "$[1].created", "is missing"),
+        ("created", 10**18, "$[1].created", "expected `int` <= 253402300799999"),
+        ("completed", ABSENT, "$[1].completed", "is missing"),
+        ("completed", None, "$[1].completed", "expected `int`, got `null`"),
+        ("completed", 0, "$[1].completed", "expected `int` >= 1"),
+        ("completed", -1, "$[1].completed", "expected `int` >= 1"),
+        ("completed", 253_402_300_800_000, "$[1].completed", "expected `int` <= 253402300799999"),
+        ("completed", 10**30, "$[1].completed", "expected `int` <= 253402300799999"),
+        ("completed", "2026-01-31T12:00:00Z", "$[1].completed", "expected `int`, got `str`"),
+        ("completed", 1.5, "$[1].completed", "expected `int`, got `float`"),
+        ("transforms", "t", "$[1].transforms", "expected `array | null`, got `str`"),
+        ("transforms", [None], "$[1].transforms[0]", "expected `str`, got `null`"),
+        ("annotations", {"k": 1}, "$[1].annotations[...]", "expected `str | null`, got `int`"),
+        ("filename", "a\0b", "$[1].filename", "a text holds a NUL character, which backends cannot store"),
+        ("systemName", 5, "$[1].systemName", "expected `str | null`, got `int`"),
+    ],
+)
+def test_a_bad_record_is_named_among_its_neighbours(path: str, value: object, where: str, what: str) -> None:
+    with pytest.raises(AdmissionError) as caught:
+        admit_records(as_json([RECORD, changed(RECORD, path, value), RECORD]))
+    assert (caught.value.where, caught.value.what) == (where, what)
+    assert caught.value.way_out
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"nothing", as_json(RECORD), as_json([[RECORD]]), b"[null]"])
+def test_a_body_that_is_no_array_of_records_is_refused(body: bytes) -> None:
+    with pytest.raises(AdmissionError) as caught:
+        admit_records(body)
+    assert caught.value.where in {"$", "$[0]"}
+
+
+# Errors
+
+
+def test_a_refusal_is_one_sentence_with_place_fault_and_way_out_and_survives_pickling() -> None:
+    error = refusal(as_json(changed(EVENT, "run/runId", ABSENT)))
+    assert str(error) == "$.run.runId: is missing; give the run's id, best a UUID"
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is AdmissionError
+    assert (copy.where, copy.what, copy.way_out, str(copy)) == (
+        error.where,
+        error.what,
+        error.way_out,
+        str(error),
+    )
+
+
+def test_a_refusal_does_not_repeat_a_huge_value() -> None:
+    facet = {"did": "d", "finalState": "B" * 1_000_000}
+    assert len(str(refusal(as_json(changed(EVENT, "run/facets/waybill_deltaFile", facet))))) < 500
