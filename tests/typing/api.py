@@ -1,10 +1,12 @@
-"""Every public name of every room, used as a user would, for mypy and pyright to judge. Nothing here is run."""
+"""Every public name of every room, used as a user would, for mypy and pyright to judge; nothing is run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_type
+
+from openlineage.client.generated.base import RunFacet
 
 from waybill.cli import main
 from waybill.facets import (
@@ -29,6 +31,7 @@ from waybill.facets import (
     record_key,
     records_of,
 )
+from waybill.facets.delta_file import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
 from waybill.marquez import (
     DeadLetter,
     Delivery,
@@ -79,6 +82,12 @@ def records_are_plain_values(body: bytes) -> None:
     assert_type(decode_records(body, system_name="edge"), list[ProvenanceRecord])
 
 
+def the_facet_goes_on_a_run() -> dict[str, RunFacet]:
+    facet = WaybillDeltaFileRunFacet(did="0193", filename="orders.csv", finalState=FinalState.COMPLETE)
+    assert_type(facet.parentDid, str | None)
+    return {DELTA_FILE_FACET: facet}
+
+
 def events_fold_to_records(body: bytes) -> None:
     event: Event = decode_event(body)
     match event:
@@ -126,7 +135,7 @@ def the_journal_keeps_entries(settings: Settings) -> None:
 
 def a_flush_reports(settings: Settings) -> None:
     def show(done: int, of: int) -> None:
-        print(done, of)
+        assert_type(done / of, float)
 
     report = flush(settings, timeout_s=1.5, on_progress=show)
     assert_type(report, FlushReport)
