@@ -1,0 +1,248 @@
+"""The loopback endpoint, over real connections."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import pytest
+
+from waybill.transport import Journal, Kind, SettingsError
+from waybill.transport.admission import MAX_BODY_BYTES
+from waybill.transport.receiver import Receiver
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATH = "/api/v1/lineage"
+JSON = {"Content-Type": "application/json; charset=UTF-8"}
+
+
+def event(**changes: object) -> bytes:
+    whole = {
+        "eventTime": "2026-01-31T12:00:00.000Z",
+        "eventType": "START",
+        "run": {"runId": "01a1fd6a-9e75-7d78-870f-24897efac4a4"},
+        "job": {"namespace": "tests", "name": "job"},
+        "producer": "https://example.org/tests",
+    }
+    return json.dumps(whole | changes).encode()
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    journal = Journal(home, durability="process")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def seen() -> list[bytes]:
+    return []
+
+
+@pytest.fixture
+def receiver(journal: Journal, seen: list[bytes]) -> Iterator[Receiver]:
+    receiver = Receiver(journal, system_name="tests", on_event=seen.append)
+    receiver.start()
+    yield receiver
+    receiver.close()
+
+
+@pytest.fixture
+def connection(receiver: Receiver) -> Iterator[http.client.HTTPConnection]:
+    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+    yield connection
+    connection.close()
+
+
+def answer(
+    connection: http.client.HTTPConnection,
+    body: object,
+    headers: dict[str, str] = JSON,
+    *,
+    path: str = PATH,
+    method: str = "POST",
+) -> tuple[int, str]:
+    connection.request(method, path, body, headers)  # type: ignore[arg-type]
+    response = connection.getresponse()
+    content = response.read()
+    return response.status, json.loads(content)["errors"][0] if content else ""
+
+
+def bodies(journal: Journal) -> list[bytes]:
+    return [entry.body for entry in journal.read(0)]
+
+
+def test_an_answered_event_is_in_the_journal(
+    connection: http.client.HTTPConnection, journal: Journal, seen: list[bytes]
+) -> None:
+    assert answer(connection, event()) == (201, "")
+    (entry,) = journal.read(0)
+    assert (entry.kind, entry.system_name, entry.body) == (Kind.OPENLINEAGE, "tests", event())
+    assert seen == [event()]
+
+
+def test_one_connection_takes_many_events(connection: http.client.HTTPConnection, journal: Journal) -> None:
+    sent = [event(producer=f"https://example.org/{number}") for number in range(50)]
+    assert {answer(connection, body)[0] for body in sent} == {201}
+    assert bodies(journal) == sent
+
+
+def test_a_compressed_event_is_kept_as_plain_json(
+    connection: http.client.HTTPConnection, journal: Journal
+) -> None:
+    assert answer(connection, gzip.compress(event()), JSON | {"Content-Encoding": "gzip"})[0] == 201
+    assert bodies(journal) == [event()]
+
+
+def test_an_event_in_chunks_is_kept_whole(connection: http.client.HTTPConnection, journal: Journal) -> None:
+    whole = gzip.compress(event())
+    parts = iter([whole[:7], whole[7:40], whole[40:]])
+    headers = JSON | {"Content-Encoding": "gzip", "Transfer-Encoding": "chunked"}
+    connection.request("POST", PATH, parts, headers, encode_chunked=True)
+    assert connection.getresponse().read() == b""
+    assert answer(connection, event(eventType="COMPLETE"))[0] == 201
+    assert len(bodies(journal)) == 2
+
+
+def test_a_repeated_event_is_answered_alike_and_kept_once(
+    connection: http.client.HTTPConnection, journal: Journal
+) -> None:
+    assert [answer(connection, event())[0] for _ in range(3)] == [201] * 3
+    assert bodies(journal) == [event()]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"{", 400, "is no JSON"),
+        (b"[]", 400, ""),
+        (b"", 400, "is no JSON"),
+        (event(eventTime="yesterday"), 422, "$.eventTime"),
+        (event(run={}), 422, "runId"),
+        (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
+    ],
+)
+def test_a_bad_event_is_refused_with_its_reason(
+    connection: http.client.HTTPConnection, journal: Journal, body: bytes, status: int, words: str
+) -> None:
+    got, sentence = answer(connection, body)
+    assert (got, words in sentence) == (status, True), sentence
+    # The neighbour on the same connection is not lost.
+    assert answer(connection, event())[0] == 201
+    assert bodies(journal) == [event()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"path": "/api/v1/other"}, 404, PATH),
+        ({"method": "GET"}, 405, PATH),
+        ({"method": "PUT"}, 501, "PUT"),
+        ({"headers": {"Content-Type": "text/plain"}}, 415, "application/json"),
+        ({"headers": JSON | {"Content-Encoding": "br"}}, 415, "gzip"),
+        ({"headers": JSON | {"Content-Encoding": "gzip"}}, 400, "no gzip"),
+        ({"headers": JSON | {"Host": "evil.example:80"}}, 403, "Host"),
+        ({"headers": JSON | {"Content-Length": str(MAX_BODY_BYTES + 1)}}, 413, "smaller"),
+        ({"headers": JSON | {"Content-Length": "-5"}}, 411, "Content-Length"),
+    ],
+)
+def test_a_bad_request_is_refused_with_its_reason(
+    connection: http.client.HTTPConnection,
+    journal: Journal,
+    changes: dict[str, dict[str, str]],
+    status: int,
+    words: str,
+) -> None:
+    got, sentence = answer(connection, event(), **changes)  # type: ignore[arg-type]
+    assert (got, words in sentence) == (status, True), sentence
+    assert answer(connection, event())[0] == 201
+    assert bodies(journal) == [event()]
+
+
+def test_a_large_event_passes_and_a_small_one_that_unpacks_too_large_does_not(
+    connection: http.client.HTTPConnection, journal: Journal
+) -> None:
+    assert answer(connection, event(padding="x" * (10 << 20)))[0] == 201
+    bomb = gzip.compress(b" " * (MAX_BODY_BYTES + 1))
+    assert answer(connection, bomb, JSON | {"Content-Encoding": "gzip"})[0] == 413
+    assert len(bodies(journal)) == 1
+
+
+def test_a_sender_that_breaks_off_leaves_nothing(receiver: Receiver, journal: Journal) -> None:
+    address = urlsplit(receiver.url)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with socket.create_connection((address.hostname, address.port), timeout=20) as half:
+        half.sendall(head.encode() + b"Content-Length: 9999\r\n\r\n" + event())
+        half.shutdown(socket.SHUT_WR)
+        assert b"broke off" in half.makefile("rb").read()
+    assert bodies(journal) == []
+
+
+def test_many_connections_at_once_lose_nothing(receiver: Receiver, journal: Journal) -> None:
+    def send(sender: int) -> None:
+        connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=60)
+        for number in range(20):
+            assert answer(connection, event(producer=f"https://example.org/{sender}/{number}"))[0] == 201
+        connection.close()
+
+    senders = [threading.Thread(target=send, args=(sender,)) for sender in range(8)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert len(set(bodies(journal))) == 160
+
+
+def test_what_follows_from_an_event_may_fail_without_anybody_noticing(journal: Journal) -> None:
+    def fail(_: bytes) -> None:
+        raise RuntimeError("a bug")
+
+    receiver = Receiver(journal, system_name="tests", on_event=fail)
+    receiver.start()
+    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+    assert answer(connection, event())[0] == 201
+    connection.close()
+    receiver.close()
+    assert bodies(journal) == [event()]
+
+
+def test_a_full_journal_is_said_with_507(home: Path) -> None:
+    journal = Journal(home, durability="process", max_bytes=1)
+    receiver = Receiver(journal, system_name="tests")
+    receiver.start()
+    connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)
+    statuses = {
+        answer(connection, event(padding="x" * 100_000, producer=f"https://x/{n}"))[0] for n in range(3)
+    }
+    connection.close()
+    receiver.close()
+    journal.close()
+    assert 507 in statuses
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])  # noqa: S104 - refused is the point
+def test_only_a_loopback_address_is_listened_on(journal: Journal, host: str) -> None:
+    with pytest.raises(SettingsError, match="loopback"):
+        Receiver(journal, system_name="tests", host=host)
+
+
+def test_a_taken_port_is_said_with_the_way_out(receiver: Receiver, journal: Journal) -> None:
+    with pytest.raises(SettingsError, match="give another"):
+        Receiver(journal, system_name="tests", port=urlsplit(receiver.url).port or 0)
+
+
+def test_a_closed_endpoint_frees_its_port(journal: Journal) -> None:
+    first = Receiver(journal, system_name="tests")
+    first.start()
+    port = urlsplit(first.url).port or 0
+    first.close()
+    again = Receiver(journal, system_name="tests", port=port)
+    again.close()

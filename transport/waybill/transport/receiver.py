@@ -1,0 +1,292 @@
+"""A loopback HTTP endpoint for OpenLineage events: `POST /api/v1/lineage`, on the standard library alone.
+
+For producers that can only speak HTTP, as the Spark listener, on the machine where the journal is. An event
+is answered with 201 once the journal has it, whatever the state of any backend. It is open to every program
+on this machine and to nothing else: other hosts cannot reach it, nor can a page in a browser.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import ipaddress
+import logging
+import socket
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Final, NoReturn
+from urllib.parse import urlsplit
+
+import msgspec
+
+from waybill.transport.admission import MAX_BODY_BYTES, admit_event
+from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
+from waybill.transport.journal import Journal, Kind
+
+log = logging.getLogger("waybill.receiver")
+
+LINEAGE_PATH: Final = "/api/v1/lineage"
+"""Where OpenLineage clients post events, relative to the URL they are given."""
+
+_BODY_TIMEOUT_S: Final = 60.0
+_LINE_BYTES_MAX: Final = 1024
+_DRAIN_S: Final = 1.0
+_POLL_S: Final = 0.1
+
+
+class Receiver:
+    """Takes OpenLineage events over HTTP into the journal.
+
+    Args:
+        journal: where events are kept.
+        system_name: stamped on records that carry none.
+        host: a loopback address or ``localhost``.
+        port: 0 takes a free one.
+        on_event: called with each admitted body after the journal has it and before the sender is
+            answered; what it raises is logged and reaches nobody.
+
+    Raises:
+        SettingsError: the address is no loopback address, or taken.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        *,
+        system_name: str,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        on_event: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Bind the address; `start` begins to answer."""
+        if not _is_loopback(host):
+            what = "is no loopback address; give 127.0.0.1, ::1 or localhost"
+            raise SettingsError("listen", host, "constructor", what)
+        self._journal = journal
+        self._system_name = system_name
+        self._on_event = on_event
+        try:
+            self._server = _Server(self, host, port)
+        except OSError as error:
+            what = f"cannot be listened on ({error.strerror}); give another host:port"
+            raise SettingsError("listen", f"{host}:{port}", "constructor", what) from None
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_POLL_S,), name="waybill-receiver", daemon=True
+        )
+
+    @property
+    def url(self) -> str:
+        """What an OpenLineage client is given; it adds `LINEAGE_PATH`."""
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        """Begin to answer, in threads of its own."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering; an event that was answered is in the journal."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+        self._server.server_close()
+
+    def receive(self, body: bytes) -> None:
+        """Keep one event.
+
+        Raises:
+            AdmissionError: it may not be kept.
+            JournalError: it could not be kept.
+        """
+        admit_event(body)
+        self._journal.append(Kind.OPENLINEAGE, body, self._system_name)
+        if self._on_event is not None:
+            try:
+                self._on_event(body)
+            except Exception:
+                log.exception("an event is kept, and what was to follow from it failed")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, receiver: Receiver, host: str, port: int) -> None:
+        self.receiver = receiver
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def server_bind(self) -> None:
+        # HTTPServer asks DNS for its own full name, which takes seconds where DNS is broken.
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        log.debug("the connection of %s broke off (%s): %r", client_address, request, sys.exception())
+
+
+class _Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
+    """The request is answered with this status and sentence."""
+
+    def __init__(self, status: HTTPStatus, what: str, *, unread: bool = False) -> None:
+        super().__init__(what)
+        self.status = status
+        self.unread = unread
+        """Whether some of the body was left on the connection, which is then of no more use."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        try:
+            self._check_head()
+            self.server.receiver.receive(self._event())
+        except _Refusal as refusal:
+            self.close_connection = self.close_connection or refusal.unread
+            self._answer(refusal.status, str(refusal))
+            if refusal.unread:
+                self._hang_up()
+        except AdmissionError as error:
+            whole = error.where == "$"
+            self._answer(HTTPStatus.BAD_REQUEST if whole else HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
+        except JournalFullError as error:
+            self._answer(HTTPStatus.INSUFFICIENT_STORAGE, str(error))
+        except JournalError as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        else:
+            self._answer(HTTPStatus.CREATED)
+
+    def do_GET(self) -> None:
+        # A body would be of no use to anybody, and would be taken for the next request.
+        self.close_connection = True
+        what = f"events are sent here by POST {LINEAGE_PATH}; nothing can be read"
+        known = urlsplit(self.path).path == LINEAGE_PATH
+        self._answer(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, what)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what http.server itself refuses in the same form as everything else."""
+        self.close_connection = True
+        self._answer(HTTPStatus(code), message or explain or HTTPStatus(code).phrase)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        log.debug(format, *args)
+
+    def _check_head(self) -> None:
+        if urlsplit(self.path).path != LINEAGE_PATH:
+            raise _Refusal(
+                HTTPStatus.NOT_FOUND, f"there is no {self.path}; post to {LINEAGE_PATH}", unread=True
+            )
+        # A page in a browser can make this machine's own programs its messengers. It cannot send JSON to
+        # another origin without asking first, which is never granted here; and if its own name leads here,
+        # the name gives it away.
+        if not _is_loopback(urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""):
+            raise _Refusal(
+                HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one", unread=True
+            )
+        if self.headers.get_content_type() != "application/json":
+            what = "the content type is not application/json; send one OpenLineage event as JSON"
+            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, unread=True)
+
+    def _event(self) -> bytes:
+        encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
+        if encoding not in {"identity", "gzip"}:
+            what = f"the content encoding {encoding} is not known; send gzip or none"
+            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, unread=True)
+        self.connection.settimeout(_BODY_TIMEOUT_S)
+        try:
+            body = self._body()
+        except TimeoutError:
+            raise _Refusal(
+                HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive; send it again", unread=True
+            ) from None
+        finally:
+            # Between two events of a pipeline there may be hours; a listener that finds its connection closed
+            # loses the event.
+            self.connection.settimeout(None)
+        return _unzipped(body) if encoding == "gzip" else body
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked":
+            return self._chunks()
+        length = self.headers.get("Content-Length", "")
+        if not length.isascii() or not length.isdigit():
+            raise _Refusal(
+                HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing or no number; give it", unread=True
+            )
+        return self._exactly(int(length))
+
+    def _chunks(self) -> bytes:
+        """The body as HTTP/1.1's chunks, which is how the Spark listener sends what it compresses."""
+        body = bytearray()
+        while size := self._chunk_size():
+            body += self._exactly(size, before=len(body))
+            self.rfile.readline(_LINE_BYTES_MAX)
+        while self.rfile.readline(_LINE_BYTES_MAX).strip():
+            pass  # trailers
+        return bytes(body)
+
+    def _chunk_size(self) -> int:
+        digits = self.rfile.readline(_LINE_BYTES_MAX).partition(b";")[0].strip()
+        try:
+            return int(digits, 16)
+        except ValueError:
+            raise _Refusal(
+                HTTPStatus.BAD_REQUEST, "a chunk has no size; send it again", unread=True
+            ) from None
+
+    def _exactly(self, size: int, *, before: int = 0) -> bytes:
+        if not 0 <= size <= MAX_BODY_BYTES - before:
+            _refuse_size(unread=True)
+        content = self.rfile.read(size)
+        if len(content) < size:
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "the body broke off; send it again", unread=True)
+        return content
+
+    def _answer(self, status: HTTPStatus, what: str | None = None) -> None:
+        body = b"" if what is None else msgspec.json.encode({"errors": [what]})
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        if body:
+            self.send_header("Content-Type", "application/json")
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _hang_up(self) -> None:
+        """Let the sender read the answer before the connection goes: closing at once would take it back."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.connection.settimeout(_DRAIN_S)
+        deadline_s = time.monotonic() + _DRAIN_S
+        while time.monotonic() < deadline_s and self.rfile.read1(io.DEFAULT_BUFFER_SIZE):
+            pass
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _unzipped(body: bytes) -> bytes:
+    try:
+        content = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise _Refusal(HTTPStatus.BAD_REQUEST, f"the body is no gzip ({error}); send it again") from None
+    return content if len(content) <= MAX_BODY_BYTES else _refuse_size(unread=False)
+
+
+def _refuse_size(*, unread: bool) -> NoReturn:
+    what = f"the event is larger than {MAX_BODY_BYTES:,} bytes; send smaller facets"
+    raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what, unread=unread)
