@@ -1,0 +1,625 @@
+# ruff: noqa: PT012 - the exceptions here are on their way out of several blocks, which is what is tested.
+"""The Tracker through its own door: what a program says, kept in a journal and folded into records."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from openlineage.client import OpenLineageClient
+from openlineage.client.transport.file import FileConfig, FileTransport
+
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.transport import AdmissionError, Journal, Settings, TrackedFile, Tracker, TrackerStateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from pathlib import Path
+
+
+class Trail:
+    """A Tracker over a journal of its own, and what that journal then holds."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.tracker = Tracker(settings=settings)
+        self._settings = settings
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(entry.body) for entry in Journal(self._settings.home).read(0, limit=100_000)]
+
+    def records(self) -> list[ProvenanceRecord]:
+        bodies = [entry.body for entry in Journal(self._settings.home).read(0, limit=100_000)]
+        events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
+        return fold(events, system_name="not stamped")
+
+    def record(self) -> ProvenanceRecord:
+        (record,) = self.records()
+        return record
+
+    def ends(self) -> list[tuple[str, tuple[str, ...], str | None]]:
+        return [(r.final_state, r.transforms, r.data_sink) for r in self.records()]
+
+
+@pytest.fixture
+def trail(settings: Settings) -> Iterator[Trail]:
+    trail = Trail(settings)
+    yield trail
+    trail.tracker.close()
+
+
+@pytest.fixture
+def f(trail: Trail) -> TrackedFile:
+    return trail.tracker.file("orders.csv.gz", data_source="sftp-in")
+
+
+# -- one path ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_leaves_by_a_sink_is_a_complete_record(trail: Trail) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    with trail.tracker.file("orders.csv.gz", data_source="sftp-in", annotations={"region": "eu"}) as f:
+        f.annotate(rows=336_776, checked=True)
+        with f.transform("decompress"):
+            pass
+        with f.transform("validate"):
+            f.annotate({"schema-version": "7"}, rows=12)
+        f.egress("warehouse")
+    record = trail.record()
+    assert before_ms <= record.created <= record.completed <= time.time_ns() // 1_000_000
+    assert record == ProvenanceRecord(
+        did=f.did,
+        parent_did=None,
+        system_name="tests",
+        data_source="sftp-in",
+        filename="orders.csv.gz",
+        transforms=("decompress", "validate"),
+        data_sink="warehouse",
+        final_state=FinalState.COMPLETE,
+        created=record.created,
+        completed=record.completed,
+        annotations={"region": "eu", "rows": "12", "checked": "true", "schema-version": "7"},
+    )
+
+
+def test_a_did_is_a_uuid_of_version_7_and_the_id_of_the_run(trail: Trail, f: TrackedFile) -> None:
+    f.egress("warehouse")
+    assert UUID(f.did).version == 7
+    assert {event["run"]["runId"] for event in trail.events()} == {f.did}
+
+
+def test_a_file_is_a_run_of_the_job_named_after_its_source(trail: Trail, f: TrackedFile) -> None:
+    f.egress("warehouse")
+    start, end = trail.events()
+    assert (start["eventType"], end["eventType"]) == ("START", "COMPLETE")
+    assert (start["outputs"], end["outputs"][0]["name"]) == ([], "warehouse")
+    assert "finalState" not in start["run"]["facets"]["waybill_deltaFile"]
+    for event in (start, end):
+        assert (event["job"]["namespace"], event["job"]["name"]) == ("tests", "sftp-in")
+        assert (event["inputs"][0]["namespace"], event["inputs"][0]["name"]) == ("tests", "sftp-in")
+        assert event["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+
+
+def test_a_block_left_with_nothing_said_is_complete_without_a_sink(trail: Trail, f: TrackedFile) -> None:
+    with f, f.transform("count"):
+        pass
+    assert trail.ends() == [("COMPLETE", ("count",), None)]
+
+
+def test_a_filtered_file_says_why(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.filter("no rows since yesterday")
+    assert trail.ends() == [("FILTERED", (), None)]
+    assert trail.record().annotations == {"filteredCause": "no rows since yesterday"}
+    assert trail.events()[-1]["eventType"] == "COMPLETE"
+
+
+def test_a_cancelled_file_is_aborted_to_openlineage(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.cancel()
+    assert trail.ends() == [("CANCELLED", (), None)]
+    assert trail.events()[-1]["eventType"] == "ABORT"
+
+
+def test_an_error_in_words_has_its_first_line_as_cause(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.error("checksum differs\nexpected 1f\ngot 2e")
+    assert trail.ends() == [("ERROR", (), None)]
+    assert trail.record().annotations == {"errorCause": "checksum differs"}
+    end = trail.events()[-1]
+    assert end["eventType"] == "FAIL"
+    assert end["run"]["facets"]["errorMessage"]["message"] == "checksum differs\nexpected 1f\ngot 2e"
+
+
+def test_an_end_is_kept_before_its_call_returns(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.egress("warehouse")
+        assert trail.ends() == [("COMPLETE", (), "warehouse")]
+    assert len(trail.records()) == 1
+
+
+# -- several paths -------------------------------------------------------------------------------------------
+
+
+def test_each_sink_of_a_fan_out_has_a_record(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        with f.transform("validate"):
+            pass
+        f.egress("lake")
+        f.egress("warehouse")
+    assert trail.ends() == [("COMPLETE", ("validate",), "lake"), ("COMPLETE", ("validate",), "warehouse")]
+
+
+def test_two_deliveries_to_one_sink_are_two_records(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        for _ in range(5):
+            f.egress("lake")
+    assert len({record.completed for record in trail.records()}) == 5
+
+
+def test_ends_keep_their_order_when_the_clock_goes_back(
+    trail: Trail, f: TrackedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = time.time_ns()
+    with f:
+        f.egress("first")
+        monkeypatch.setattr(time, "time_ns", lambda: now_ns - 3_600_000_000_000)
+        f.egress("second")
+    monkeypatch.undo()
+    first, second = trail.records()
+    assert (first.data_sink, second.data_sink) == ("first", "second")
+    assert second.completed == first.completed + 1
+
+
+def test_a_branch_has_its_own_transforms_and_annotations(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.annotate(rows=3)
+        with f.transform("validate"):
+            pass
+        with f.branch() as b:
+            b.annotate(format="parquet")
+            with b.transform("convert"):
+                pass
+            b.egress("lake")
+        f.egress("archive")
+    lake, archive = trail.records()
+    assert (lake.did, lake.transforms, lake.data_sink) == (f.did, ("validate", "convert"), "lake")
+    assert (archive.did, archive.transforms, archive.data_sink) == (f.did, ("validate",), "archive")
+    assert (lake.annotations, archive.annotations) == ({"rows": "3", "format": "parquet"}, {"rows": "3"})
+
+
+def test_a_file_that_went_on_in_branches_has_no_path_of_its_own(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        with f.branch() as kept, kept.branch() as inner:
+            inner.egress("lake")
+        with f.branch() as dropped:
+            dropped.filter("too old")
+    assert trail.ends() == [("COMPLETE", (), "lake"), ("FILTERED", (), None)]
+
+
+def test_a_branch_may_be_opened_after_an_egress(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.egress("archive")
+        with f.branch() as b:
+            with b.transform("enrich"):
+                pass
+            b.egress("warehouse")
+    assert trail.ends() == [("COMPLETE", (), "archive"), ("COMPLETE", ("enrich",), "warehouse")]
+
+
+# -- splitting -----------------------------------------------------------------------------------------------
+
+
+def test_children_know_their_parent_and_the_parent_ends_split(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        with f.transform("unpack"):
+            children = f.split(["a.csv", "b.csv"])
+        for child in children:
+            with child, child.transform("load"):
+                child.egress("warehouse")
+    parent, a, b = trail.records()
+    assert (parent.did, parent.final_state, parent.transforms) == (f.did, "SPLIT", ("unpack",))
+    assert [(r.parent_did, r.filename, r.transforms) for r in (a, b)] == [
+        (f.did, "a.csv", ("load",)),
+        (f.did, "b.csv", ("load",)),
+    ]
+    assert [child.parent_did for child in children] == [f.did, f.did]
+    assert len({f.did, a.did, b.did}) == 3
+    assert a.created == b.created == parent.completed
+
+
+def test_children_are_known_before_their_parent_is_split(trail: Trail, f: TrackedFile) -> None:
+    a, b = f.split(["a.csv", "b.csv"])
+    told = [(event["run"]["runId"], event["eventType"]) for event in trail.events()]
+    assert told == [(f.did, "START"), (a.did, "START"), (b.did, "START"), (f.did, "COMPLETE")]
+
+
+def test_every_event_of_a_child_names_its_parent_the_standard_way(trail: Trail, f: TrackedFile) -> None:
+    (child,) = f.split(["a.csv"], data_source="unpacked")
+    child.egress("warehouse")
+    for event in trail.events():
+        if event["run"]["runId"] == child.did:
+            parent = event["run"]["facets"]["parent"]
+            assert parent["run"]["runId"] == f.did
+            assert parent["job"] == {"namespace": "tests", "name": "sftp-in", "facets": {}}
+            assert event["job"]["name"] == "unpacked"
+
+
+def test_children_inherit_source_and_annotations_unless_told_otherwise(trail: Trail) -> None:
+    with trail.tracker.file("year.csv", data_source="sftp-in", annotations={"year": "2013"}) as f:
+        (heir,) = f.split(["jan.csv"])
+        heir.egress("lake")
+    with trail.tracker.file("year.csv", data_source="sftp-in", annotations={"year": "2013"}) as f:
+        (other,) = f.split(["jan.csv"], data_source="months", annotations={"month": 1})
+        other.egress("lake")
+    children = [record for record in trail.records() if record.parent_did]
+    assert [(r.data_source, r.annotations) for r in children] == [
+        ("sftp-in", {"year": "2013"}),
+        ("months", {"month": "1"}),
+    ]
+
+
+def test_a_child_may_be_split_again(trail: Trail, f: TrackedFile) -> None:
+    with f, f.split(["month.zip"])[0] as month, month.split(["day.csv"])[0] as day:
+        day.egress("lake")
+    chain = {record.did: record.parent_did for record in trail.records()}
+    assert chain == {f.did: None, month.did: f.did, day.did: month.did}
+
+
+def test_a_child_that_nobody_takes_further_has_begun_and_gives_no_record(
+    trail: Trail, f: TrackedFile
+) -> None:
+    with f:
+        left, taken = f.split(["a.csv", "b.csv"])
+        taken.cancel()
+    assert {record.did for record in trail.records()} == {f.did, taken.did}
+    assert left.did in {event["run"]["runId"] for event in trail.events()}
+
+
+def test_a_branch_may_be_split(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        f.egress("archive")
+        with f.branch() as b, b.transform("unpack"):
+            (child,) = b.split(["a.csv"])
+        child.egress("lake")
+    assert trail.ends() == [
+        ("COMPLETE", (), "archive"),
+        ("SPLIT", ("unpack",), None),
+        ("COMPLETE", (), "lake"),
+    ]
+
+
+# -- exceptions ----------------------------------------------------------------------------------------------
+
+
+def test_an_exception_goes_on_and_is_an_error_of_the_transform_it_left(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(json.JSONDecodeError), f:
+        with f.transform("decompress"):
+            pass
+        with f.transform("parse"):
+            json.loads("{")
+    assert trail.ends() == [("ERROR", ("decompress", "parse"), None)]
+    place = "line 1 column 2 (char 1)"
+    cause = f"json.decoder.JSONDecodeError: Expecting property name enclosed in double quotes: {place}"
+    assert trail.record().annotations == {"errorCause": cause}
+    failure = trail.events()[-1]["run"]["facets"]["errorMessage"]
+    assert (failure["message"], failure["programmingLanguage"]) == (cause, "PYTHON")
+    assert 'json.loads("{")' in failure["stackTrace"]
+
+
+def test_a_transform_that_failed_and_was_caught_stays_on_the_path(trail: Trail, f: TrackedFile) -> None:
+    with f:
+        try:
+            with f.transform("parse-json"):
+                json.loads("{")
+        except json.JSONDecodeError:
+            with f.transform("parse-csv"):
+                pass
+        f.egress("lake")
+    assert trail.ends() == [("COMPLETE", ("parse-json", "parse-csv"), "lake")]
+
+
+def test_what_fails_after_an_egress_is_an_error_beside_it(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ConnectionError), f:
+        f.egress("lake")
+        raise ConnectionError("warehouse is away")
+    assert trail.ends() == [("COMPLETE", (), "lake"), ("ERROR", (), None)]
+
+
+def test_an_exception_after_the_end_changes_nothing(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ValueError, match="later"), f:
+        f.filter("empty")
+        raise ValueError("later")
+    assert trail.ends() == [("FILTERED", (), None)]
+
+
+def test_an_exception_that_was_said_and_raised_again_is_told_once(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ValueError, match="bad"), f:
+        failure = ValueError("bad")
+        f.error(failure)
+        raise failure
+    assert trail.ends() == [("ERROR", (), None)]
+
+
+@pytest.mark.parametrize("said", ["by the program", "by the block"])
+def test_an_exception_of_a_branch_is_not_told_again_for_the_file(
+    trail: Trail, f: TrackedFile, said: str
+) -> None:
+    with pytest.raises(ValueError, match="bad"), f:
+        with f.transform("validate"):
+            pass
+        b = f.branch()
+        with b.branch() as inner, inner.transform("convert"):
+            failure = ValueError("bad")
+            if said == "by the program":
+                inner.error(failure)
+            raise failure
+    assert trail.ends() == [("ERROR", ("validate", "convert"), None)]
+
+
+def test_another_exception_than_its_branchs_is_the_files_own(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(OSError, match="disk"), f:
+        with pytest.raises(ValueError, match="bad"), f.branch():
+            raise ValueError("bad")
+        raise OSError("disk")
+    causes = [record.annotations for record in trail.records()]
+    assert causes == [{"errorCause": "ValueError: bad"}, {"errorCause": "OSError: disk"}]
+
+
+def test_an_exception_of_a_child_is_the_childs(trail: Trail, f: TrackedFile) -> None:
+    with pytest.raises(ValueError, match="bad"), f, f.branch() as b, b.split(["a.csv"])[0]:
+        raise ValueError("bad")
+    assert trail.ends() == [("SPLIT", (), None), ("ERROR", (), None)]
+    assert {record.filename for record in trail.records()} == {"orders.csv.gz", "a.csv"}
+
+
+@pytest.mark.parametrize(
+    ("raised", "state"),
+    [(KeyboardInterrupt(), "CANCELLED"), (SystemExit(3), "ERROR"), (MemoryError(), "ERROR")],
+    ids=repr,
+)
+def test_what_only_stops_the_work_cancels_and_all_else_is_an_error(
+    trail: Trail, f: TrackedFile, raised: BaseException, state: str
+) -> None:
+    with pytest.raises(type(raised)), f:
+        raise raised
+    assert trail.ends() == [(state, (), None)]
+
+
+def test_a_generator_that_is_closed_half_way_cancels_its_file(trail: Trail) -> None:
+    def rows() -> Generator[int, None, None]:
+        with trail.tracker.file("orders.csv", data_source="sftp-in") as f:
+            yield from range(10)
+            f.egress("lake")
+
+    generator = rows()
+    next(generator)
+    generator.close()
+    assert trail.ends() == [("CANCELLED", (), None)]
+
+
+# -- after the end -------------------------------------------------------------------------------------------
+
+ENDS: dict[str, Callable[[TrackedFile], object]] = {
+    "filter()": lambda f: f.filter("no rows"),
+    "error()": lambda f: f.error("bad"),
+    "cancel()": lambda f: f.cancel(),
+    "split()": lambda f: f.split(["a.csv"]),
+    "the end of its block": lambda f: f.__exit__(None, None, None),
+}
+CALLS: dict[str, Callable[[TrackedFile], object]] = {
+    "annotate()": lambda f: f.annotate(rows=1),
+    "transform()": lambda f: f.transform("late").__enter__(),
+    "branch()": lambda f: f.branch(),
+    "egress()": lambda f: f.egress("late"),
+    "filter()": lambda f: f.filter("late"),
+    "error()": lambda f: f.error("late"),
+    "cancel()": lambda f: f.cancel(),
+    "split()": lambda f: f.split(["late.csv"]),
+    "a block": lambda f: f.__enter__(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("call", CALLS)
+def test_nothing_follows_an_end(trail: Trail, f: TrackedFile, end: str, call: str) -> None:
+    ENDS[end](f)
+    before = trail.events()
+    with pytest.raises(TrackerStateError) as caught:
+        CALLS[call](f)
+    assert (caught.value.call, caught.value.state) == (call, end)
+    assert str(caught.value).startswith(f"<file 'orders.csv.gz' {f.did}>: {call} cannot follow {end}; ")
+    assert trail.events() == before
+
+
+@pytest.mark.parametrize("call", ["annotate()", "transform()", "filter()", "split()"])
+def test_what_would_change_the_path_cannot_follow_an_egress(trail: Trail, f: TrackedFile, call: str) -> None:
+    f.egress("lake")
+    before = trail.events()
+    with pytest.raises(TrackerStateError, match=r"cannot follow egress\(\); .+") as caught:
+        CALLS[call](f)
+    assert caught.value.call == call
+    assert trail.events() == before
+
+
+def test_the_state_error_survives_pickling(f: TrackedFile) -> None:
+    f.cancel()
+    with pytest.raises(TrackerStateError) as caught:
+        f.egress("lake")
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (type(copy), str(copy), copy.way_out) == (
+        TrackerStateError,
+        str(caught.value),
+        caught.value.way_out,
+    )
+
+
+# -- what goes in --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("say", "where"),
+    [
+        (lambda f: f.egress(""), "data_sink"),
+        (lambda f: f.transform("").__enter__(), "transform"),
+        (lambda f: f.annotate(rows=None), "annotations.rows"),
+        (lambda f: f.split([]), "filenames"),
+        (lambda f: f.split("a.csv"), "filenames"),
+        (lambda f: f.split(["a.csv"], data_source=""), "data_source"),
+    ],
+    ids=["no sink", "no transform", "no value", "no children", "one text", "no source"],
+)
+def test_what_no_record_can_hold_is_refused_and_the_file_goes_on(
+    trail: Trail, f: TrackedFile, say: Callable[[TrackedFile], object], where: str
+) -> None:
+    with pytest.raises(AdmissionError) as caught:
+        say(f)
+    assert caught.value.where == where
+    f.egress("lake")
+    assert trail.ends() == [("COMPLETE", (), "lake")]
+
+
+def test_a_file_needs_a_source_and_a_system(trail: Trail, settings: Settings) -> None:
+    with pytest.raises(AdmissionError, match=r"data_source: is empty; .+"):
+        trail.tracker.file("orders.csv", data_source="")
+    with pytest.raises(AdmissionError, match=r"system_name: is empty; .+"):
+        Tracker(settings=settings, system_name="")
+    assert trail.events() == []
+
+
+def test_names_and_messages_that_are_no_proper_text_are_kept_as_escapes(trail: Trail) -> None:
+    with (
+        pytest.raises(ValueError, match="NUL"),
+        trail.tracker.file("caf\udce9.csv", data_source="sftp-in") as f,
+    ):
+        f.annotate({"path": "/in/caf\udce9.csv"})
+        raise ValueError("NUL \0 at 3")
+    record = trail.record()
+    assert record.filename == "caf\\udce9.csv"
+    assert record.annotations == {"path": "/in/caf\\udce9.csv", "errorCause": "ValueError: NUL \\x00 at 3"}
+
+
+def test_an_exception_that_cannot_be_printed_is_an_error_all_the_same(trail: Trail, f: TrackedFile) -> None:
+    class UnprintableError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    with pytest.raises(UnprintableError), f:
+        raise UnprintableError
+    annotations = trail.record().annotations
+    assert annotations is not None
+    assert annotations["errorCause"].endswith("UnprintableError")
+
+
+# -- where it goes -------------------------------------------------------------------------------------------
+
+
+def test_its_own_system_name_beats_the_setting(settings: Settings) -> None:
+    with Tracker(settings=settings, system_name="edge-7") as tracker:
+        tracker.file("orders.csv", data_source="sftp-in").egress("lake")
+    (entry, _) = Journal(settings.home).read(0)
+    assert json.loads(entry.body)["job"]["namespace"] == "edge-7"
+
+
+def test_any_client_of_openlineage_will_do(tmp_path: Path) -> None:
+    client = OpenLineageClient(
+        transport=FileTransport(FileConfig(str(tmp_path / "events.jsonl"), append=True))
+    )
+    with Tracker(client, system_name="edge-7") as tracker, tracker.file("a.csv", data_source="in") as f:
+        f.egress("lake")
+    events = [decode_event(line) for line in (tmp_path / "events.jsonl").read_bytes().splitlines()]
+    (record,) = fold([event for event in events if isinstance(event, RunEvent)], system_name="other")
+    assert (record.system_name, record.data_sink) == ("edge-7", "lake")
+
+
+def test_an_end_that_could_not_be_kept_may_be_said_again(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    client = OpenLineageClient(transport=FileTransport(FileConfig(str(folder / "events.jsonl"), append=True)))
+    f = Tracker(client, system_name="edge-7").file("a.csv", data_source="in")
+    folder.rename(tmp_path / "away")
+    with pytest.raises(RuntimeError, match="Failed to write"):
+        f.filter("empty")
+    (tmp_path / "away").rename(folder)
+    f.filter("empty")
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["eventType"] for line in lines] == ["START", "COMPLETE"]
+
+
+def test_the_callers_exception_is_raised_also_when_its_error_cannot_be_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    client = OpenLineageClient(transport=FileTransport(FileConfig(str(folder / "events.jsonl"), append=True)))
+    tracker = Tracker(client, system_name="edge-7")
+    with pytest.raises(ValueError, match="bad") as caught, tracker.file("a.csv", data_source="in") as f:
+        folder.rename(tmp_path / "away")
+        raise ValueError("bad")
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Waybill could not keep how <file 'a.csv' {f.did}> ended: Failed to write")
+
+
+def test_a_kill_right_after_an_end_loses_nothing(settings: Settings) -> None:
+    program = """
+        import os, signal, sys
+        from waybill.transport import Settings, Tracker
+        given = {"home": sys.argv[1], "system_name": "tests", "runner": "none"}
+        tracker = Tracker(settings=Settings.load(given))
+        with tracker.file("a.csv", data_source="in") as f:
+            f.egress("lake")
+            (child,) = f.branch().split(["b.csv"])
+            child.filter("empty")
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), str(settings.home)], check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL
+    entries = Journal(settings.home).read(0)
+    events = [
+        event for event in (decode_event(entry.body) for entry in entries) if isinstance(event, RunEvent)
+    ]
+    assert [(r.filename, r.final_state) for r in fold(events, system_name="")] == [
+        ("a.csv", "COMPLETE"),
+        ("a.csv", "SPLIT"),
+        ("b.csv", "FILTERED"),
+    ]
+
+
+def test_threads_share_a_tracker(trail: Trail) -> None:
+    def work(name: str) -> None:
+        for number in range(10):
+            with trail.tracker.file(f"{name}-{number}", data_source=name) as f:
+                with f.transform(f"clean-{name}"):
+                    f.annotate(number=number)
+                f.egress("lake")
+
+    threads = [threading.Thread(target=work, args=(f"feed-{number}",)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = {(r.data_source, r.filename, r.transforms, str(r.annotations)) for r in trail.records()}
+    assert told == {
+        (f"feed-{feed}", f"feed-{feed}-{n}", (f"clean-feed-{feed}",), str({"number": str(n)}))
+        for feed in range(6)
+        for n in range(10)
+    }
+
+
+def test_branches_of_one_file_may_end_in_threads_of_their_own(trail: Trail, f: TrackedFile) -> None:
+    branches = [f.branch() for _ in range(16)]
+    threads = [threading.Thread(target=b.egress, args=("lake",)) for b in branches]
+    with f:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(trail.records()) == 16

@@ -1,0 +1,239 @@
+"""Any sequence of calls on tracked files against a model of the rules: the records that it foretells."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, multiple, rule
+
+from waybill.facets import RunEvent, decode_event, fold
+from waybill.transport import Journal, Settings, TrackedFile, Tracker, TrackerStateError, admit_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = json.loads(
+    files("waybill.facets")
+    .joinpath("schemas/facets/WaybillDeltaFileRunFacet.json")
+    .read_text(encoding="utf-8")
+)
+# The other half of the schema's allOf is OpenLineage's own RunFacet, which stands at its URL.
+FACET = jsonschema.Draft202012Validator(
+    SCHEMA["$defs"]["WaybillDeltaFileRunFacet"]["allOf"][1],
+    format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
+)
+NAMES = st.text(min_size=1, max_size=8)
+STOPS = (ValueError("bad"), KeyboardInterrupt(), SystemExit(1))
+
+
+@dataclass
+class ModelPath:
+    """What the rules say about one path."""
+
+    real: TrackedFile
+    identity: tuple[str, str | None, str, str]
+    """did, parent's did, data source, file name: as they must come out."""
+    annotations: dict[str, str]
+    transforms: list[str] = field(default_factory=list)
+    opener: ModelPath | None = None
+    ended: bool = False
+    egressed: bool = False
+    branched: bool = False
+
+    @property
+    def open(self) -> bool:
+        return not (self.ended or self.egressed)
+
+    @property
+    def going_on(self) -> bool:
+        return not self.ended
+
+
+def kept(text: str) -> str:
+    """Text as every backend takes it."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+class TrackedFiles(RuleBasedStateMachine):
+    """Says things about files, in any order; what the rules forbid must be refused and leave no trace."""
+
+    paths: Bundle[ModelPath] = Bundle("paths")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        given = {"home": self.folder, "system_name": "tests", "runner": "none", "durability": "process"}
+        self.tracker = Tracker(settings=Settings.load(given, env={}, cwd=self.folder))
+        self.journal = Journal(self.folder)
+        self.foretold: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+
+    def teardown(self) -> None:
+        try:
+            self.check()
+        finally:
+            self.tracker.close()
+            self.journal.close()
+            shutil.rmtree(self.folder)
+
+    def attempt(self, *, legal: bool, call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever the call returns
+        if legal:
+            return call()
+        before = self.journal.last_seq()
+        with pytest.raises(TrackerStateError):
+            call()
+        assert self.journal.last_seq() == before
+        return None
+
+    def foretell(self, path: ModelPath, state: str, sink: str | None = None, **cause: str) -> None:
+        annotations = path.annotations | cause
+        record = (*path.identity, tuple(path.transforms), sink, state, annotations or None)
+        self.foretold[path.identity[0]].append(record)
+
+    # -- what a program says ---------------------------------------------------------------------------------
+
+    @rule(
+        target=paths,
+        filename=st.text(max_size=8),
+        source=NAMES,
+        known=st.dictionaries(NAMES, NAMES, max_size=2),
+    )
+    def file(self, filename: str, source: str, known: dict[str, str]) -> ModelPath:
+        real = self.tracker.file(filename, data_source=source, annotations=known)
+        annotations = {kept(key): kept(value) for key, value in known.items()}
+        return ModelPath(real, (real.did, None, kept(source), kept(filename)), annotations)
+
+    @rule(path=paths, key=NAMES, value=st.text() | st.integers() | st.booleans())
+    def annotate(self, path: ModelPath, key: str, value: object) -> None:
+        self.attempt(legal=path.open, call=lambda: path.real.annotate({key: value}))
+        if path.open:
+            text = str(value)
+            path.annotations[kept(key)] = text.lower() if isinstance(value, bool) else kept(text)
+
+    @rule(path=paths, name=NAMES)
+    def transform(self, path: ModelPath, name: str) -> None:
+        def call() -> None:
+            with path.real.transform(name):
+                pass
+
+        self.attempt(legal=path.open, call=call)
+        if path.open:
+            path.transforms.append(kept(name))
+
+    @rule(target=paths, path=paths)
+    def branch(self, path: ModelPath) -> ModelPath | MultipleResults[ModelPath]:
+        real = self.attempt(legal=path.going_on, call=path.real.branch)
+        if real is None:
+            return multiple()
+        path.branched = True
+        return ModelPath(real, path.identity, dict(path.annotations), list(path.transforms), opener=path)
+
+    @rule(path=paths, sink=NAMES)
+    def egress(self, path: ModelPath, sink: str) -> None:
+        self.attempt(legal=path.going_on, call=lambda: path.real.egress(sink))
+        if path.going_on:
+            self.foretell(path, "COMPLETE", kept(sink))
+            path.egressed = True
+
+    @rule(path=paths, reason=st.text())
+    def filter(self, path: ModelPath, reason: str) -> None:
+        self.attempt(legal=path.open, call=lambda: path.real.filter(reason))
+        if path.open:
+            self.foretell(path, "FILTERED", filteredCause=kept(reason))
+            path.ended = True
+
+    @rule(path=paths, cause=st.text())
+    def error(self, path: ModelPath, cause: str) -> None:
+        self.attempt(legal=path.going_on, call=lambda: path.real.error(cause))
+        if path.going_on:
+            self.foretell(path, "ERROR", errorCause=kept(cause).split("\n")[0])
+            path.ended = True
+
+    @rule(path=paths)
+    def cancel(self, path: ModelPath) -> None:
+        self.attempt(legal=path.going_on, call=path.real.cancel)
+        if path.going_on:
+            self.foretell(path, "CANCELLED")
+            path.ended = True
+
+    @rule(target=paths, path=paths, names=st.lists(st.text(max_size=8), min_size=1, max_size=3))
+    def split(self, path: ModelPath, names: list[str]) -> MultipleResults[ModelPath]:
+        children = self.attempt(legal=path.open, call=lambda: path.real.split(names))
+        if children is None:
+            return multiple()
+        self.foretell(path, "SPLIT")
+        path.ended = True
+        did, _, source, _ = path.identity
+        return multiple(
+            *(
+                ModelPath(child, (child.did, did, source, kept(name)), dict(path.annotations))
+                for child, name in zip(children, names, strict=True)
+            )
+        )
+
+    @rule(path=paths)
+    def leave(self, path: ModelPath) -> None:
+        def call() -> None:
+            with path.real:
+                pass
+
+        self.attempt(legal=path.going_on, call=call)
+        if path.open and not path.branched:
+            self.foretell(path, "COMPLETE")
+        path.ended = True
+
+    @rule(path=paths, raised=st.sampled_from(STOPS), levels=st.integers(1, 4))
+    def raise_out(self, path: ModelPath, raised: BaseException, levels: int) -> None:
+        """An exception leaves a path's block, and then those of the paths that it branched from."""
+        raised = type(raised)(*raised.args)
+        told = False
+        leaving: ModelPath | None = path
+        while leaving is not None and levels:
+            if leaving.ended:
+                # A block cannot be entered again; one that is left after an end records nothing.
+                leaving.real.__exit__(type(raised), raised, None)
+            else:
+                with pytest.raises(type(raised)), leaving.real:
+                    raise raised
+                if not told and isinstance(raised, KeyboardInterrupt):
+                    self.foretell(leaving, "CANCELLED")
+                elif not told:
+                    self.foretell(leaving, "ERROR", errorCause=f"{type(raised).__name__}: {raised}")
+                leaving.ended = True
+            told = True
+            leaving, levels = leaving.opener, levels - 1
+
+    # -- what came of it -------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        bodies = [entry.body for entry in self.journal.read(0, limit=100_000)]
+        for body in bodies:
+            admit_event(body)
+            FACET.validate(json.loads(body)["run"]["facets"]["waybill_deltaFile"])
+        events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
+        found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        last_ms: dict[str, int] = {}
+        for r in fold(events, system_name="not stamped"):
+            assert r.system_name == "tests"
+            assert r.created <= r.completed
+            assert last_ms.get(r.did, 0) < r.completed
+            last_ms[r.did] = r.completed
+            identity = (r.did, r.parent_did, r.data_source, r.filename)
+            found[r.did].append((*identity, r.transforms, r.data_sink, str(r.final_state), r.annotations))
+        assert found == self.foretold
+
+
+TrackedFiles.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+test_any_sequence_of_calls_gives_exactly_the_records_of_the_rules = TrackedFiles.TestCase
