@@ -53,14 +53,18 @@ def test_a_flush_without_a_runner_works_the_projections_itself(tmp_path: Path, c
     assert not leases.is_held(tmp_path / "home")
 
 
-def test_a_projection_that_cannot_be_loaded_is_reported_and_stops_no_other(tmp_path: Path, copy_folder: Path) -> None:
+def test_a_projection_that_cannot_be_loaded_is_reported_and_stops_no_other(
+    tmp_path: Path, copy_folder: Path
+) -> None:
     Journal(tmp_path / "home").append(Kind.OPENLINEAGE, b"a")
     report = flush(settings_of(tmp_path / "home"))
     assert "third_party:no_such_function cannot be loaded" in report.problems["broken"]
     assert copied(copy_folder) == [b"a"]
 
 
-@pytest.mark.parametrize(("trouble", "words"), [("down", "the backend is down; start it"), ("bug", "RuntimeError: a bug")])
+@pytest.mark.parametrize(
+    ("trouble", "words"), [("down", "the backend is down; start it"), ("bug", "RuntimeError: a bug")]
+)
 def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
     tmp_path: Path, copy_folder: Path, trouble: str, words: str
 ) -> None:
@@ -75,7 +79,9 @@ def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
     assert copied(copy_folder) == [b"a"]
 
 
-def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(tmp_path: Path, copy_folder: Path) -> None:
+def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(
+    tmp_path: Path, copy_folder: Path
+) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
     keepers = [Keeper(journal, settings_of(home)) for _ in range(3)]
@@ -102,7 +108,9 @@ def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folde
     assert (copy_folder / "finished").exists()
 
 
-def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(tmp_path: Path, copy_folder: Path) -> None:
+def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
+    tmp_path: Path, copy_folder: Path
+) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
     keeper = Keeper(journal, settings_of(home))
@@ -159,7 +167,9 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
 def test_a_setting_that_nobody_gave_follows_the_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    agree(journal, settings_of(home, root=tmp_path / "lake", marquez_url="http://m:1", marquez_api_key="secret"))
+    agree(
+        journal, settings_of(home, root=tmp_path / "lake", marquez_url="http://m:1", marquez_api_key="secret")
+    )
     followed = agree(journal, settings_of(home))
     assert (followed.root, followed.marquez_url) == (tmp_path / "lake", "http://m:1")
     assert followed.origins["root"] == "home"

@@ -38,8 +38,14 @@ def event(anything: object = None) -> RunEvent:
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4) | st.tuples(inner, inner),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4) | st.tuples(inner, inner)
+    ),
     max_leaves=12,
 )
 
@@ -73,7 +79,9 @@ def test_python_values_become_what_the_client_makes_of_them(anything: object) ->
 
 
 def test_a_float_that_is_not_finite_becomes_null() -> None:
-    assert json.loads(event_to_json(event([float("nan"), float("inf")])))["run"]["facets"]["any"]["anything"] == [None, None]
+    assert json.loads(event_to_json(event([float("nan"), float("inf")])))["run"]["facets"]["any"][
+        "anything"
+    ] == [None, None]
 
 
 def test_a_file_name_that_is_not_utf8_is_written_with_its_escape() -> None:

@@ -30,12 +30,19 @@ def test_the_defaults_are_those_of_the_documentation(tmp_path: Path) -> None:
 
 def test_the_nearest_source_wins(tmp_path: Path) -> None:
     (tmp_path / "config" / "waybill").mkdir(parents=True)
-    (tmp_path / "config" / "waybill" / "config.yaml").write_text("root: /user\nlisten: 0.0.0.0:1\nsystem_name: user\nhome: /user")
+    (tmp_path / "config" / "waybill" / "config.yaml").write_text(
+        "root: /user\nlisten: 0.0.0.0:1\nsystem_name: user\nhome: /user"
+    )
     (tmp_path / "waybill.yaml").write_text("root: /folder\nlisten: 0.0.0.0:2\nsystem_name: folder")
-    settings = load(tmp_path, {"root": "/caller", "listen": None}, WAYBILL_ROOT="/env", WAYBILL_LISTEN="0.0.0.0:3")
+    settings = load(
+        tmp_path, {"root": "/caller", "listen": None}, WAYBILL_ROOT="/env", WAYBILL_LISTEN="0.0.0.0:3"
+    )
     assert (str(settings.root), settings.origins["root"]) == ("/caller", "constructor")
     assert (settings.listen, settings.origins["listen"]) == ("0.0.0.0:3", "environment WAYBILL_LISTEN")
-    assert (settings.system_name, settings.origins["system_name"]) == ("folder", str(tmp_path / "waybill.yaml"))
+    assert (settings.system_name, settings.origins["system_name"]) == (
+        "folder",
+        str(tmp_path / "waybill.yaml"),
+    )
     assert settings.origins["home"] == str(tmp_path / "config" / "waybill" / "config.yaml")
 
 
@@ -60,7 +67,9 @@ def test_the_names_that_openlineage_users_know_serve_as_well(tmp_path: Path) -> 
         ("journal_retain_days", "0.5", 0.5),
     ],
 )
-def test_values_are_read_as_people_write_them(tmp_path: Path, name: str, value: object, expected: object) -> None:
+def test_values_are_read_as_people_write_them(
+    tmp_path: Path, name: str, value: object, expected: object
+) -> None:
     assert getattr(load(tmp_path, {name: value}), name) == expected
 
 
@@ -92,7 +101,9 @@ def test_values_are_read_as_people_write_them(tmp_path: Path, name: str, value: 
         ("no_such_setting", 1),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(tmp_path: Path, name: str, value: object) -> None:
+def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(
+    tmp_path: Path, name: str, value: object
+) -> None:
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, {name: value})
     assert (raised.value.name, raised.value.value, raised.value.origin) == (name, value, "constructor")

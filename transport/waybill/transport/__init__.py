@@ -1,7 +1,7 @@
 """How an event is kept: admission, the journal, the projections' runner, and the doors for producers.
 
-Importing this package loads neither pyarrow nor pyspark nor the delivery code: a pipeline that only emits pays for
-the journal alone.
+Importing this package loads neither pyarrow nor pyspark nor the delivery code: a pipeline that only emits
+pays for the journal alone.
 """
 
 from __future__ import annotations

@@ -22,7 +22,9 @@ _TAKE_WITHIN_S = 2.0
 
 def main(home: Path) -> int:
     """Run the projections of a home; 0 also when another process does it already."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
+    )
     os.nice(_BELOW_PIPELINES)
     stop_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())

@@ -1,7 +1,7 @@
 """The agreement: the settings that a home's one runner works by, kept in the home.
 
-A home has one runner, so the projections' settings are the home's, not the process's. What nobody gave a value
-follows the home; a value that differs is taken over while no runner is alive and refused while one is.
+A home has one runner, so the projections' settings are the home's, not the process's. What nobody gave a
+value follows the home; a value that differs is taken over while no runner is alive and refused while one is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def agree(journal: Journal, settings: Settings) -> Settings:
     if differing and lease.is_held(journal.home):
         raise differing[0]
     joined = {
-        name: settings.plain(name) if settings.explicit(name) or name not in home else home[name] for name in _AGREED
+        name: settings.plain(name) if settings.explicit(name) or name not in home else home[name]
+        for name in _AGREED
     }
     if joined != home:
         journal.set_meta(_META_KEY, msgspec.json.encode(joined).decode())
@@ -70,6 +71,7 @@ def follow(settings: Settings, home: dict[str, Any]) -> Settings:
     given = {name: getattr(settings, name) for name in settings.origins if settings.explicit(name)}
     joined = Settings.load({**home, **given, "home": settings.home}, origin="home", env={}, cwd=settings.home)
     origins = {
-        name: settings.origins[name] if settings.explicit(name) else joined.origins[name] for name in settings.origins
+        name: settings.origins[name] if settings.explicit(name) else joined.origins[name]
+        for name in settings.origins
     }
     return msgspec.structs.replace(joined, system_name=settings.system_name, origins=origins)

@@ -1,7 +1,7 @@
 """The seam between Waybill and the file system.
 
-Everything that writes below a root goes through `Files`, one call per system call that can fail or be cut short,
-so that the fault tests can stop, fail or forget any of them without patching.
+Everything that writes below a root goes through `Files`, one call per system call that can fail or be cut
+short, so that the fault tests can stop, fail or forget any of them without patching.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The lease: which process, if any, is the one runner of a home.
 
-An OS lock on ``<home>/runner.lock``; it ends with the process that holds it, however that ends. The file's content
-names the holder for people.
+An OS lock on ``<home>/runner.lock``; it ends with the process that holds it, however that ends. The file's
+content names the holder for people.
 """
 
 from __future__ import annotations

@@ -8,7 +8,21 @@ from typing import Final
 from waybill.transport.errors import JournalError
 
 NETWORK_FILE_SYSTEMS: Final = frozenset(
-    {"afs", "ceph", "cifs", "fuse.ceph", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs"}
+    {
+        "afs",
+        "ceph",
+        "cifs",
+        "fuse.ceph",
+        "fuse.glusterfs",
+        "fuse.sshfs",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
 )
 """Types, as the kernel names them, on which SQLite's WAL cannot work between hosts."""
 
@@ -40,4 +54,6 @@ def refuse_network_file_system(home: Path) -> None:
     """
     kind = file_system_of(home)
     if kind in NETWORK_FILE_SYSTEMS:
-        raise JournalError(f"the home {home} is on a network file system ({kind}); give a folder on a local disk with `home`")
+        raise JournalError(
+            f"the home {home} is on a network file system ({kind}); give a folder on a local disk with `home`"
+        )

@@ -35,8 +35,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Projection(Protocol):
     """A consumer of the journal with a durable cursor of its own.
 
-    A projection pulls entries, applies them idempotently, then moves its cursor; the output is a pure function of
-    the journal, so that it may crash, be repeated, or be deleted and rebuilt. One thread calls it at a time.
+    A projection pulls entries, applies them idempotently, then moves its cursor; the output is a pure
+    function of the journal, so that it may crash, be repeated, or be deleted and rebuilt. One thread calls it
+    at a time.
     """
 
     name: str

@@ -16,8 +16,8 @@ APPLICATION_ID: Final = 0x57_42_49_4C
 """``WBIL`` in SQLite's header, by which ``file`` and we know a journal."""
 
 STEPS: Final[tuple[str, ...]] = (
-    # The digest of a mark is NULL: marks are never repeats of each other. Sequence numbers are never used again
-    # because the newest entry is never pruned.
+    # The digest of a mark is NULL: marks are never repeats of each other. Sequence numbers are never used
+    # again because the newest entry is never pruned.
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
     CREATE TABLE entries (

@@ -1,9 +1,10 @@
 """OpenLineage events of the Python client to JSON: what the client's own serialiser says, several times faster.
 
-The client (`openlineage.client.serde.Serde`) turns the attrs objects into dictionaries, then drops what is None, then
-encodes. Here one walk does the first two and msgspec the third. Two answers differ, because the client's are no
-JSON: a float that is not finite becomes null, and a lone surrogate (a file name that is not UTF-8, say) is written
-as its escape.
+The client (`openlineage.client.serde.Serde`) turns the attrs objects into dictionaries, then drops what is
+None, then encodes. Here one walk does the first two and msgspec the third. Two answers differ, because the
+client's are no
+JSON: a float that is not finite becomes null, and a lone surrogate (a file name that is not UTF-8, say) is
+written as its escape.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The settings: their names, defaults and checks, and where each value came from.
 
-The same names everywhere, nearest first: what the caller gives (a key of the transport's OpenLineage config, an
-option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the working folder,
+The same names everywhere, nearest first: what the caller gives (a key of the transport's OpenLineage config,
+an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the working folder,
 ``~/.config/waybill/config.yaml``, the default.
 """
 
@@ -55,7 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         journal_max_bytes: the journal's largest size, in bytes.
         journal_when_full: ``refuse`` new entries, or ``drop-delivered`` ones before their time.
         runner: ``child``: an emitter starts one; ``none``: something else on this host does the work.
-        durability: ``power``: fsynced before emit returns; ``process``: survives the process, fsynced within 100 ms.
+        durability: ``power``: fsynced before emit returns; ``process``: survives the process, fsynced within
+            100 ms.
         listen: ``host:port`` of the HTTP endpoint.
         origins: setting to where its value came from.
     """
@@ -94,14 +95,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             cwd: the folder whose ``waybill.yaml`` counts; the working folder when None.
 
         Raises:
-            SettingsError: an unknown name or a value that cannot be; it names the setting, the value, its origin.
+            SettingsError: an unknown name or a value that cannot be; it names the setting, the value, its
+                origin.
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
                 if name not in _CHECKS:
-                    raise SettingsError(name, value, source, f"is not a setting; known are {', '.join(_CHECKS)}")
+                    raise SettingsError(
+                        name, value, source, f"is not a setting; known are {', '.join(_CHECKS)}"
+                    )
                 if value is not None and name not in found:
                     found[name] = (value, source)
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
@@ -125,7 +129,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def shown(self, name: str) -> str:
         """One value as a person may read it: secrets masked, nothing as ``(none)``."""
         value = self.plain(name)
-        if value is None or value == [] or value == "":
+        if value is None or value in ([], ""):
             return "(none)"
         if name in SECRETS:
             return "********"
@@ -142,9 +146,8 @@ def _sources(
 ) -> list[tuple[str, Mapping[str, object]]]:
     sources: list[tuple[str, Mapping[str, object]]] = [(origin, overrides)]
     for name in _CHECKS:
-        for variable in (f"WAYBILL_{name.upper()}", *_OTHER_NAMES.get(name, ())):
-            if env.get(variable):
-                sources.append((f"environment {variable}", {name: env[variable]}))
+        variables = (f"WAYBILL_{name.upper()}", *_OTHER_NAMES.get(name, ()))
+        sources += [(f"environment {one}", {name: env[one]}) for one in variables if env.get(one)]
     sources.append((str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")))
     config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
     sources.append((str(config), _from_yaml(config)))
@@ -163,7 +166,9 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise SettingsError("(file)", str(path), str(path), "must hold names with values, as `root: /data/lineage`")
+        raise SettingsError(
+            "(file)", str(path), str(path), "must hold names with values, as `root: /data/lineage`"
+        )
     return {str(name): value for name, value in content.items()}
 
 
@@ -181,7 +186,7 @@ def _check(name: str, value: object, origin: str) -> object:
 
 
 def _path(value: object) -> Path:
-    text = os.fspath(cast("str | Path", value)) if isinstance(value, (str, Path)) else ""
+    text = os.fspath(value) if isinstance(value, (str, Path)) else ""
     if not text:
         raise ValueError("give the path of a folder")
     if "://" in text:
@@ -196,11 +201,10 @@ def _text(value: object) -> str:
 
 
 def _flag(value: object) -> bool:
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    flag = value if isinstance(value, bool) else words.get(str(value).strip().lower())
-    if flag is None:
+    word = str(value).strip().lower()
+    if word not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
         raise ValueError("give true or false")
-    return flag
+    return word in {"true", "1", "yes", "on"}
 
 
 def _days(value: object) -> float:
@@ -228,7 +232,9 @@ def _bytes(value: object) -> int:
 
 def _keys(value: object) -> frozenset[str]:
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(isinstance(part, str) for part in parts):
+    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(
+        isinstance(part, str) for part in parts
+    ):
         raise ValueError("give annotation keys separated by commas")
     return frozenset(part.strip() for part in parts if part.strip())
 
@@ -252,7 +258,7 @@ def _one_of(*choices: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         if value not in choices:
             raise ValueError(f"give {' or '.join(choices)}")
-        return cast("str", value)
+        return value
 
     return check
 
