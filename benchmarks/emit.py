@@ -187,7 +187,7 @@ def _event(number: int) -> Any:  # noqa: ANN401 - imported late, so that the dri
     from openlineage.client.facet_v2 import schema_dataset
     from openlineage.client.uuid import generate_new_uuid
 
-    from waybill.facets import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
+    from waybill.facets.delta_file import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
 
     did = str(generate_new_uuid())
     facet = WaybillDeltaFileRunFacet(
@@ -244,7 +244,7 @@ class _Backend:
                 self.url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
             return self
         command = [sys.executable, "-c", f"from benchmarks.emit import serve; serve({self._state!r})"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         assert self._process.stdout
         self.url = self._process.stdout.readline().strip()
         return self

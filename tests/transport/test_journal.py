@@ -57,32 +57,24 @@ def test_another_process_finds_what_was_appended_and_the_same_node(tmp_path: Pat
     journal = Journal(tmp_path)
     journal.append(EVENT, b"kept")
     script = "import sys; from pathlib import Path; from waybill.transport import Journal; j = Journal(Path(sys.argv[1])); print(j.node, j.read(0)[0].body)"
-    output = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", script, tmp_path], capture_output=True, text=True, check=True
+    ).stdout
     assert output.split() == [journal.node, "b'kept'"]
 
 
-@pytest.mark.parametrize("durability", ["power", "process"])
-def test_an_append_survives_a_kill_right_after_it(tmp_path: Path, durability: str) -> None:
-    script = f"""
+def test_an_append_survives_a_kill_right_after_it(tmp_path: Path) -> None:
+    script = """
 import os, signal, sys
 from pathlib import Path
 from waybill.transport import Journal, Kind
-journal = Journal(Path(sys.argv[1]), durability="{durability}")
+journal = Journal(Path(sys.argv[1]))
 for number in range(500):
     journal.append(Kind.OPENLINEAGE, b"event %d" % number)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
     assert bodies(Journal(tmp_path)) == [b"event %d" % number for number in range(500)]
-
-
-def test_process_durability_syncs_within_its_time(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, durability="process")
-    journal.append(EVENT, b"a")
-    deadline_s = time.monotonic() + 5
-    while journal.unsynced and time.monotonic() < deadline_s:
-        time.sleep(0.01)
-    assert not journal.unsynced
 
 
 def test_threads_append_together_and_each_gets_its_own_numbers(tmp_path: Path) -> None:
@@ -116,16 +108,20 @@ def test_processes_append_together_without_loss(tmp_path: Path) -> None:
         process.start()
     for process in processes:
         process.join()
-    assert sorted(bodies(Journal(tmp_path))) == sorted(b"%d-%d" % (p, n) for p in range(4) for n in range(200))
+    assert sorted(bodies(Journal(tmp_path))) == sorted(
+        b"%d-%d" % (p, n) for p in range(4) for n in range(200)
+    )
 
 
 @pytest.mark.parametrize("durability", ["power", "process"])
-def test_a_journal_works_on_both_sides_of_a_fork_while_threads_append(tmp_path: Path, durability: str) -> None:
+def test_a_journal_works_on_both_sides_of_a_fork_while_threads_append(
+    tmp_path: Path, durability: str
+) -> None:
     script = f"""
 import os, sys, threading
 from pathlib import Path
 from waybill.transport import Journal, Kind
-journal = Journal(Path(sys.argv[1]), durability="{durability}")
+journal = Journal(Path(sys.argv[1]))
 stop = threading.Event()
 kept = []
 def appending(thread):
@@ -188,7 +184,9 @@ def test_a_cursor_and_its_state_change_together(tmp_path: Path) -> None:
 
 @given(
     keys=st.dictionaries(
-        st.text(st.characters(codec="utf-8", exclude_characters="\0\U0010ffff"), max_size=5), st.binary(max_size=5), max_size=8
+        st.text(st.characters(codec="utf-8", exclude_characters="\0\U0010ffff"), max_size=5),
+        st.binary(max_size=5),
+        max_size=8,
     ),
     prefix=st.text(st.characters(codec="utf-8", exclude_characters="\0\U0010ffff"), max_size=2),
 )
@@ -252,7 +250,9 @@ def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", range(VERSION))
-def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(tmp_path: Path, version: int) -> None:
+def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
+    tmp_path: Path, version: int
+) -> None:
     connection = apsw.Connection(str(tmp_path / "journal.db"))
     for step in STEPS[:version]:
         connection.execute(step)
@@ -324,7 +324,7 @@ def test_a_closed_journal_opens_anew_when_it_is_used(tmp_path: Path) -> None:
 
 def test_no_descriptor_stays_open_after_close(tmp_path: Path) -> None:
     before = set(os.listdir("/proc/self/fd"))
-    journal = Journal(tmp_path, durability="process")
+    journal = Journal(tmp_path)
     journal.append(EVENT, b"a")
     journal.read(0)
     journal.close()

@@ -118,7 +118,7 @@ def settings_come_from_anywhere(home: Path) -> None:
 
 
 def the_journal_keeps_entries(settings: Settings) -> None:
-    journal = Journal(settings.home, durability="process", max_bytes=2**30)
+    journal = Journal(settings.home, max_bytes=2**30)
     assert_type(journal.append(Kind.OPENLINEAGE, b"{}", "edge"), int)
     assert_type(journal.append_many([(Kind.PROVENANCE, b"[]", "edge")]), list[int])
     assert_type(journal.mark(b"flush"), int)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,7 +12,10 @@ from waybill.transport import lease
 from waybill.transport.agreement import agree
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner, has_run, statuses
-from waybill.transport.settings import Settings
+from waybill.transport.spool import adopt
+
+if TYPE_CHECKING:
+    from waybill.transport.settings import Settings
 
 _POLL_S: Final = 0.05
 
@@ -34,11 +37,13 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
     problems: dict[str, str] = {}
 
 
-def flush(settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None) -> FlushReport:
+def flush(
+    settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None
+) -> FlushReport:
     """Put a flush mark in the journal and wait until every projection is past it or says why it cannot be.
 
-    The layout settles the runs that ended, writes raw files and compacts every hour, the current one included. Where
-    the home has no runner, this process is it for so long.
+    The layout settles the runs that ended, writes raw files and compacts every hour, the current one
+    included. Where the home has no runner, this process is it for so long.
 
     Args:
         settings: the home, and what its projections do.
@@ -64,6 +69,7 @@ class _Flush:
         self._settings = settings
         self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
+        adopt(journal)
         self._mark = journal.mark(b"flush")
         self._start = min(journal.cursors().values(), default=0)
 
@@ -80,7 +86,9 @@ class _Flush:
         files = [
             file
             for name in statuses(self._journal)
-            for file in msgspec.json.decode(self._journal.state_get(name, f"flush:{self._mark}") or b"[]", type=list[str])
+            for file in msgspec.json.decode(
+                self._journal.state_get(name, f"flush:{self._mark}") or b"[]", type=list[str]
+            )
         ]
         problems = {name: said.problem for name, said in statuses(self._journal).items() if said.problem}
         return FlushReport(files=tuple(files), left=self._left(), problems=problems)
@@ -91,9 +99,9 @@ class _Flush:
         return {name: count for name, count in left.items() if count > 0}
 
     def _over(self) -> bool:
-        left = self._left()
+        said = statuses(self._journal)
+        moving = [count for name, count in self._left().items() if not said[name].problem]
         if self._on_progress:
             total = max(self._mark - self._start, 1)
-            self._on_progress(total - min(max(left.values(), default=0), total), total)
-        said = statuses(self._journal)
-        return time.monotonic() >= self._deadline_s or all(said[name].problem for name in left)
+            self._on_progress(total - min(max(moving, default=0), total), total)
+        return time.monotonic() >= self._deadline_s or not moving

@@ -2,8 +2,7 @@
 
 One SQLite database per home, in WAL mode. What holds at every moment:
 
-- `Journal.append` returns a sequence number only when the entry is in a committed transaction: fsynced with
-  durability ``power``; written, and fsynced within `SYNC_WITHIN_S`, with ``process``.
+- `Journal.append` returns a sequence number only when the entry is in a committed transaction that was fsynced.
 - Sequence numbers grow and are never used again; `Entry.received_ms` never decreases with them.
 - The same bytes of the same kind are one entry for as long as the journal retains it.
 - A cursor and the state that belongs to it change in one transaction.
@@ -15,7 +14,6 @@ One SQLite database per home, in WAL mode. What holds at every moment:
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import os
@@ -24,11 +22,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, Literal, TypeVar, cast
 
 import apsw
 import msgspec
@@ -37,9 +35,6 @@ from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
 from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.schema import migrate
-
-SYNC_WITHIN_S: Final = 0.1
-"""With durability ``process``: how long an entry may stay unsynced."""
 
 ENTRY_BYTES_MAX: Final = 256 * 2**20
 """The largest entry that is kept, in bytes."""
@@ -55,7 +50,7 @@ VALUES (max(?, coalesce((SELECT received_ms FROM entries ORDER BY seq DESC LIMIT
 ON CONFLICT (digest) DO NOTHING RETURNING seq
 """
 
-Durability = Literal["power", "process"]
+_T = TypeVar("_T")
 
 
 class Kind(IntEnum):
@@ -104,7 +99,6 @@ class Journal:
 
     Args:
         home: the folder; made when missing.
-        durability: see the module.
         max_bytes: new entries are refused when the journal's content is larger.
         vfs: SQLite's file system by name; the fault tests pass theirs.
 
@@ -112,13 +106,10 @@ class Journal:
         JournalError: the home cannot hold a journal, or what is there is none.
     """
 
-    def __init__(
-        self, home: Path, *, durability: Durability = "power", max_bytes: int = 10 * 2**30, vfs: str | None = None
-    ) -> None:
+    def __init__(self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None) -> None:
         """Open the journal, making or migrating it where needed."""
         self.home = home
         self.path = home / "journal.db"
-        self.durability = durability
         self._max_bytes = max_bytes
         self._vfs = vfs
         self._writer: apsw.Connection | None = None
@@ -127,7 +118,6 @@ class Journal:
         self._queue: deque[_Pending] = deque()
         self._write_lock = threading.Lock()
         self._read_lock = threading.Lock()
-        self._syncer: _Syncer | None = None
         self._full = False
         self._size_checked_s = 0.0
         try:
@@ -181,8 +171,6 @@ class Journal:
                 self._commit_queue()
         if pending.error is not None:
             raise _explained(pending.error, self.path) from None
-        if self.durability == "process":
-            self._sync_soon()
 
     def _commit_queue(self) -> None:
         group = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -194,9 +182,7 @@ class Journal:
 
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         try:
-            with self._transaction() as writer:
-                self._check_size(writer)
-                seqs = [self._insert(writer, pending) for pending in group]
+            seqs = self._transact(lambda writer: [self._insert(writer, pending) for pending in group])
         except (apsw.Error, JournalError) as error:
             if len(group) == 1:
                 group[0].error = error
@@ -211,6 +197,7 @@ class Journal:
 
     def _insert(self, writer: apsw.Connection, pending: _Pending) -> list[int]:
         now_ms = time.time_ns() // 1_000_000
+        self._check_size(writer)
         seqs = []
         for kind, system_name, digest, body in pending.rows:
             if self._full and kind != Kind.MARK:
@@ -308,20 +295,22 @@ class Journal:
         Raises:
             JournalError: the disk failed or is full; nothing changed.
         """
+
+        def change(writer: apsw.Connection) -> None:
+            keys = [(projection, key) for key in delete]
+            writer.executemany("DELETE FROM state WHERE projection = ? AND key = ?", keys)
+            rows = [(projection, key, value) for key, value in (put or {}).items()]
+            statement = "INSERT INTO state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+            writer.executemany(statement, rows)
+            if cursor is not None:
+                statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
+                writer.execute(statement, (projection, cursor))
+
         try:
-            with self._write_lock, self._transaction() as writer:
-                writer.executemany("DELETE FROM state WHERE projection = ? AND key = ?", ((projection, key) for key in delete))
-                writer.executemany(
-                    "INSERT INTO state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
-                    ((projection, key, value) for key, value in (put or {}).items()),
-                )
-                if cursor is not None:
-                    statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
-                    writer.execute(statement, (projection, cursor))
+            with self._write_lock:
+                self._transact(change)
         except apsw.Error as error:
             raise _explained(error, self.path) from None
-        if self.durability == "process":
-            self.sync()
 
     # -- housekeeping ---------------------------------------------------------------------------------------------
 
@@ -332,8 +321,9 @@ class Journal:
 
     def set_meta(self, key: str, value: str) -> None:
         """Write one of the home's own notes."""
-        with self._write_lock, self._transaction() as writer:
-            writer.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value", (key, value))
+        statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+        with self._write_lock:
+            self._transact(lambda writer: writer.execute(statement, (key, value)))
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
         """Let go of old entries, oldest first; the newest one always stays.
@@ -352,9 +342,13 @@ class Journal:
             WHERE seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ? ORDER BY seq LIMIT ?
         )
         """
-        with self._write_lock, self._transaction() as writer:
+
+        def remove(writer: apsw.Connection) -> int:
             writer.execute(query, (upto_seq, received_before_ms, limit))
             return writer.changes()
+
+        with self._write_lock:
+            return self._transact(remove)
 
     def checkpoint(self) -> None:
         """Move what the WAL holds into the database, as far as no writer has to wait for it."""
@@ -367,34 +361,8 @@ class Journal:
             return self._wal.stat().st_size
         return 0
 
-    def sync(self) -> None:
-        """Make everything appended so far durable.
-
-        Raises:
-            JournalError: the disk failed.
-        """
-        try:
-            descriptor = os.open(self._wal, os.O_RDONLY)
-            try:
-                os.fdatasync(descriptor)
-            finally:
-                os.close(descriptor)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise JournalError(f"{self._wal} cannot be synced ({error}); check the disk of the home") from None
-
-    @property
-    def unsynced(self) -> bool:
-        """Whether an entry may not be durable yet; never with durability ``power``."""
-        return self._syncer is not None and self._syncer.behind
-
     def close(self) -> None:
-        """Make everything durable and let go of the database. An open journal may be used again afterwards; it opens anew."""
-        if self._syncer is not None:
-            self._syncer.stop()
-            self._syncer = None
-            self.sync()
+        """Let go of the database. A closed journal may be used again; it opens anew."""
         with self._write_lock, self._read_lock:
             self._disconnect()
 
@@ -404,31 +372,28 @@ class Journal:
     def _wal(self) -> Path:
         return self.home / "journal.db-wal"
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
-        """One write transaction; the caller holds `_write_lock`."""
+    def _transact(self, work: Callable[[apsw.Connection], _T]) -> _T:
+        """Do `work` in one write transaction; the caller holds `_write_lock`."""
         writer = self._writing()
-        with self._os_lock():
+        descriptor = self._os_lock_descriptor()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
             writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield writer
-                writer.execute("COMMIT")
-            except BaseException:
-                if writer.in_transaction:
-                    writer.execute("ROLLBACK")
-                raise
+            result = work(writer)
+            writer.execute("COMMIT")
+        except BaseException:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+            raise
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return result
 
-    @contextlib.contextmanager
-    def _os_lock(self) -> Iterator[None]:
+    def _os_lock_descriptor(self) -> int:
         if self._lock_descriptor is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             self._lock_descriptor = os.open(self.home / "journal.lock", flags, 0o644)
-        descriptor = self._lock_descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return self._lock_descriptor
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[apsw.Connection]:
@@ -440,13 +405,15 @@ class Journal:
     def _writing(self) -> apsw.Connection:
         """The connection that writes; the caller holds `_write_lock`."""
         if self._writer is None:
+            descriptor = self._os_lock_descriptor()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             try:
-                with self._os_lock():
-                    writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-                    migrate(writer, node=secrets.token_hex(6))
+                writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+                migrate(writer, node=secrets.token_hex(6))
             except apsw.Error as error:
                 raise _explained(error, self.path) from None
-            writer.pragma("synchronous", "NORMAL" if self.durability == "process" else "FULL")
+            finally:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             self._writer = writer
         return self._writer
 
@@ -472,60 +439,6 @@ class Journal:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
-    def _sync_soon(self) -> None:
-        if self._syncer is None:
-            with self._write_lock:
-                if self._syncer is None:
-                    self._syncer = _Syncer(self)
-        self._syncer.request()
-
-
-class _Syncer:
-    """Syncs a journal within `SYNC_WITHIN_S` of a request, from a thread of its own."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = weakref.proxy(journal)
-        self._requested = threading.Event()
-        self._stopping = False
-        self._syncing = False
-        self._thread = threading.Thread(target=self._run, name="waybill-sync", daemon=True)
-        self._thread.start()
-        atexit.register(self._at_exit)
-
-    @property
-    def behind(self) -> bool:
-        return self._syncing or self._requested.is_set()
-
-    def request(self) -> None:
-        if not self._requested.is_set():
-            self._requested.set()
-
-    def stop(self) -> None:
-        self._stopping = True
-        self._requested.set()
-        self._thread.join()
-        atexit.unregister(self._at_exit)
-
-    def _run(self) -> None:
-        while not self._stopping:
-            self._requested.wait()
-            if not self._stopping:
-                time.sleep(SYNC_WITHIN_S / 4)
-            self._syncing = True
-            self._requested.clear()
-            self._sync()
-            self._syncing = False
-
-    def _sync(self) -> None:
-        # A disk that fails here fails the next append too, and that one can tell its caller.
-        with contextlib.suppress(JournalError, ReferenceError):
-            self._journal.sync()
-
-    def _at_exit(self) -> None:
-        # Daemon threads end with the interpreter, before what they were asked for.
-        if self._requested.is_set():
-            self._sync()
-
 
 _OPEN: weakref.WeakSet[Journal] = weakref.WeakSet()
 _forking: list[Journal] = []
@@ -549,7 +462,6 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     for journal in _forking:
         journal._queue.clear()  # other threads' entries: they are committed by the parent, where those threads live on
-        journal._syncer = None
     _after_fork_in_parent()
 
 

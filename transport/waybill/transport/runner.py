@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.errors import JournalError
 from waybill.transport.projection import PROJECTIONS_GROUP, Projection, Step
+from waybill.transport.spool import adopt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,15 +48,15 @@ def open_projections(journal: Journal, settings: Settings) -> tuple[list[Project
     """Load what the entry points offer.
 
     Returns:
-        The projections that the settings ask for, and by name the problem of each that could not be loaded: one
-        that fails never stops the others.
+        The projections that the settings ask for, and by name the problem of each that could not be loaded:
+        one that fails never stops the others.
     """
     opened: list[Projection] = []
     problems: dict[str, str] = {}
     for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
         try:
             projection = point.load()(journal, settings)
-        except Exception as error:  # noqa: BLE001 - anybody's package may offer a projection
+        except Exception as error:
             log.exception("projection %s cannot be loaded", point.name)
             problems[point.name] = f"{point.value} cannot be loaded: {error}"
         else:
@@ -66,7 +68,8 @@ def open_projections(journal: Journal, settings: Settings) -> tuple[list[Project
 def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
     """What the home's last runner said of each projection it worked, by name."""
     return {
-        name: msgspec.json.decode(value, type=ProjectionStatus) for name, value in journal.state(_RUNNER).items()
+        name: msgspec.json.decode(value, type=ProjectionStatus)
+        for name, value in journal.state(_RUNNER).items()
     }
 
 
@@ -91,7 +94,10 @@ class Runner:
         self._stopping = threading.Event()
         self._workers = [_Worker(projection, self) for projection in self.projections]
         self._housekeeping_due_s = self._prune_due_s = 0.0
-        said = {name: msgspec.json.encode(ProjectionStatus(problem=problem)) for name, problem in unloadable.items()}
+        said = {
+            name: msgspec.json.encode(ProjectionStatus(problem=problem))
+            for name, problem in unloadable.items()
+        }
         said |= {projection.name: msgspec.json.encode(ProjectionStatus()) for projection in self.projections}
         journal.commit(_RUNNER, put=said, delete=journal.state(_RUNNER).keys() - said.keys())
         journal.set_meta(_STARTED, str(time.time_ns() // 1_000_000))
@@ -149,6 +155,8 @@ class Runner:
         if now_s < self._housekeeping_due_s:
             return
         self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
+        with contextlib.suppress(JournalError):
+            adopt(self.journal)
         if self.journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
             self.journal.checkpoint()
         if now_s >= self._prune_due_s and not self._prune():
@@ -191,7 +199,9 @@ class _Worker(threading.Thread):
             self._tell(step.problem)
             if step.applied:
                 continue
-            self.settled = step.problem is None and self.projection.pending() == 0 and not self._woken.is_set()
+            self.settled = (
+                step.problem is None and self.projection.pending() == 0 and not self._woken.is_set()
+            )
             self._rest(step)
 
     def _rest(self, step: Step) -> None:
@@ -215,5 +225,3 @@ class _Worker(threading.Thread):
         status = msgspec.json.encode(ProjectionStatus(problem=problem))
         with contextlib.suppress(Exception):
             self._runner.journal.commit(_RUNNER, put={self.projection.name: status})
-
-

@@ -1,7 +1,7 @@
 """The transport for the OpenLineage Python client: an event is in the journal when `emit` returns.
 
-Chosen by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is one of
-Waybill's settings. Works alone and inside the client's ``composite`` transport.
+Chosen by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is one
+of Waybill's settings. Works alone and inside the client's ``composite`` transport.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import attr
 from openlineage.client.transport.transport import Config, Transport
 
 from waybill.transport.admission import admit_event
+from waybill.transport.errors import JournalError
 from waybill.transport.journal import Journal, Kind
 from waybill.transport.keeper import Keeper
 from waybill.transport.serial import event_to_json
 from waybill.transport.settings import Settings
+from waybill.transport.spool import Spool
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
@@ -51,8 +53,8 @@ class WaybillConfig(Config):
 class WaybillTransport(Transport):
     """Keeps every event in the journal and sees to it that a runner projects it.
 
-    A backend that is down, slow or gone never reaches the pipeline: delivery is the runner's work, in a process of
-    its own.
+    A backend that is down, slow or gone never reaches the pipeline: delivery is the runner's work, in a
+    process of its own.
 
     Args:
         config: the settings to work by.
@@ -68,9 +70,8 @@ class WaybillTransport(Transport):
     def __init__(self, config: WaybillConfig) -> None:
         """Open the journal and agree with the home's runner, starting one where there is none."""
         settings = config.settings
-        self._journal = Journal(
-            settings.home, durability=settings.durability, max_bytes=settings.journal_max_bytes
-        )
+        self._journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
+        self._spool = Spool(self._journal) if settings.durability == "process" else None
         self._keeper = Keeper(self._journal, settings)
         self.settings = self._keeper.settings
         if not self.settings.provenance_enabled:
@@ -79,11 +80,8 @@ class WaybillTransport(Transport):
                 self._journal.path,
             )
 
-    def emit(self, event: Event) -> int:
+    def emit(self, event: Event) -> None:
         """Keep an event; it is durable on return, as the setting `durability` says.
-
-        Returns:
-            Its sequence number in the journal.
 
         Raises:
             AdmissionError: the event breaks the OpenLineage specification where a backend would refuse it.
@@ -91,9 +89,8 @@ class WaybillTransport(Transport):
         """
         body = event_to_json(event)
         admit_event(body)
-        seq = self._journal.append(Kind.OPENLINEAGE, body, self.settings.system_name)
+        (self._spool or self._journal).append(Kind.OPENLINEAGE, body, self.settings.system_name)
         self._keeper.keep()
-        return seq
 
     def close(self, timeout: float = -1) -> bool:
         """Make durable what is not yet; events are never queued in memory, so there is nothing else to wait for.
@@ -106,12 +103,18 @@ class WaybillTransport(Transport):
         """
         durable = self.wait_for_completion(timeout)
         if durable:
+            if self._spool is not None:
+                self._spool.close()
             self._journal.close()
         return durable
 
     def wait_for_completion(self, timeout: float = -1) -> bool:
         """The same answer as `close`, and the transport stays in use."""
-        if timeout == 0:
-            return not self._journal.unsynced
-        self._journal.sync()
-        return True
+        if self._spool is None:
+            return True
+        if timeout != 0:
+            try:
+                self._spool.sync()
+            except JournalError:
+                log.exception("events wait in the spool of %s and will be taken from there", self._journal.home)
+        return not self._spool.unsynced

@@ -1,0 +1,181 @@
+"""The spool: what it keeps, and what becomes of it when its process dies."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, JournalFullError, Kind, Settings, flush
+from waybill.transport.spool import SYNC_WITHIN_S, Spool, adopt
+
+EVENT = Kind.OPENLINEAGE
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from waybill.transport import Journal, Kind
+from waybill.transport.spool import Spool
+spool = Spool(Journal(Path(sys.argv[1])))
+for number in range(int(sys.argv[2])):
+    spool.append(Kind.OPENLINEAGE, b"event %d" % number, "edge")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def bodies(home: Path) -> list[bytes]:
+    return [entry.body for entry in Journal(home).read(0, limit=1_000_000)]
+
+
+def left(home: Path) -> list[Path]:
+    return list((home / "spool").iterdir())
+
+
+def kill_after(home: Path, count: int) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, home, str(count)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_an_entry_is_in_the_journal_within_its_time(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+    waits_s = []
+    for number in range(20):
+        spool.append(EVENT, b"%d" % number, "")
+        start_s = time.monotonic()
+        while spool.unsynced:
+            time.sleep(0.001)
+        waits_s.append(time.monotonic() - start_s)
+    assert sorted(waits_s)[10] < SYNC_WITHIN_S
+    assert bodies(tmp_path) == [b"%d" % number for number in range(20)]
+
+
+def test_what_was_appended_before_a_kill_is_adopted_in_order_and_the_files_go(tmp_path: Path) -> None:
+    kill_after(tmp_path, 2000)
+    journal = Journal(tmp_path)
+    adopt(journal)
+    assert bodies(tmp_path) == [b"event %d" % number for number in range(2000)]
+    assert journal.read(0)[0].system_name == "edge"
+    assert left(tmp_path) == []
+
+
+def test_a_flush_and_a_new_spool_adopt(tmp_path: Path) -> None:
+    kill_after(tmp_path / "a", 3)
+    flush(Settings.load({"home": tmp_path / "a"}, env={}, cwd=tmp_path))
+    assert bodies(tmp_path / "a")[:3] == [b"event 0", b"event 1", b"event 2"]
+    kill_after(tmp_path / "b", 3)
+    Spool(Journal(tmp_path / "b"))
+    assert bodies(tmp_path / "b") == [b"event 0", b"event 1", b"event 2"]
+
+
+def test_a_living_processes_spool_is_left_to_it(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+    spool.append(EVENT, b"a", "")
+    adopt(Journal(tmp_path))
+    spool.append(EVENT, b"b", "")
+    spool.close()
+    assert bodies(tmp_path) == [b"a", b"b"]
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_torn_last_record_is_dropped_and_those_before_it_are_kept(tmp_path: Path, cut: int) -> None:
+    kill_after(tmp_path, 1)
+    journal = Journal(tmp_path)
+    (file,) = (path for path in left(tmp_path) if path.stat().st_size)
+    record = file.read_bytes()
+    file.write_bytes(record + record[:-cut])
+    assert adopt(journal) == 1
+    assert bodies(tmp_path) == [b"event 0"]
+
+
+def test_adopting_the_same_entries_again_changes_nothing(tmp_path: Path) -> None:
+    kill_after(tmp_path, 5)
+    copies = {path: path.read_bytes() for path in left(tmp_path)}
+    journal = Journal(tmp_path)
+    adopt(journal)
+    for path, content in copies.items():
+        path.write_bytes(content)
+    adopt(journal)
+    assert bodies(tmp_path) == [b"event %d" % number for number in range(5)]
+
+
+def test_threads_share_a_spool(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+
+    def append(thread: int) -> None:
+        for number in range(300):
+            spool.append(EVENT, b"%d-%d" % (thread, number), "")
+
+    threads = [threading.Thread(target=append, args=(thread,)) for thread in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spool.sync()
+    found = bodies(tmp_path)
+    assert sorted(found) == sorted(b"%d-%d" % (t, n) for t in range(6) for n in range(300))
+    assert [body for body in found if body.startswith(b"3-")] == [b"3-%d" % number for number in range(300)]
+
+
+def test_both_sides_of_a_fork_go_on(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+    spool.append(EVENT, b"before", "")
+    pid = os.fork()
+    if pid == 0:
+        spool.append(EVENT, b"child", "")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    spool.append(EVENT, b"parent", "")
+    spool.close()
+    adopt(Journal(tmp_path))
+    assert sorted(bodies(tmp_path)) == [b"before", b"child", b"parent"]
+    assert left(tmp_path) == []
+
+
+def test_a_normal_exit_leaves_no_spool(tmp_path: Path) -> None:
+    script = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "")
+    subprocess.run([sys.executable, "-c", script, tmp_path, "10"], check=True)
+    assert len(bodies(tmp_path)) == 10
+    assert left(tmp_path) == []
+
+
+def test_an_entry_that_does_not_fit_on_the_disk_is_refused_whole_and_harms_no_other(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+    spool.append(EVENT, b"before", "")
+    spool.sync()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        with pytest.raises(JournalFullError, match="make room on the disk"):
+            spool.append(EVENT, bytes(20_000), "")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    spool.append(EVENT, b"after", "")
+    spool.close()
+    assert bodies(tmp_path) == [b"before", b"after"]
+
+
+def test_a_journal_that_is_full_is_heard_of_and_what_waits_is_taken_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
+    journal = Journal(tmp_path, max_bytes=2**20)
+    spool = Spool(journal)
+    kept = []
+    with pytest.raises(JournalFullError):
+        for number in range(200):
+            body = b"%d" % number + bytes(50_000)
+            spool.append(EVENT, body, "")
+            kept.append(body)
+            spool.sync()
+    gone = journal.prune(journal.last_seq(), 2**50)
+    spool.close()
+    assert bodies(tmp_path) == kept[gone:]
