@@ -73,7 +73,7 @@ class TrackedFiles(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        given = {"home": self.folder, "system_name": "tests", "runner": "none", "durability": "process"}
+        given = {"home": self.folder, "system_name": "tests", "runner": "none", "provenance_enabled": True}
         self.tracker = Tracker(settings=Settings.load(given, env={}, cwd=self.folder))
         self.journal = Journal(self.folder)
         self.foretold: dict[str, list[tuple[object, ...]]] = defaultdict(list)
@@ -234,6 +234,6 @@ class TrackedFiles(RuleBasedStateMachine):
 
 
 TrackedFiles.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 test_any_sequence_of_calls_gives_exactly_the_records_of_the_rules = TrackedFiles.TestCase
