@@ -1,0 +1,7 @@
+"""``python -m waybill.cli``: the command where its script is not on the path."""
+
+from __future__ import annotations
+
+from waybill.cli.app import main
+
+main()

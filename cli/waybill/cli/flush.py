@@ -1,0 +1,80 @@
+"""`waybill flush`: everything kept so far goes through every projection, now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import RUNNING, with_settings
+from waybill.transport import FlushReport, Journal, Settings
+from waybill.transport import flush as flush_journal
+
+
+def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
+    """Flush a home behind a progress bar.
+
+    Raises:
+        SettingsConflictError: a live runner of the home works with other settings.
+        JournalError: the journal cannot be used.
+    """
+    with console.progress() as bar:
+        task = bar.add_task("flushing", total=None)
+        return flush_journal(
+            settings,
+            timeout_s=timeout_s,
+            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+@with_settings(*RUNNING)
+def flush(
+    settings: Settings,
+    *,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the runner's log.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Drain every buffer, compact, wait, and list the files made.
+
+    Every hour is compacted, the current one too. Waits until each projection is through; exit code 1 when one
+    of them is held up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
+
+    Examples:
+
+    \b
+      waybill flush
+      waybill flush --home /var/lib/waybill --timeout 60 --json | jq .files
+    """
+    if verbose:
+        console.show_log()
+    if Journal.exists(settings.home):
+        report = flush_with_progress(settings, timeout)
+    else:
+        report = FlushReport()
+        console.note(f"there is no journal at {settings.home} yet, so there is nothing to flush")
+    _show(report, settings, as_json=as_json)
+    if report.left or report.problems:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _show(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+    if as_json:
+        console.json(report)
+    else:
+        for file in report.files:
+            console.line(str(agreed.root / file))
+    if not agreed.provenance_enabled:
+        console.note("provenance_enabled is off, so there are no provenance files; turn it on to have them")
+    for name, count in report.left.items():
+        why = report.problems.get(name, "the time is up; flush again, or give it a longer --timeout")
+        console.error(f"{name} has {count} entries left: {why}")
+    for name in report.problems.keys() - report.left.keys():
+        console.error(f"{name}: {report.problems[name]}")

@@ -1,0 +1,63 @@
+"""``python -m waybill.cli.reference``: writes `docs/cli.md`, made of what each command says of itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, cast
+
+import typer
+from typer.core import TyperGroup
+
+from waybill.cli.app import app
+
+PAGE: Final = Path("docs") / "cli.md"
+
+_WIDTH: Final = 78
+"""As on a terminal of 80 columns."""
+
+_HEAD: Final = """\
+# The `waybill` command
+
+This page is made of each command's own `--help`; `python -m waybill.cli.reference` writes it.
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | it failed, or found something broken: a flush that a backend holds up, a check of `doctor` that fails |
+| 2 | a command line or a setting that cannot be |
+| 130 | interrupted with Ctrl-C |
+
+Results go to stdout; progress, remarks and errors go to stderr, an error as one sentence that ends with the
+way out. Where the output is not a terminal, tables become lines with tabs, without colours and progress bars;
+`--json` is for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and
+PowerShell.
+"""
+
+
+def commands() -> list[str]:
+    """Every command's name, in the order of the help."""
+    return list(_group().commands)
+
+
+def reference() -> str:
+    """The page."""
+    group = _group()
+    context = typer.Context(group, info_name="waybill", terminal_width=_WIDTH, **group.context_settings)
+    parts = [_HEAD, _section("waybill", group.get_help(context))]
+    for name, command in group.commands.items():
+        own = typer.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
+        parts.append(_section(f"waybill {name}", command.get_help(own)))
+    return "\n".join(parts)
+
+
+def _group() -> TyperGroup:
+    return cast("TyperGroup", typer.main.get_command(app))
+
+
+def _section(title: str, said: str) -> str:
+    lines = "\n".join(line.rstrip() for line in said.strip().splitlines())
+    return f"## {title}\n\n```text\n{lines}\n```\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference(), encoding="utf-8")

@@ -1,0 +1,84 @@
+"""The help, and the page that is made of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.cli.reference import commands, reference
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+def test_the_page_is_what_the_commands_say_of_themselves() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
+
+
+def test_every_command_is_on_the_page_with_an_example() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert len(commands()) == 7
+    for name in commands():
+        section = page.partition(f"## waybill {name}\n")[2].partition("\n## ")[0]
+        assert re.search(rf"^ +(\w+=\w+ )*waybill {name}\b", section, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("asked", [("--help",), ("-h",), ("find", "--help")])
+def test_help_is_exit_code_0(waybill: Run, asked: tuple[str, ...]) -> None:
+    done = waybill(*asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: waybill")
+
+
+def test_no_command_shows_the_help_and_is_exit_code_2(waybill: Run) -> None:
+    done = waybill()
+    assert done.returncode == 2
+    assert "Commands:" in done.stdout + done.stderr
+
+
+def test_the_version_is_the_package_s(waybill: Run) -> None:
+    done = waybill("--version")
+    assert re.fullmatch(r"waybill \d+\.\d+\.\d+\n", done.stdout)
+
+
+def test_every_setting_is_an_option_of_the_same_name(waybill: Run) -> None:
+    from waybill.transport.settings import names
+
+    page = waybill("settings", "--help").stdout
+    for name in names():
+        assert f"--{name.replace('_', '-')}" in page
+
+
+def test_nothing_is_coloured_where_there_is_no_terminal(waybill: Run, home: Path) -> None:
+    for command in ("status", "doctor", "settings"):
+        done = waybill(command, "--home", home)
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_the_commands(shell: str, script: Path) -> None:
+    line = {"bash": ("COMP_WORDS", "waybill fl")}.get(shell, ("_TYPER_COMPLETE_ARGS", "waybill fl"))
+    environment = os.environ | {
+        "_WAYBILL_COMPLETE": f"complete_{shell}",
+        line[0]: line[1],
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    done = subprocess.run(
+        [str(script)], env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert "flush" in done.stdout
+
+
+def test_the_module_is_the_same_command() -> None:
+    command = [sys.executable, "-m", "waybill.cli", "--help"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.startswith("Usage: waybill ")) == (0, True)

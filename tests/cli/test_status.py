@@ -1,0 +1,86 @@
+"""`waybill status`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waybill.transport import Journal, Kind, Settings, lease
+from waybill.transport.agreement import agree
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+
+def test_a_home_that_is_not_there_is_empty_and_stays_away(waybill: Run, home: Path) -> None:
+    done = waybill("status", "--home", home, "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert found["journal"] == {"entries": 0, "last_seq": 0, "size_bytes": 0, "oldest": None}
+    assert (found["projections"], found["runner_alive"], found["dead_letters"]) == ({}, False, 0)
+    assert not home.exists()
+
+
+def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    for number in range(5):
+        journal.append(Kind.OPENLINEAGE, b"%d" % number)
+    journal.commit("marquez", cursor=3)
+    journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
+    journal.close()
+    done = waybill("status", "--home", home, "--json")
+    assert done.returncode == 1, "a projection that is held up"
+    found = json.loads(done.stdout)
+    assert (found["journal"]["entries"], found["journal"]["last_seq"]) == (5, 5)
+    problem = "nobody answers; start it"
+    assert found["projections"] == {"marquez": {"cursor": 3, "behind": 2, "problem": problem}}
+    plain = waybill("status", "--home", home).stdout
+    assert f"marquez\t3\t2\t{problem}" in plain.splitlines()
+
+
+def test_depth_counts_what_is_left_after_pruning(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    for number in range(5):
+        journal.append(Kind.OPENLINEAGE, b"%d" % number)
+    assert journal.prune(2, 2**60) == 2
+    journal.close()
+    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    assert (found["journal"]["entries"], found["journal"]["last_seq"]) == (3, 5)
+
+
+def test_a_live_runner_is_named(waybill: Run, home: Path) -> None:
+    Journal(home).close()
+    held = lease.take(home)
+    assert held is not None
+    try:
+        found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    finally:
+        held.release()
+    assert found["runner_alive"] is True
+    assert isinstance(found["runner_pid"], int)
+    assert json.loads(waybill("status", "--home", home, "--json").stdout)["runner_alive"] is False
+
+
+def test_the_home_s_own_settings_are_shown_where_nobody_gave_others(
+    waybill: Run, settings: Settings, root: Path
+) -> None:
+    journal = Journal(settings.home)
+    agree(journal, settings)
+    journal.close()
+    found = json.loads(waybill("status", "--home", settings.home, "--json").stdout)
+    assert (found["root"], found["provenance_enabled"]) == (str(root), True)
+
+
+def test_it_says_whose_final_states_those_of_plain_spark_submit_are(waybill: Run, home: Path) -> None:
+    assert "plain spark-submit runs are the Spark listener's own" in waybill("status", "--home", home).stderr
+
+
+def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(waybill: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "journal.db").write_bytes(b"not a database at all" * 1000)
+    done = waybill("status", "--home", home)
+    assert done.returncode == 1
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith("waybill: ")
+    assert "journal.db" in sentence
