@@ -102,7 +102,10 @@ def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folde
     home = tmp_path / "home"
     journal = Journal(home)
     journal.append(Kind.OPENLINEAGE, b"a")
-    script = "import sys, waybill.transport.runner as r; r.Runner.run.__kwdefaults__['idle_s'] = 0.3; import runpy; sys.argv = sys.argv[1:]; runpy.run_module('waybill.transport', run_name='__main__')"
+    script = (
+        "import runpy, sys, waybill.transport.runner as r; r.Runner.run.__kwdefaults__['idle_s'] = 0.3; "
+        "sys.argv = sys.argv[1:]; runpy.run_module('waybill.transport', run_name='__main__')"
+    )
     subprocess.run([sys.executable, "-c", script, "waybill.transport", str(home)], check=True, timeout=60)
     assert copied(copy_folder) == [b"a"]
     assert (copy_folder / "finished").exists()
@@ -156,7 +159,7 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
     first = agree(journal, settings_of(home, provenance_enabled=True))
     held = leases.take(home)
     assert held
-    with pytest.raises(SettingsConflictError, match="provenance_enabled = False .* works with True"):
+    with pytest.raises(SettingsConflictError, match=r"provenance_enabled = False .* works with True"):
         agree(journal, settings_of(home, provenance_enabled=False))
     assert agree(journal, settings_of(home)).provenance_enabled is first.provenance_enabled is True
     held.release()

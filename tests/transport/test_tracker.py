@@ -1,4 +1,4 @@
-# ruff: noqa: PT012 - the exceptions here are on their way out of several blocks, which is what is tested.
+
 """The Tracker through its own door: what a program says, kept in a journal and folded into records."""
 
 from __future__ import annotations

@@ -140,7 +140,9 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none", "durability": "{durability}"}}
 client = OpenLineageClient(config={{"transport": config}})
 for number in range(50):
-    client.emit(RunEvent(eventType=RunState.COMPLETE, eventTime="2026-11-21T10:00:00Z", run=Run(str(uuid.UUID(int=number))), job=Job("n", "j"), producer="https://p"))
+    run, job = Run(str(uuid.UUID(int=number))), Job("n", "j")
+    at = "2026-11-21T10:00:00Z"
+    client.emit(RunEvent(eventTime=at, producer="https://p", run=run, job=job, eventType=RunState.COMPLETE))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     subprocess.run([sys.executable, "-c", script, tmp_path / "home"], check=False)
@@ -166,9 +168,14 @@ import os, sys, threading, uuid
 from waybill.transport import WaybillConfig, WaybillTransport
 sys.path.insert(0, sys.argv[2])
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
-def event(number): return RunEvent(eventType=RunState.START, eventTime="2026-11-21T10:00:00Z", run=Run(str(uuid.UUID(int=number))), job=Job("n", "j"), producer="https://p")
-transport = WaybillTransport(WaybillConfig.from_dict({{"type": "{TYPE}", "home": sys.argv[1], "runner": "none"}}))
-threads = [threading.Thread(target=lambda n=n: [transport.emit(event(n * 20 + i)) for i in range(20)]) for n in range(4)]
+def event(number):
+    run, at = Run(str(uuid.UUID(int=number))), "2026-11-21T10:00:00Z"
+    return RunEvent(eventTime=at, producer="https://p", run=run, job=Job("n", "j"), eventType=RunState.START)
+def emit(first):
+    for number in range(first, first + 20): transport.emit(event(number))
+config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none"}}
+transport = WaybillTransport(WaybillConfig.from_dict(config))
+threads = [threading.Thread(target=emit, args=(first,)) for first in range(0, 80, 20)]
 for thread in threads: thread.start()
 if os.fork() == 0:
     transport.emit(event(80)); os._exit(0)
@@ -208,7 +215,7 @@ def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(tmp_path: Pa
 
 
 def test_an_unknown_setting_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="hom = .* is not a setting"):
+    with pytest.raises(SettingsError, match=r"hom = .* is not a setting"):
         WaybillConfig.from_dict({"type": TYPE, "hom": str(tmp_path)})
 
 

@@ -36,8 +36,8 @@ def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictErro
             name,
             settings.plain(name),
             settings.origins[name],
-            f"the live runner of {journal.home} works with {home[name]!r}; use that, or wait until it has ended "
-            "(`waybill status` tells), or give another home",
+            f"the live runner of {journal.home} works with {home[name]!r}; use that, or wait until it has "
+            "ended (`waybill status` tells), or give another home",
         )
         for name in _AGREED
         if name in home and settings.explicit(name) and settings.plain(name) != home[name]

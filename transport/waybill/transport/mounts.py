@@ -31,7 +31,7 @@ _OCTAL_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\
 
 
 def file_system_of(folder: Path) -> str | None:
-    """The type of the file system that holds a folder, as the kernel names it; None where the kernel does not tell."""
+    """The type of the file system that holds a folder, as the kernel calls it; None if it does not tell."""
     if not _MOUNTS.is_file():
         return None
     resolved = folder.resolve()

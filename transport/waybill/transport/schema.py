@@ -58,7 +58,8 @@ def migrate(connection: apsw.Connection, *, node: str) -> None:
     name = connection.filename
     if version > VERSION:
         raise JournalVersionError(
-            f"{name} has version {version} and this Waybill knows {VERSION}; install the Waybill that wrote it or a newer one"
+            f"{name} has version {version} and this Waybill knows {VERSION}; "
+            "install the Waybill that wrote it or a newer one"
         )
     if application_id not in {0, APPLICATION_ID} or (version and not application_id):
         raise JournalError(f"{name} is another program's database; choose another home")

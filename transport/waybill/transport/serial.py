@@ -1,4 +1,4 @@
-"""OpenLineage events of the Python client to JSON: what the client's own serialiser says, several times faster.
+"""OpenLineage events of the client to JSON: what the client's own serialiser says, several times faster.
 
 The client (`openlineage.client.serde.Serde`) turns the attrs objects into dictionaries, then drops what is
 None, then encodes. Here one walk does the first two and msgspec the third. Two answers differ, because the
