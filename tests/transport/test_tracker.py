@@ -1,4 +1,3 @@
-
 """The Tracker through its own door: what a program says, kept in a journal and folded into records."""
 
 from __future__ import annotations
