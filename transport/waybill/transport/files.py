@@ -7,6 +7,7 @@ short, so that the fault tests can stop, fail or forget any of them without patc
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -58,6 +59,14 @@ class Files:
     def remove(self, path: Path) -> None:
         """Delete a file; one that is gone already is no error."""
         path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Delete a folder if nothing is in it; one that is gone already is no error."""
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
+                raise
 
 
 @contextlib.contextmanager

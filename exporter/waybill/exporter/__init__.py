@@ -1,0 +1,13 @@
+"""How records become files: raw files, compacted files, and the way back to records.
+
+Importing this package loads pyarrow; only the runner and whoever asks do.
+"""
+
+from __future__ import annotations
+
+from waybill.exporter.compact import Compactor, Report
+from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
+from waybill.exporter.raw import RawWriter
+from waybill.exporter.retraction import Retraction
+
+__all__ = ["Compactor", "Hour", "RawName", "RawWriter", "Report", "Retraction", "hour_of", "safe_name"]

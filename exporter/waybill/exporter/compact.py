@@ -1,0 +1,107 @@
+"""The compactor: compacts the hours of a root, several at once, and says what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from waybill.exporter.hour import HourCompaction
+from waybill.exporter.layout import RAW, Hour
+from waybill.exporter.listing import raw_hours
+from waybill.exporter.retraction import Retraction
+from waybill.exporter.work import work, workers_default
+from waybill.transport.files import Files
+
+HOURS_AT_ONCE_MAX: Final = 64
+"""No compaction holds more hours than this in memory."""
+
+_LOCK: Final = ".compact.lock"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a compaction came to.
+
+    Attributes:
+        published: paths relative to the root, sorted.
+        unreadable: a sentence for each damaged file; all that does not need it was done.
+        failed: a sentence for each hour that could not be completed; its raw files are still there.
+    """
+
+    published: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> str | None:
+        """The first thing that is wrong, in one sentence."""
+        return next(iter(self.failed + self.unreadable), None)
+
+
+class Compactor:
+    """Compacts the hours of a root. Several may work on one root: they take turns.
+
+    Args:
+        root: the layout's root.
+        node: whose unpublished raw files may be removed, since nobody else writes them.
+        files: the file system.
+        workers: how many hours are compacted, and so held in memory, at once.
+    """
+
+    def __init__(
+        self, root: Path, *, node: str | None = None, files: Files | None = None, workers: int | None = None
+    ) -> None:
+        self._root = root
+        self._node = node
+        self._files = files or Files()
+        self._workers = min(workers or workers_default(), HOURS_AT_ONCE_MAX)
+
+    def compact(self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None) -> Report:
+        """Compact these hours, or all that have raw files.
+
+        A file that cannot be read or written is reported and never stops the other hours.
+
+        Args:
+            hours: which; all with raw files when None.
+            retraction: records to take back; their hours are compacted too.
+        """
+        wanted = raw_hours(self._root) if hours is None else set(hours)
+        wanted |= retraction.hours() if retraction else set()
+        if not wanted:
+            return Report()
+        with self._turn():
+            reports = work(lambda hour: self._compact(hour, retraction), sorted(wanted), workers=self._workers)
+        return Report(
+            published=tuple(sorted(path for report in reports for path in report.published)),
+            unreadable=tuple(said for report in reports for said in report.unreadable),
+            failed=tuple(said for report in reports for said in report.failed),
+        )
+
+    def _compact(self, hour: Hour, retraction: Retraction | None) -> Report:
+        compaction = HourCompaction(self._root, hour, self._files, self._node)
+        failed = []
+        try:
+            compaction.run(retraction)
+        except OSError as error:
+            failed.append(
+                f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
+                "mend the disk, and it is tried again"
+            )
+        return Report(tuple(compaction.published), tuple(compaction.unreadable), tuple(failed))
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait until no other compactor works on this root."""
+        folder = self._root / RAW.parent
+        self._files.make_folder(folder)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,161 @@
+"""The compaction of one hour: its raw files become one file per system, merged with what is already there.
+
+The steps, any of which may be the last before a crash:
+
+1. Every raw file is read. One that cannot be is reported, left where it is, and covered by nothing.
+2. For each system the rows that its compacted file does not cover yet are merged with it and published.
+3. When every system's file is durable, the raw files that were read go.
+
+Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.covers import Covers
+from waybill.exporter.layout import Hour, RawName, compacted_path, raw_folder
+from waybill.exporter.listing import names, raw_files
+from waybill.exporter.merge import merge, without
+from waybill.exporter.retraction import Retraction
+from waybill.transport.files import Files, is_temporary, publish
+
+DAMAGED = (pa.ArrowException, ValueError, OSError)
+"""What reading a damaged file raises: an `OSError` where a page does not decompress."""
+
+_Part = tuple[RawName, pa.Table]
+
+
+class HourCompaction:
+    """One hour's compaction, and what it came to so far.
+
+    Args:
+        root: the layout's root.
+        hour: which.
+        files: the file system.
+        node: whose unpublished raw files may be removed, since nobody else writes them.
+
+    Attributes:
+        published: paths relative to the root.
+        unreadable: a sentence for each damaged file.
+    """
+
+    def __init__(self, root: Path, hour: Hour, files: Files, node: str | None) -> None:
+        self.published: list[str] = []
+        self.unreadable: list[str] = []
+        self._root = root
+        self._hour = hour
+        self._files = files
+        self._node = node
+        self._folder = root / raw_folder(hour)
+        self._tables: dict[RawName, pa.Table] = {}
+        self._emptied: list[Path] = []
+        self._complete = True
+
+    def run(self, retraction: Retraction | None) -> None:
+        """Compact the hour.
+
+        Raises:
+            OSError: a step failed; doing it again takes up where it was.
+        """
+        if self._node is not None:
+            self._clean(self._folder, f".{self._node}-")
+        paths = raw_files(self._root, self._hour)
+        self._tables = {raw: table for raw, path in paths.items() if (table := self._read_raw(path)) is not None}
+        parts = _by_system(self._tables)
+        retracted = retraction.of(self._hour) if retraction else {}
+        for system in sorted(parts.keys() | retracted.keys()):
+            self._compact(system, parts.get(system, []), retraction if system in retracted else None)
+        if self._complete:
+            self._remove([paths[raw] for raw in self._tables])
+
+    def _compact(self, system: str, parts: Sequence[_Part], retraction: Retraction | None) -> None:
+        path = compacted_path(system, self._hour)
+        try:
+            base, covers = _read_compacted(self._root / path)
+        except DAMAGED as error:
+            self._complete = False
+            self._tell_unreadable(self._root / path, error)
+            return
+        tables = [base, *(table for raw, table in parts if not covers.has(raw))]
+        covered: list[RawName] = list(self._tables)
+        # A range that is covered has had its retraction, so what it says itself must not be taken back.
+        if retraction is not None and not covers.has(retraction.raw):
+            keys = retraction.of(self._hour)[system]
+            tables = [without(base, keys)]
+            for raw, table in parts:
+                if not covers.has(raw):
+                    tables.append(without(table, keys) if retraction.takes_from(raw) else table)
+            covered.append(retraction.raw)
+        elif len(tables) == 1:
+            return
+        merged = merge(parquet.join(tables))
+        if merged.num_rows:
+            self._publish(path, merged, covers.adding(covered))
+        else:
+            self._emptied.append(self._root / path)
+
+    def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers) -> None:
+        target = self._root / path
+        self._files.make_folder(target.parent)
+        self._clean(target.parent, f".{target.name}.")
+        publish(self._files, target, parquet.encode(table, covers.metadata()))
+        self.published.append(str(path))
+
+    def _remove(self, raws: Sequence[Path]) -> None:
+        for path in raws:
+            self._files.remove(path)
+        if self._emptied:
+            # The file that goes here was all that said that these raw files are done with: they must not come back.
+            if self._folder.is_dir():
+                self._files.fsync_folder(self._folder)
+            for path in self._emptied:
+                self._files.remove(path)
+        if raws:
+            self._files.remove_folder(self._folder)
+
+    def _clean(self, folder: Path, prefix: str) -> None:
+        """Remove what a dead process left unpublished."""
+        for name in names(folder):
+            if name.startswith(prefix) and is_temporary(folder / name):
+                self._files.remove(folder / name)
+
+    def _read_raw(self, path: Path) -> pa.Table | None:
+        try:
+            return parquet.read(parquet.open_file(path))
+        except FileNotFoundError:
+            return None
+        except DAMAGED as error:
+            self._tell_unreadable(path, error)
+            return None
+
+    def _tell_unreadable(self, path: Path, error: Exception) -> None:
+        what = " ".join(str(error).split())
+        self.unreadable.append(f"{path} cannot be read ({what}); put a good copy in its place, or move it away")
+
+
+def _read_compacted(path: Path) -> tuple[pa.Table, Covers]:
+    try:
+        file = parquet.open_file(path)
+    except FileNotFoundError:
+        return parquet.CODED_SCHEMA.empty_table(), Covers()
+    return parquet.read(file), Covers.read(file.metadata.metadata)
+
+
+def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:
+    """Cut raw tables by system; the rows of one are together in a file that `RawWriter` wrote."""
+    parts: dict[str, list[_Part]] = defaultdict(list)
+    for raw, table in tables.items():
+        names = table["system_name"].combine_chunks()
+        runs = pc.run_end_encode(names.indices)
+        start = 0
+        for end, code in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            parts[names.dictionary[code].as_py()].append((raw, table.slice(start, end - start)))
+            start = end
+    return parts

@@ -1,0 +1,67 @@
+"""Raw files: the records of one range of the journal, one file per hour touched.
+
+A file's name is its range and its bytes follow from its records, so writing a range again overwrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.layout import HOUR_MS, Hour, RawName, hour_of, raw_folder
+from waybill.exporter.work import work
+from waybill.facets import ProvenanceRecord
+from waybill.facets.arrow import to_table
+from waybill.transport.files import Files, publish
+
+
+class RawWriter:
+    """Writes raw files below a root.
+
+    Args:
+        root: the layout's root.
+        files: the file system.
+        workers: how many files are written at once.
+    """
+
+    def __init__(self, root: Path, *, files: Files | None = None, workers: int = 1) -> None:
+        self._root = root
+        self._files = files or Files()
+        self._workers = workers
+
+    def write(self, raw: RawName, records: Sequence[ProvenanceRecord]) -> list[Hour]:
+        """Write the records of one range, durable on return.
+
+        Args:
+            raw: the range that the records come from.
+            records: in any order; what is written depends on their order only among equal ones.
+
+        Returns:
+            The hours touched, in order.
+
+        Raises:
+            OSError: a file could not be written; others of the range may have been, and writing it again mends it.
+        """
+        parts = list(_by_hour(to_table(records)))
+        work(lambda part: self._publish(raw, *part), parts, workers=self._workers)
+        return [hour for hour, _ in parts]
+
+    def _publish(self, raw: RawName, hour: Hour, table: pa.Table) -> None:
+        folder = self._root / raw_folder(hour)
+        self._files.make_folder(folder)
+        publish(self._files, folder / str(raw), parquet.encode(table))
+
+
+def _by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
+    """Cut a table by hour; in each part a system's rows are together, so that a compaction need not look for them."""
+    hours = pc.divide(table["completed"].cast(pa.int64()), HOUR_MS)
+    table = parquet.sort(table.append_column("hour", hours), "hour", "system_name", "completed", "did")
+    start = 0
+    for run in pc.value_counts(table["hour"].combine_chunks()).to_pylist():
+        hour = hour_of(run["values"] * HOUR_MS)
+        yield hour, table.slice(start, run["counts"]).drop_columns("hour")
+        start += run["counts"]
