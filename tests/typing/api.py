@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_type
 
+from openlineage.client import OpenLineageClient
 from openlineage.client.generated.base import RunFacet
 
 from waybill.cli import main
+from waybill.exporter import (
+    Compactor,
+    Hour,
+    RawName,
+    RawWriter,
+    Report,
+    Retraction,
+    hour_of,
+    safe_name,
+)
 from waybill.facets import (
     DatasetEvent,
     Event,
@@ -33,6 +44,7 @@ from waybill.facets import (
 )
 from waybill.facets.delta_file import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
 from waybill.marquez import (
+    Backend,
     DeadLetter,
     Delivery,
     ProbeResult,
@@ -55,7 +67,14 @@ from waybill.transport import (
     SettingsConflictError,
     SettingsError,
     Step,
+    TrackedFile,
+    Tracker,
+    TrackerStateError,
+    WaybillConfig,
     WaybillError,
+    WaybillTransport,
+    admit_event,
+    admit_records,
     flush,
 )
 
@@ -133,6 +152,38 @@ def the_journal_keeps_entries(settings: Settings) -> None:
     journal.close()
 
 
+def what_comes_in_is_checked(body: bytes) -> None:
+    assert_type(admit_event(body), RunEvent | JobEvent | DatasetEvent)
+    assert_type(admit_records(body), list[ProvenanceRecord])
+
+
+def the_client_takes_the_transport(home: Path) -> OpenLineageClient:
+    config = WaybillConfig.from_dict({"home": str(home), "runner": "none"})
+    assert_type(config, WaybillConfig)
+    transport = WaybillTransport(config)
+    assert_type(transport.close(1.5), bool)
+    return OpenLineageClient(transport=transport)
+
+
+def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) -> None:
+    assert_type(Tracker(client, system_name="edge"), Tracker)
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as file:
+        assert_type(file, TrackedFile)
+        assert_type(file.did, str)
+        assert_type(file.parent_did, str | None)
+        file.annotate({"rows": 3}, kind="orders")
+        with file.transform("decompress"):
+            pass
+        assert_type(file.branch(), TrackedFile)
+        for child in file.split(["a-1.csv", "a-2.csv"]):
+            assert_type(child, TrackedFile)
+            child.egress("archive")
+        file.filter("empty")
+        file.error(ValueError("damaged"))
+        file.cancel()
+        assert_type(tracker.close(), bool)
+
+
 def a_flush_reports(settings: Settings) -> None:
     def show(done: int, of: int) -> None:
         assert_type(done / of, float)
@@ -179,6 +230,9 @@ def errors_tell_their_parts(error: WaybillError) -> None:
             assert_type(str(error), str)
         case JournalError():
             assert_type(str(error), str)
+        case TrackerStateError():
+            assert_type(error.file, str)
+            assert_type(error.call, str)
         case _:
             raise error
 
@@ -192,6 +246,26 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     delivery = open_delivery(journal, settings)
     assert_type(delivery, Delivery | None)
     return delivery
+
+
+def the_backend_takes_an_event(body: bytes) -> None:
+    backend = Backend("http://localhost:5000", api_key=None, connect_timeout_s=0.5, answer_timeout_s=2.0)
+    assert_type(backend.shown_url, str)
+    assert_type(backend.deliver(body).status, int | None)
+
+
+def records_become_files(root: Path, record: ProvenanceRecord) -> None:
+    raw = RawName("0a1b", 1, 20)
+    assert_type(RawName.parse(str(raw)), RawName | None)
+    assert_type(RawWriter(root).write(raw, [record]), list[Hour])
+    assert_type(hour_of(record.completed), Hour)
+    assert_type(hour_of(record.completed).start_ms, int)
+    assert_type(safe_name("../edge"), str)
+    retraction = Retraction(raw, frozenset({record_key(record)}))
+    report = Compactor(root).compact([hour_of(record.completed)], retraction=retraction)
+    assert_type(report, Report)
+    assert_type(report.published, tuple[str, ...])
+    assert_type(report.problem, str | None)
 
 
 def the_command_is_a_function() -> None:

@@ -6,6 +6,8 @@ pays for the journal alone.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from waybill.transport.admission import admit_event, admit_records
 from waybill.transport.errors import (
     AdmissionError,
@@ -21,7 +23,9 @@ from waybill.transport.journal import Entry, Journal, Kind
 from waybill.transport.projection import Projection, Step
 from waybill.transport.settings import Settings
 from waybill.transport.tracker import TrackedFile, Tracker, TrackerStateError
-from waybill.transport.transport import WaybillConfig, WaybillTransport
+
+if TYPE_CHECKING:
+    from waybill.transport.transport import WaybillConfig, WaybillTransport
 
 __all__ = [
     "AdmissionError",
@@ -47,3 +51,12 @@ __all__ = [
     "admit_records",
     "flush",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # The OpenLineage client's transports load requests and yaml, which only a program that emits needs.
+    if name in {"WaybillConfig", "WaybillTransport"}:
+        from waybill.transport import transport
+
+        return getattr(transport, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
