@@ -3,9 +3,9 @@
     python -m benchmarks.emit              # the transports, 1 and 8 threads
     python -m benchmarks.emit --backends   # our p99 with Marquez answering, refusing, hanging, failing
 
-Each measurement is a fresh process; the cases take turns for several rounds and the median of the rounds is shown, so
-that a machine that grows slower meanwhile harms all alike. The client's own work around a transport is measured with a
-transport that does nothing and taken off all.
+Each measurement is a fresh process; the cases take turns for several rounds and the median of the rounds is
+shown, so that a machine that grows slower meanwhile harms all alike. The client's own work around a transport
+is measured with a transport that does nothing and taken off all.
 """
 
 from __future__ import annotations
@@ -32,11 +32,15 @@ WARM_UP: Final = 200
 
 def main() -> None:
     """Run the measurement that the arguments ask for and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--backends", action="store_true", help="our p99 with the backend up and down")
     parser.add_argument("--events", type=int, default=4000, help="events of one measurement (default 4000)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
-    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured (default: a temporary one)")
+    parser.add_argument(
+        "--folder", type=Path, help="where homes go; the disk that is measured (default: a temporary one)"
+    )
     parser.add_argument("--json", type=Path, help="write every measurement there")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -45,7 +49,9 @@ def main() -> None:
         return
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
     try:
-        results = _compare_backends(arguments, folder) if arguments.backends else _compare_cases(arguments, folder)
+        results = (
+            _compare_backends(arguments, folder) if arguments.backends else _compare_cases(arguments, folder)
+        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if arguments.json:
@@ -59,12 +65,20 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
             for threads in (1, 8):
                 for case in CASES:
                     home = folder / f"{round_}-{threads}-{case.replace(' ', '-')}"
-                    job = {"case": case, "threads": threads, "events": arguments.events, "home": str(home), "url": backend.url}
+                    job = {
+                        "case": case,
+                        "threads": threads,
+                        "events": arguments.events,
+                        "home": str(home),
+                        "url": backend.url,
+                    }
                     results.append(_measured(job))
                     shutil.rmtree(home, ignore_errors=True)
     fdatasync_us = statistics.median(result["fdatasync_us"] for result in results)
     print(f"fdatasync of 4 KiB appended on this disk: {fdatasync_us:.0f} µs (median)\n")
-    print(f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} {'p50 net':>8} {'p99 net':>8}")
+    print(
+        f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} {'p50 net':>8} {'p99 net':>8}"
+    )
     net: dict[tuple[str, int], float] = {}
     for threads in (1, 8):
         base = _median(results, "nothing", threads)
@@ -78,7 +92,9 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
     ratio = net["waybill process", 1] / net["async_http", 1]
     allowed_us = 1.3 * fdatasync_us + 40
     print(f"\nprocess / async_http, p50 net, 1 thread: {ratio:.2f} (to reach: at most 0.40)")
-    print(f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs (to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)")
+    print(
+        f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs (to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)"
+    )
     return results
 
 
@@ -88,7 +104,13 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
         for state in BACKENDS:
             with _Backend(state) as backend:
                 home = folder / f"{round_}-{state}"
-                job = {"case": "waybill power", "threads": 1, "events": arguments.events, "home": str(home), "url": backend.url}
+                job = {
+                    "case": "waybill power",
+                    "threads": 1,
+                    "events": arguments.events,
+                    "home": str(home),
+                    "url": backend.url,
+                }
                 results.append(_measured({**job, "runner": "child", "state": state}))
                 _end_runner(home)
                 shutil.rmtree(home, ignore_errors=True)
@@ -103,7 +125,9 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
 
 def _median(results: list[dict[str, Any]], case: str, threads: int) -> dict[str, float]:
     rows = [result for result in results if (result["case"], result["threads"]) == (case, threads)]
-    return {name: statistics.median(row[name] for row in rows) for name in ("events_per_s", "p50_us", "p99_us")}
+    return {
+        name: statistics.median(row[name] for row in rows) for name in ("events_per_s", "p50_us", "p99_us")
+    }
 
 
 def _measured(job: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +144,7 @@ def _end_runner(home: Path) -> None:
         time.sleep(0.05)
 
 
-# -- one measurement, in a process of its own ---------------------------------------------------------------------
+# -- one measurement, in a process of its own ----------------------------------------------------------------
 
 
 def _work(job: dict[str, Any]) -> dict[str, float]:
@@ -168,7 +192,12 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
     if case.startswith("waybill"):
         from waybill.transport import WaybillConfig, WaybillTransport
 
-        settings = {"home": home, "durability": case.split()[1], "runner": job.get("runner", "none"), "marquez_url": job["url"]}
+        settings = {
+            "home": home,
+            "durability": case.split()[1],
+            "runner": job.get("runner", "none"),
+            "marquez_url": job["url"],
+        }
         return WaybillTransport(WaybillConfig.from_dict(settings))
     if case == "nothing":
         from openlineage.client.transport.transport import Transport
@@ -178,7 +207,11 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
         return nothing
     from openlineage.client.transport import get_default_factory
 
-    config = {"type": case, "log_file_path": str(home / "events.jsonl"), "append": True} if case == "file" else {"type": case, "url": job["url"]}
+    config = (
+        {"type": case, "log_file_path": str(home / "events.jsonl"), "append": True}
+        if case == "file"
+        else {"type": case, "url": job["url"]}
+    )
     return get_default_factory().create(config)
 
 
@@ -202,7 +235,9 @@ def _event(number: int) -> Any:  # noqa: ANN401 - imported late, so that the dri
         annotations={"customer": f"c{number % 50}"},
     )
     fields = [schema_dataset.SchemaDatasetFacetFields(name=f"c{column}", type="int") for column in range(5)]
-    inputs = [InputDataset("bench", "sftp-in", facets={"schema": schema_dataset.SchemaDatasetFacet(fields=fields)})]
+    inputs = [
+        InputDataset("bench", "sftp-in", facets={"schema": schema_dataset.SchemaDatasetFacet(fields=fields)})
+    ]
     return RunEvent(
         eventType=RunState.COMPLETE,
         eventTime="2026-11-21T10:00:01.000Z",
@@ -228,7 +263,7 @@ def _fdatasync_us(folder: Path, count: int = 300) -> float:
     return statistics.median(durations_ns) / 1000
 
 
-# -- the backend that the transports speak to, in a process of its own ---------------------------------------------
+# -- the backend that the transports speak to, in a process of its own ---------------------------------------
 
 
 class _Backend:
@@ -244,7 +279,9 @@ class _Backend:
                 self.url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
             return self
         command = [sys.executable, "-c", f"from benchmarks.emit import serve; serve({self._state!r})"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         assert self._process.stdout
         self.url = self._process.stdout.readline().strip()
         return self

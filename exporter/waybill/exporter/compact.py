@@ -7,16 +7,18 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.exporter.hour import HourCompaction
 from waybill.exporter.layout import RAW, Hour
 from waybill.exporter.listing import raw_hours
-from waybill.exporter.retraction import Retraction
 from waybill.exporter.work import work, workers_default
 from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from waybill.exporter.retraction import Retraction
 
 HOURS_AT_ONCE_MAX: Final = 64
 """No compaction holds more hours than this in memory."""
@@ -75,7 +77,9 @@ class Compactor:
         if not wanted:
             return Report()
         with self._turn():
-            reports = work(lambda hour: self._compact(hour, retraction), sorted(wanted), workers=self._workers)
+            reports = work(
+                lambda hour: self._compact(hour, retraction), sorted(wanted), workers=self._workers
+            )
         return Report(
             published=tuple(sorted(path for report in reports for path in report.published)),
             unreadable=tuple(said for report in reports for said in report.unreadable),

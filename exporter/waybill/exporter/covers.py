@@ -1,18 +1,19 @@
 """What a compacted file covers: by node, the journal ranges whose records it holds.
 
-Kept in the Parquet footer under `KEY` as JSON, node to a list of ``[first, last]``, both inclusive, ascending and
-coalesced. It lets a reader leave out raw files that are already in, and a compaction that was cut short tell what
-it has done.
+Kept in the Parquet footer under `KEY` as JSON, node to a list of ``[first, last]``, both inclusive, ascending
+and coalesced. It lets a reader leave out raw files that are already in, and a compaction that was cut short
+tell what it has done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.layout import RawName
+if TYPE_CHECKING:
+    from waybill.exporter.layout import RawName
 
 KEY: Final = b"waybill.covers"
 
@@ -29,7 +30,9 @@ class Covers(msgspec.Struct, frozen=True):
         Raises:
             ValueError: the key holds something else.
         """
-        return cls(msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]]))
+        return cls(
+            msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]])
+        )
 
     def metadata(self) -> dict[bytes, bytes]:
         """For the key-value metadata of a Parquet footer."""

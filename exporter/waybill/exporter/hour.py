@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,8 +24,10 @@ from waybill.exporter.covers import Covers
 from waybill.exporter.layout import Hour, RawName, compacted_path, raw_folder
 from waybill.exporter.listing import names, raw_files
 from waybill.exporter.merge import merge, without
-from waybill.exporter.retraction import Retraction
 from waybill.transport.files import Files, is_temporary, publish
+
+if TYPE_CHECKING:
+    from waybill.exporter.retraction import Retraction
 
 DAMAGED = (pa.ArrowException, ValueError, OSError)
 """What reading a damaged file raises: an `OSError` where a page does not decompress."""
@@ -67,7 +70,9 @@ class HourCompaction:
         if self._node is not None:
             self._clean(self._folder, f".{self._node}-")
         paths = raw_files(self._root, self._hour)
-        self._tables = {raw: table for raw, path in paths.items() if (table := self._read_raw(path)) is not None}
+        self._tables = {
+            raw: table for raw, path in paths.items() if (table := self._read_raw(path)) is not None
+        }
         parts = _by_system(self._tables)
         retracted = retraction.of(self._hour) if retraction else {}
         for system in sorted(parts.keys() | retracted.keys()):
@@ -112,7 +117,8 @@ class HourCompaction:
         for path in raws:
             self._files.remove(path)
         if self._emptied:
-            # The file that goes here was all that said that these raw files are done with: they must not come back.
+            # The file that goes here was all that said that these raw files are done with: they must not come
+            # back.
             if self._folder.is_dir():
                 self._files.fsync_folder(self._folder)
             for path in self._emptied:
@@ -137,7 +143,9 @@ class HourCompaction:
 
     def _tell_unreadable(self, path: Path, error: Exception) -> None:
         what = " ".join(str(error).split())
-        self.unreadable.append(f"{path} cannot be read ({what}); put a good copy in its place, or move it away")
+        self.unreadable.append(
+            f"{path} cannot be read ({what}); put a good copy in its place, or move it away"
+        )
 
 
 def _read_compacted(path: Path) -> tuple[pa.Table, Covers]:

@@ -100,9 +100,9 @@ def compacted_path(system_name: str, hour: Hour) -> PurePosixPath:
 def safe_name(system_name: str) -> str:
     """A system's name as one part of a path that can never leave its folder.
 
-    Everything outside ``[A-Za-z0-9_-]`` is percent-encoded, but for dots inside the name; so is a leading underscore,
-    since Spark takes such a folder for a hidden one. What would be longer than 200 bytes, or empty, is a prefix,
-    ``~`` and 16 hex digits of the name's SHA-256. The rows keep the full name.
+    Everything outside ``[A-Za-z0-9_-]`` is percent-encoded, but for dots inside the name; so is a leading
+    underscore, since Spark takes such a folder for a hidden one. What would be longer than 200 bytes, or
+    empty, is a prefix, ``~`` and 16 hex digits of the name's SHA-256. The rows keep the full name.
     """
     last = len(system_name) - 1
     parts = [_safe_part(letter, inner=0 < at < last, first=at == 0) for at, letter in enumerate(system_name)]

@@ -1,8 +1,7 @@
-"""What is there: the layout's files as the folders list them. A folder that vanishes meanwhile lists nothing."""
+"""What is there: the layout's files as the folders list them; one that vanishes meanwhile lists nothing."""
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,10 @@ from waybill.exporter.layout import COMPACTED, RAW, Hour, RawName, parse_hour, r
 def raw_hours(root: Path) -> set[Hour]:
     """The hours that have a folder of raw files, be it empty."""
     return {
-        hour for day in names(root / RAW) for name in names(root / RAW / day) if (hour := parse_hour(day, name))
+        hour
+        for day in names(root / RAW)
+        for name in names(root / RAW / day)
+        if (hour := parse_hour(day, name))
     }
 
 
@@ -31,8 +33,8 @@ def compacted_files(root: Path, system_name: str | None = None) -> dict[Hour, li
         for day in names(root / COMPACTED / system):
             folder = root / COMPACTED / system / day
             for name in names(folder):
-                stem, suffix = os.path.splitext(name)
-                if suffix == ".parquet" and (hour := parse_hour(day, stem)):
+                stem, _, suffix = name.rpartition(".")
+                if suffix == "parquet" and (hour := parse_hour(day, stem)):
                     found[hour].append(folder / name)
     return found
 
@@ -40,6 +42,6 @@ def compacted_files(root: Path, system_name: str | None = None) -> dict[Hour, li
 def names(folder: Path) -> Iterator[str]:
     """The names in a folder, in order."""
     try:
-        return iter(sorted(os.listdir(folder)))
+        return iter(sorted(path.name for path in folder.iterdir()))
     except (FileNotFoundError, NotADirectoryError):
         return iter(())

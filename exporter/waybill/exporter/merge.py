@@ -1,13 +1,13 @@
 """The merge of records over whole tables.
 
-Almost every record comes once, so all rows are sorted and compared with their neighbours as columns, and only rows that
-share a key and yet differ become records one by one, for `waybill.facets.merge_all` to decide.
+Almost every record comes once, so all rows are sorted and compared with their neighbours as columns, and only
+rows that share a key and yet differ become records one by one, for `waybill.facets.merge_all` to decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import from_table, to_table
-from waybill.facets.record import RecordKey
+
+if TYPE_CHECKING:
+    from waybill.facets.record import RecordKey
 
 _PLACE: Final = ("completed", "did")
 _PATH: Final = "path"
@@ -30,7 +32,8 @@ def merge(table: pa.Table) -> pa.Table:
         table: rows of `parquet.CODED_SCHEMA` in any order.
 
     Returns:
-        The rows of `merge_all` in its order, but that systems may be in any order within one (completed, did).
+        The rows of `merge_all` in its order, but that systems may be in any order within one (completed,
+        did).
     """
     table = parquet.sort(table, *_PLACE)
     tied = _same_as_before(table, _PLACE)
@@ -56,7 +59,12 @@ def _merge_tied(table: pa.Table) -> pa.Table:
     same_key = _same_as_before(keys, _KEY)
     if not pc.any(same_key).as_py():
         return table
-    repeated = pc.and_(same_key, _same_as_before(_comparable(table), ("parent_did", "data_source", "filename", "created", "keys", "values")))
+    repeated = pc.and_(
+        same_key,
+        _same_as_before(
+            _comparable(table), ("parent_did", "data_source", "filename", "created", "keys", "values")
+        ),
+    )
     table, keys = table.filter(pc.invert(repeated)), keys.filter(pc.invert(repeated))
     differing = _whole_groups(_same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
@@ -105,5 +113,7 @@ def _same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:
 
 def _whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:
     """The rows that equal the one before or the one after."""
-    after = pa.concat_arrays([same_as_before.slice(1), pa.array([False] if len(same_as_before) else [], pa.bool_())])
+    after = pa.concat_arrays(
+        [same_as_before.slice(1), pa.array([False] if len(same_as_before) else [], pa.bool_())]
+    )
     return pc.or_(same_as_before, after)

@@ -1,7 +1,8 @@
 """How the layout's files are encoded, and how they are read back.
 
 Columns of few values stay dictionaries from file to file, which spares a compaction most of its decoding and
-encoding. What is written carries no Arrow schema of its own: every reader, pyarrow included, sees the Parquet types.
+encoding. What is written carries no Arrow schema of its own: every reader, pyarrow included, sees the Parquet
+types.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def encode(table: pa.Table, metadata: Mapping[bytes, bytes] | None = None) -> pa
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """Open a file of the layout; what is read later comes from this very file, also if it is replaced meanwhile.
+    """Open a file of the layout; what is read later comes from this very file, even if it is replaced.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -81,7 +82,9 @@ def open_file(path: Path) -> pq.ParquetFile:
 
 def read(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
     """All rows of an open file."""
-    return file.read(columns=None if columns is None else list(columns), use_threads=False).replace_schema_metadata()
+    return file.read(
+        columns=None if columns is None else list(columns), use_threads=False
+    ).replace_schema_metadata()
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,9 +15,11 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.layout import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from waybill.exporter.work import work
-from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import to_table
 from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
 
 
 class RawWriter:
@@ -44,7 +47,8 @@ class RawWriter:
             The hours touched, in order.
 
         Raises:
-            OSError: a file could not be written; others of the range may have been, and writing it again mends it.
+            OSError: a file could not be written; others of the range may have been, and writing it again
+                mends it.
         """
         parts = list(_by_hour(to_table(records)))
         work(lambda part: self._publish(raw, *part), parts, workers=self._workers)

@@ -14,7 +14,8 @@ class Retraction(msgspec.Struct, frozen=True):
     """Records that are no longer so.
 
     Attributes:
-        raw: the range whose entries take them back. What that range itself says stands, as does what comes after.
+        raw: the range whose entries take them back. What that range itself says stands, as does what comes
+            after.
         keys: their natural keys.
     """
 

@@ -1,4 +1,4 @@
-"""Doing many like things at once: encoding uses every core, and one file's fsync waits while another is encoded."""
+"""Doing many like things at once: every core encodes, and one file's fsync waits while another is encoded."""
 
 from __future__ import annotations
 
