@@ -154,6 +154,17 @@ def test_an_error_says_why_in_one_line(facets: dict[str, Any], cause: str | None
     assert made.annotations == (None if cause is None else {"errorCause": cause})
 
 
+def test_a_cause_that_the_pipeline_names_itself_counts_more() -> None:
+    said = tags(waybill_errorCause="disk full") | {"errorMessage": {"message": "exit code 3"}}
+    assert record(event("FAIL", facets=said)).annotations == {"errorCause": "disk full"}
+
+
+def test_a_run_that_was_declared_an_error_says_why_too() -> None:
+    said = tags(waybill_final_state="ERROR") | {"errorMessage": {"message": "half written"}}
+    made = record(event("COMPLETE", facets=said))
+    assert (made.final_state, made.annotations) == (FinalState.ERROR, {"errorCause": "half written"})
+
+
 def test_what_went_wrong_on_the_way_to_success_is_no_cause() -> None:
     retried = event("RUNNING", 1, facets={"errorMessage": {"message": "lost a task"}})
     assert record(retried, event("COMPLETE", 2)).annotations is None
@@ -193,6 +204,12 @@ def test_a_property_beats_a_tag_even_a_later_one() -> None:
         event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T"))
     )
     assert made.did == "P"
+
+
+def test_a_property_beats_a_tag_even_one_of_a_spark_job() -> None:
+    tagged = tags(env="T", waybill_did="T") | {"spark_jobDetails": {"jobId": 3}}
+    made = record(event("START", facets=properties(did="P", env="P")), event("COMPLETE", 1, facets=tagged))
+    assert (made.did, made.annotations) == ("P", {"env": "P"})
 
 
 def test_what_was_set_for_the_action_beats_what_was_set_for_the_session() -> None:
@@ -309,6 +326,15 @@ def test_a_state_tells_its_run_its_parent_and_whether_it_ended() -> None:
     assert (ended.parent_run_id, ended.ended, ended.faceted) == ("outer", True, False)
     carried = merge_states(ended, observe(event("COMPLETE", 1, facets=delta_file()), system_name="host"))
     assert carried.faceted
+
+
+def test_the_order_in_which_an_event_lists_its_outputs_says_nothing() -> None:
+    outputs = [{"namespace": "o", "name": str(number)} for number in range(20)]
+    states = {
+        observe(event("COMPLETE", outputs=listed), system_name="host").outputs
+        for listed in (outputs, outputs[::-1])
+    }
+    assert len(states) == 1
 
 
 def test_states_of_two_runs_do_not_merge() -> None:

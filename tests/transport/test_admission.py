@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from waybill.facets import (
     DatasetEvent,
+    Event,
     EventType,
     FinalState,
     JobEvent,
@@ -48,9 +49,9 @@ ABSENT = object()
 
 def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """A copy of `base` with one value replaced, added or (ABSENT) taken away; `path` has slashes."""
-    copy = json.loads(json.dumps(base))
+    copy: dict[str, Any] = json.loads(json.dumps(base))
     *outer, last = path.split("/")
-    place = copy
+    place: Any = copy
     for step in outer:
         place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
     if value is ABSENT:
