@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def records_in(settings: Settings) -> list[ProvenanceRecord]:
+    """What a home's journal folds to: file by file as they began, each file's ends in their order."""
+    events = [decode_event(entry.body) for entry in Journal(settings.home).read(0, limit=100_000)]
+    runs = [event for event in events if isinstance(event, RunEvent)]
+    begun = list(dict.fromkeys(event.run.runId for event in runs))
+    return sorted(fold(runs, system_name="not stamped"), key=lambda r: (begun.index(r.did), r.completed))
+
+
 class Trail:
     """A Tracker over a journal of its own, and what that journal then holds."""
 
@@ -36,9 +44,7 @@ class Trail:
         return [json.loads(entry.body) for entry in Journal(self._settings.home).read(0, limit=100_000)]
 
     def records(self) -> list[ProvenanceRecord]:
-        bodies = [entry.body for entry in Journal(self._settings.home).read(0, limit=100_000)]
-        events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
-        return fold(events, system_name="not stamped")
+        return records_in(self._settings)
 
     def record(self) -> ProvenanceRecord:
         (record,) = self.records()
@@ -581,11 +587,7 @@ def test_a_kill_right_after_an_end_loses_nothing(settings: Settings) -> None:
         [sys.executable, "-c", textwrap.dedent(program), str(settings.home)], check=False, timeout=60
     )
     assert done.returncode == -signal.SIGKILL
-    entries = Journal(settings.home).read(0)
-    events = [
-        event for event in (decode_event(entry.body) for entry in entries) if isinstance(event, RunEvent)
-    ]
-    assert [(r.filename, r.final_state) for r in fold(events, system_name="")] == [
+    assert [(r.filename, r.final_state) for r in records_in(settings)] == [
         ("a.csv", "COMPLETE"),
         ("a.csv", "SPLIT"),
         ("b.csv", "FILTERED"),
