@@ -37,7 +37,7 @@ def event(**changes: object) -> bytes:
 
 @pytest.fixture
 def journal(home: Path) -> Iterator[Journal]:
-    journal = Journal(home, durability="process")
+    journal = Journal(home)
     yield journal
     journal.close()
 
@@ -215,7 +215,7 @@ def test_what_follows_from_an_event_may_fail_without_anybody_noticing(journal: J
 
 
 def test_a_full_journal_is_said_with_507(home: Path) -> None:
-    journal = Journal(home, durability="process", max_bytes=1)
+    journal = Journal(home, max_bytes=1)
     receiver = Receiver(journal, system_name="tests")
     receiver.start()
     connection = http.client.HTTPConnection(urlsplit(receiver.url).netloc, timeout=20)

@@ -2,55 +2,42 @@
 
 One SQLite database per home, in WAL mode. What holds at every moment:
 
-- `Journal.append` returns a sequence number only when the entry is in a committed transaction that was fsynced.
+- `Journal.append` returns a sequence number only when the entry is in a committed transaction that was
+  fsynced.
 - Sequence numbers grow and are never used again; `Entry.received_ms` never decreases with them.
 - The same bytes of the same kind are one entry for as long as the journal retains it.
 - A cursor and the state that belongs to it change in one transaction.
-- Writers of several processes queue at an OS lock before SQLite's own, which would let one of them starve.
-- No read transaction outlives a call, so a checkpoint can always finish.
-- Nothing of SQLite is open while the process forks: a child that inherits SQLite's record of locks believes to hold
-  locks it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
-import secrets
-import threading
 import time
-import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
-import apsw
 import msgspec
 
+from waybill.transport.database import Database
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
 from waybill.transport.mounts import refuse_network_file_system
-from waybill.transport.schema import migrate
 
-ENTRY_BYTES_MAX: Final = 256 * 2**20
-"""The largest entry that is kept, in bytes."""
+if TYPE_CHECKING:
+    import apsw
 
-_CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
-_BUSY_TIMEOUT_MS: Final = 30_000
 
 _INSERT: Final = """
 INSERT INTO entries (received_ms, kind, system_name, digest, body)
 VALUES (max(?, coalesce((SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1), 0)), ?, ?, ?, ?)
 ON CONFLICT (digest) DO NOTHING RETURNING seq
 """
-
-_T = TypeVar("_T")
 
 
 class Kind(IntEnum):
@@ -90,7 +77,7 @@ class _Pending:
     def __init__(self, rows: list[tuple[int, str, bytes | None, bytes]]) -> None:
         self.rows = rows
         self.seqs: list[int] = []
-        self.error: apsw.Error | JournalError | None = None
+        self.error: JournalError | None = None
         self.done = False
 
 
@@ -111,30 +98,28 @@ class Journal:
         self.home = home
         self.path = home / "journal.db"
         self._max_bytes = max_bytes
-        self._vfs = vfs
-        self._writer: apsw.Connection | None = None
-        self._reader: apsw.Connection | None = None
-        self._lock_descriptor: int | None = None
         self._queue: deque[_Pending] = deque()
-        self._write_lock = threading.Lock()
-        self._read_lock = threading.Lock()
         self._full = False
         self._size_checked_s = 0.0
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
         except OSError as error:
-            raise JournalError(f"the home {home} cannot be used ({error}); give another one with `home`") from None
-        with self._write_lock:
-            self.node = str(self._writing().execute("SELECT value FROM meta WHERE key = 'node'").get)
-        _OPEN.add(self)
+            raise JournalError(
+                f"the home {home} cannot be used ({error}); give another one with `home`"
+            ) from None
+        self._database = Database(self.path, vfs)
+        # Other threads' entries are committed by the parent, where those threads live on.
+        self._database.on_fork = self._queue.clear
+        self._database.checkpoint()  # makes or migrates what is there
+        self.node = cast("str", self.meta("node"))
 
     @staticmethod
     def exists(home: Path) -> bool:
         """Whether there is a journal at this home; nothing is made."""
         return (home / "journal.db").is_file()
 
-    # -- appending ------------------------------------------------------------------------------------------------
+    # -- appending -------------------------------------------------------------------------------------------
 
     def append(self, kind: Kind, body: bytes, system_name: str = "") -> int:
         """Keep one entry; see `append_many`."""
@@ -164,13 +149,14 @@ class Journal:
         return pending.seqs[0]
 
     def _submit(self, pending: _Pending) -> None:
-        # Whoever holds the lock commits for everybody in the queue, so one fsync serves all who came meanwhile.
+        # Whoever holds the lock commits for everybody in the queue, so one fsync serves all who came
+        # meanwhile.
         self._queue.append(pending)
-        with self._write_lock:
+        with self._database.write_lock:
             if not pending.done:
                 self._commit_queue()
         if pending.error is not None:
-            raise _explained(pending.error, self.path) from None
+            raise pending.error
 
     def _commit_queue(self) -> None:
         group = [self._queue.popleft() for _ in range(len(self._queue))]
@@ -182,8 +168,10 @@ class Journal:
 
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         try:
-            seqs = self._transact(lambda writer: [self._insert(writer, pending) for pending in group])
-        except (apsw.Error, JournalError) as error:
+            seqs = self._database.write_locked(
+                lambda writer: [self._insert(writer, pending) for pending in group]
+            )
+        except JournalError as error:
             if len(group) == 1:
                 group[0].error = error
                 group[0].done = True
@@ -218,14 +206,15 @@ class Journal:
         self._size_checked_s = now_s
         self._full = _content_bytes(writer) >= self._max_bytes
 
-    # -- reading --------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
         """The entries that follow, in order: at least one if there is any, else up to both limits."""
         entries: list[Entry] = []
         size_bytes = 0
-        with self._reading() as reader:
-            query = "SELECT seq, received_ms, kind, system_name, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
+        with self._database.reading() as reader:
+            columns = "seq, received_ms, kind, system_name, body"
+            query = f"SELECT {columns} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
             cursor = reader.execute(query, (after, limit))
             for seq, received_ms, kind, system_name, body in cursor:
                 size_bytes += len(body)
@@ -237,7 +226,7 @@ class Journal:
 
     def last_seq(self) -> int:
         """The newest entry's sequence number; 0 for an empty journal."""
-        with self._reading() as reader:
+        with self._database.reading() as reader:
             return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").get)
 
     def first(self) -> Entry | None:
@@ -255,31 +244,39 @@ class Journal:
 
     def size_bytes(self) -> int:
         """The size of the journal's content, without room that is free for reuse."""
-        with self._reading() as reader:
+        with self._database.reading() as reader:
             return _content_bytes(reader)
 
-    # -- projections ----------------------------------------------------------------------------------------------
+    # -- projections -----------------------------------------------------------------------------------------
 
     def cursor(self, projection: str) -> int:
         """The last entry that a projection has made durable; 0 before its first."""
-        with self._reading() as reader:
-            return int(reader.execute("SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", (projection,)).get)
+        with self._database.reading() as reader:
+            return int(
+                reader.execute(
+                    "SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", (projection,)
+                ).get
+            )
 
     def cursors(self) -> dict[str, int]:
         """Every projection that ever moved its cursor, and where it stands."""
-        with self._reading() as reader:
-            return dict(reader.execute("SELECT projection, seq FROM cursors").fetchall())
+        with self._database.reading() as reader:
+            rows = reader.execute("SELECT projection, seq FROM cursors").fetchall()
+        return dict(cast("list[tuple[str, int]]", rows))
 
     def state(self, projection: str, prefix: str = "") -> dict[str, bytes]:
         """What a projection keeps under the keys that begin with `prefix`."""
-        with self._reading() as reader:
+        with self._database.reading() as reader:
             query = "SELECT key, value FROM state WHERE projection = ? AND key >= ? AND key < ?"
-            return dict(reader.execute(query, (projection, prefix, prefix + "\U0010ffff")).fetchall())
+            rows = reader.execute(query, (projection, prefix, prefix + "\U0010ffff")).fetchall()
+        return dict(cast("list[tuple[str, bytes]]", rows))
 
     def state_get(self, projection: str, key: str) -> bytes | None:
         """What a projection keeps under one key."""
-        with self._reading() as reader:
-            row = reader.execute("SELECT value FROM state WHERE projection = ? AND key = ?", (projection, key)).get
+        with self._database.reading() as reader:
+            row = reader.execute(
+                "SELECT value FROM state WHERE projection = ? AND key = ?", (projection, key)
+            ).get
             return cast("bytes | None", row)
 
     def commit(
@@ -306,24 +303,19 @@ class Journal:
                 statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
                 writer.execute(statement, (projection, cursor))
 
-        try:
-            with self._write_lock:
-                self._transact(change)
-        except apsw.Error as error:
-            raise _explained(error, self.path) from None
+        self._database.write(change)
 
-    # -- housekeeping ---------------------------------------------------------------------------------------------
+    # -- housekeeping ----------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
         """One of the home's own notes, for example the settings its runner works by."""
-        with self._reading() as reader:
+        with self._database.reading() as reader:
             return cast("str | None", reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).get)
 
     def set_meta(self, key: str, value: str) -> None:
         """Write one of the home's own notes."""
         statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-        with self._write_lock:
-            self._transact(lambda writer: writer.execute(statement, (key, value)))
+        self._database.write(lambda writer: writer.execute(statement, (key, value)))
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
         """Let go of old entries, oldest first; the newest one always stays.
@@ -347,127 +339,21 @@ class Journal:
             writer.execute(query, (upto_seq, received_before_ms, limit))
             return writer.changes()
 
-        with self._write_lock:
-            return self._transact(remove)
+        return self._database.write(remove)
 
     def checkpoint(self) -> None:
         """Move what the WAL holds into the database, as far as no writer has to wait for it."""
-        with self._write_lock:
-            self._writing().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._database.checkpoint()
 
     def wal_bytes(self) -> int:
         """The size of the WAL file."""
         with contextlib.suppress(OSError):
-            return self._wal.stat().st_size
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
         return 0
 
     def close(self) -> None:
         """Let go of the database. A closed journal may be used again; it opens anew."""
-        with self._write_lock, self._read_lock:
-            self._disconnect()
-
-    # -- connections ----------------------------------------------------------------------------------------------
-
-    @property
-    def _wal(self) -> Path:
-        return self.home / "journal.db-wal"
-
-    def _transact(self, work: Callable[[apsw.Connection], _T]) -> _T:
-        """Do `work` in one write transaction; the caller holds `_write_lock`."""
-        writer = self._writing()
-        descriptor = self._os_lock_descriptor()
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            writer.execute("BEGIN IMMEDIATE")
-            result = work(writer)
-            writer.execute("COMMIT")
-        except BaseException:
-            if writer.in_transaction:
-                writer.execute("ROLLBACK")
-            raise
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-        return result
-
-    def _os_lock_descriptor(self) -> int:
-        if self._lock_descriptor is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._lock_descriptor = os.open(self.home / "journal.lock", flags, 0o644)
-        return self._lock_descriptor
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[apsw.Connection]:
-        with self._read_lock:
-            if self._reader is None:
-                self._reader = self._connect(apsw.SQLITE_OPEN_READWRITE)
-            yield self._reader
-
-    def _writing(self) -> apsw.Connection:
-        """The connection that writes; the caller holds `_write_lock`."""
-        if self._writer is None:
-            descriptor = self._os_lock_descriptor()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-                migrate(writer, node=secrets.token_hex(6))
-            except apsw.Error as error:
-                raise _explained(error, self.path) from None
-            finally:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._writer = writer
-        return self._writer
-
-    def _connect(self, flags: int) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
-        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
-        # The default, a checkpoint by the last connection that closes, would delete the WAL under a forked child.
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        if flags & apsw.SQLITE_OPEN_CREATE:
-            connection.pragma("synchronous", "FULL")
-            connection.pragma("journal_mode", "wal")
-        # A pipeline never waits for a checkpoint; the runner makes them, and without one the WAL grows this far.
-        connection.wal_autocheckpoint(_CHECKPOINT_WAL_BYTES // 4096)
-        return connection
-
-    def _disconnect(self) -> None:
-        for connection in (self._writer, self._reader):
-            if connection is not None:
-                connection.close()
-        self._writer = self._reader = None
-        if self._lock_descriptor is not None:
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = None
-
-
-_OPEN: weakref.WeakSet[Journal] = weakref.WeakSet()
-_forking: list[Journal] = []
-
-
-def _before_fork() -> None:
-    _forking.extend(sorted(_OPEN, key=id))
-    for journal in _forking:
-        journal._write_lock.acquire()
-        journal._read_lock.acquire()
-        journal._disconnect()
-
-
-def _after_fork_in_parent() -> None:
-    for journal in _forking:
-        journal._read_lock.release()
-        journal._write_lock.release()
-    _forking.clear()
-
-
-def _after_fork_in_child() -> None:
-    for journal in _forking:
-        journal._queue.clear()  # other threads' entries: they are committed by the parent, where those threads live on
-    _after_fork_in_parent()
-
-
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-)
+        self._database.close()
 
 
 def _digest(kind: Kind, body: bytes) -> bytes:
@@ -477,16 +363,3 @@ def _digest(kind: Kind, body: bytes) -> bytes:
 def _content_bytes(connection: apsw.Connection) -> int:
     pages = int(connection.pragma("page_count")) - int(connection.pragma("freelist_count"))
     return pages * int(connection.pragma("page_size"))
-
-
-def _explained(error: apsw.Error | JournalError, path: Path) -> JournalError:
-    """The same error in words that say what to do."""
-    if isinstance(error, JournalError):
-        return error
-    if isinstance(error, apsw.FullError):
-        return JournalFullError(f"the disk of {path} is full and the entry was not kept; make room there, or give another home")
-    if isinstance(error, apsw.TooBigError):
-        return JournalError(f"an entry is larger than {ENTRY_BYTES_MAX} bytes and was not kept; leave out its largest facet")
-    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        return JournalError(f"{path} is damaged or no journal ({error}); move it away to start a new one, and keep it for recovery")
-    return JournalError(f"{path} cannot be read or written ({error}); check the disk and the permissions of the home")

@@ -1,13 +1,13 @@
 """The spool: durability ``process``. An entry is with the operating system when `Spool.append` returns.
 
-One write to a file of this process's own, which survives the process; a thread takes what was written into the
-journal, fsynced, within `SYNC_WITHIN_S`. What a process that died left behind is adopted by the next runner, flush
-or emitter; the journal keeps repeats once, so adopting something twice does no harm.
+One write to a file of this process's own, which survives the process; a thread takes what was written into
+the journal, fsynced, within `SYNC_WITHIN_S`. What a process that died left behind is adopted by the next
+runner, flush or emitter; the journal keeps repeats once, so adopting something twice does no harm.
 
-A spool is two files, ``<stem>.0.spool`` and ``<stem>.1.spool``: one is written while the other's entries are taken into
-the journal, and emptied afterwards. The first file's OS lock says that its process lives. A record is a header
-(CRC-32 of what follows, body size, number, kind, size of the system name), the system name and the body; a torn
-last record is one that was never acknowledged.
+A spool is two files, ``<stem>.0.spool`` and ``<stem>.1.spool``: one is written while the other's entries are
+taken into the journal, and emptied afterwards. The first file's OS lock says that its process lives. A record
+is a header (CRC-32 of what follows, body size, number, kind, size of the system name), the system name and
+the body; a torn last record is one that was never acknowledged.
 """
 
 from __future__ import annotations
@@ -62,6 +62,21 @@ class Spool:
         _OPEN.add(self)
         atexit.register(_sync_at_exit, weakref.ref(self))
 
+    def _forget(self) -> None:
+        """Be as new: nothing waits, no file is open."""
+        self._lock = threading.Lock()
+        """Guards the files' content and what waits; never held during a journal commit."""
+        self._wanted = threading.Event()
+        self._waiting: list[Item] = []
+        self._draining: list[Item] = []
+        self._waiting_bytes = 0
+        self._files: list[int] = []
+        self._paths: list[Path] = []
+        self._active = 0
+        self._number = 0
+        self._generation = 0
+        self._trouble: JournalError | None = None
+
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
         """Hand an entry to the operating system.
 
@@ -80,7 +95,7 @@ class Spool:
                 _write(self._files[self._active], record)
             except OSError as error:
                 raise JournalFullError(
-                    f"{self._folder} cannot take the entry ({error}); make room on the disk, or give another home"
+                    f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
                 ) from None
             self._waiting.append((kind, body, system_name))
             self._waiting_bytes += len(record)
@@ -149,11 +164,15 @@ class Spool:
         for path in self._paths:
             # Locked before it has the name by which an adopter looks for it.
             hidden = path.with_suffix(".new")
-            descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             hidden.rename(path)
             self._files.append(descriptor)
-        threading.Thread(target=self._run, args=(self._generation,), name="waybill-spool", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(self._generation,), name="waybill-spool", daemon=True
+        ).start()
 
     def _let_go(self) -> None:
         self._generation += 1
@@ -163,28 +182,16 @@ class Spool:
         self._files = []
         self._wanted = threading.Event()
 
-    def _forget(self) -> None:
-        """Be as new: nothing waits, no file is open."""
-        self._lock = threading.Lock()
-        """Guards the files' content and what waits; never held during a journal commit."""
-        self._wanted = threading.Event()
-        self._waiting: list[Item] = []
-        self._draining: list[Item] = []
-        self._waiting_bytes = 0
-        self._files: list[int] = []
-        self._paths: list[Path] = []
-        self._active = 0
-        self._number = 0
-        self._generation = 0
-        self._trouble: JournalError | None = None
-
-    def _before_fork(self) -> None:
+    def before_fork(self) -> None:
+        """Finish what is under way."""
         self._drain_lock.acquire()
         self._lock.acquire()
 
-    def _after_fork(self, *, in_child: bool) -> None:
+    def after_fork(self, *, in_child: bool) -> None:
+        """Be usable again, on either side; the child begins a spool of its own."""
         if in_child:
-            # The entries are the parent's, which lives on; its lock would outlive it in the child's descriptors.
+            # The entries are the parent's, which lives on; its lock would outlive it in the child's
+            # descriptors.
             for descriptor in self._files:
                 os.close(descriptor)
             self._forget()
@@ -210,7 +217,10 @@ def adopt(journal: Journal) -> int:
         with _locked(path) as free:
             if free:
                 other = path.with_name(path.name.replace(f".0{_SUFFIX}", f".1{_SUFFIX}"))
-                items = [item for _, item in sorted([*_records(path), *_records(other)], key=lambda record: record[0])]
+                items = [
+                    item
+                    for _, item in sorted([*_records(path), *_records(other)], key=lambda record: record[0])
+                ]
                 journal.append_many(items)
                 adopted += len(items)
                 # The locked file goes last: while it is there, nobody makes anything of the other one alone.
@@ -271,20 +281,12 @@ _forking: list[Spool] = []
 def _before_fork() -> None:
     _forking.extend(sorted(_OPEN, key=id))
     for spool in _forking:
-        spool._before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    _after_fork(in_child=False)
-
-
-def _after_fork_in_child() -> None:
-    _after_fork(in_child=True)
+        spool.before_fork()
 
 
 def _after_fork(*, in_child: bool) -> None:
     for spool in _forking:
-        spool._after_fork(in_child=in_child)
+        spool.after_fork(in_child=in_child)
     _forking.clear()
 
 
@@ -297,5 +299,7 @@ def _sync_at_exit(reference: weakref.ref[Spool]) -> None:
 
 
 os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(in_child=False),
+    after_in_child=lambda: _after_fork(in_child=True),
 )

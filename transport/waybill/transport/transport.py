@@ -93,7 +93,7 @@ class WaybillTransport(Transport):
         self._keeper.keep()
 
     def close(self, timeout: float = -1) -> bool:
-        """Make durable what is not yet; events are never queued in memory, so there is nothing else to wait for.
+        """Make durable what is not yet; no event is queued in memory, so there is nothing else to wait for.
 
         Args:
             timeout: seconds; 0 answers at once.
@@ -116,5 +116,7 @@ class WaybillTransport(Transport):
             try:
                 self._spool.sync()
             except JournalError:
-                log.exception("events wait in the spool of %s and will be taken from there", self._journal.home)
+                log.exception(
+                    "events wait in the spool of %s and will be taken from there", self._journal.home
+                )
         return not self._spool.unsynced

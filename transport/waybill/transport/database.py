@@ -1,0 +1,217 @@
+"""The journal's SQLite database: its connections, and who may write when.
+
+- Writers of several processes queue at an OS lock before SQLite's own, which would let one of them starve.
+- No read transaction outlives a call, so a checkpoint can always finish.
+- Nothing of SQLite is open while the process forks: a child that inherits SQLite's record of locks believes
+  to hold locks it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import apsw
+
+from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.schema import migrate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENTRY_BYTES_MAX: Final = 256 * 2**20
+"""The largest entry that is kept, in bytes."""
+
+_CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
+_BUSY_TIMEOUT_MS: Final = 30_000
+
+_T = TypeVar("_T")
+
+
+class Database:
+    """One process's access to a journal's database; it connects when it is first used.
+
+    Args:
+        path: the file; its folder exists.
+        vfs: SQLite's file system by name; None for its own.
+    """
+
+    def __init__(self, path: Path, vfs: str | None) -> None:
+        """Connect to nothing yet."""
+        self._path = path
+        self._vfs = vfs
+        self._writer: apsw.Connection | None = None
+        self._reader: apsw.Connection | None = None
+        self._lock_descriptor: int | None = None
+        self.write_lock = threading.Lock()
+        """Held by the thread that writes."""
+        self._read_lock = threading.Lock()
+        self.on_fork: Callable[[], None] = lambda: None
+        """Called in the child of a fork, before anything else uses the database there."""
+        _OPEN.add(self)
+
+    def write(self, work: Callable[[apsw.Connection], _T]) -> _T:
+        """Do `work` in one write transaction, fsynced on return.
+
+        Raises:
+            JournalError: the disk failed or is full; nothing changed.
+        """
+        with self.write_lock:
+            return self.write_locked(work)
+
+    def write_locked(self, work: Callable[[apsw.Connection], _T]) -> _T:
+        """The same for a caller that holds `write_lock` already."""
+        writer = self._writing()
+        descriptor = self._os_lock_descriptor()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            result = work(writer)
+            writer.execute("COMMIT")
+        except apsw.Error as error:
+            _roll_back(writer)
+            raise self._explained(error) from None
+        except BaseException:
+            _roll_back(writer)
+            raise
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+        return result
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[apsw.Connection]:
+        """The connection to read with; one thread has it at a time.
+
+        Raises:
+            JournalError: the disk failed, or the database is damaged.
+        """
+        with self._read_lock:
+            try:
+                if self._reader is None:
+                    self._reader = self._connect(apsw.SQLITE_OPEN_READWRITE)
+                yield self._reader
+            except apsw.Error as error:
+                raise self._explained(error) from None
+
+    def checkpoint(self) -> None:
+        """Move what the WAL holds into the database, as far as no writer has to wait for it."""
+        with self.write_lock:
+            try:
+                self._writing().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.Error as error:
+                raise self._explained(error) from None
+
+    def close(self) -> None:
+        """Let go of every connection; the next use connects again."""
+        with self.write_lock, self._read_lock:
+            self._disconnect()
+
+    def _os_lock_descriptor(self) -> int:
+        if self._lock_descriptor is None:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
+        return self._lock_descriptor
+
+    def _writing(self) -> apsw.Connection:
+        """The connection that writes; the caller holds `write_lock`."""
+        if self._writer is None:
+            descriptor = self._os_lock_descriptor()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+                migrate(writer, node=secrets.token_hex(6))
+            except apsw.Error as error:
+                raise self._explained(error) from None
+            finally:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            self._writer = writer
+        return self._writer
+
+    def _connect(self, flags: int) -> apsw.Connection:
+        connection = apsw.Connection(str(self._path), flags=flags, vfs=self._vfs)
+        connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
+        # The default, a checkpoint by the last connection that closes, would delete the WAL under a child.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if flags & apsw.SQLITE_OPEN_CREATE:
+            connection.pragma("synchronous", "FULL")
+            connection.pragma("journal_mode", "wal")
+        # A pipeline waits for no checkpoint: the runner makes them. Without one the WAL grows this far.
+        connection.wal_autocheckpoint(_CHECKPOINT_WAL_BYTES // 4096)
+        return connection
+
+    def _disconnect(self) -> None:
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                connection.close()
+        self._writer = self._reader = None
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+    def _explained(self, error: apsw.Error) -> JournalError:
+        """The same error in words that say what to do."""
+        path = self._path
+        if isinstance(error, apsw.FullError):
+            return JournalFullError(
+                f"the disk of {path} is full and nothing was kept; make room there, or give another home"
+            )
+        if isinstance(error, apsw.TooBigError):
+            return JournalError(
+                f"an entry has more than {ENTRY_BYTES_MAX} bytes and was not kept; leave out its largest facet"
+            )
+        if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+            return JournalError(
+                f"{path} is damaged or no journal ({error}); move it away to start a new one, "
+                "and keep it for recovery"
+            )
+        return JournalError(
+            f"{path} cannot be read or written ({error}); check the disk and the permissions of the home"
+        )
+
+    def before_fork(self) -> None:
+        """Finish what is under way and let go of every connection."""
+        self.write_lock.acquire()
+        self._read_lock.acquire()
+        self._disconnect()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Be usable again, on either side."""
+        if in_child:
+            self.on_fork()
+        self._read_lock.release()
+        self.write_lock.release()
+
+
+def _roll_back(writer: apsw.Connection) -> None:
+    if writer.in_transaction:
+        writer.execute("ROLLBACK")
+
+
+_OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
+_forking: list[Database] = []
+
+
+def _before_fork() -> None:
+    _forking.extend(sorted(_OPEN, key=id))
+    for database in _forking:
+        database.before_fork()
+
+
+def _after_fork(*, in_child: bool) -> None:
+    for database in _forking:
+        database.after_fork(in_child=in_child)
+    _forking.clear()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=lambda: _after_fork(in_child=False),
+    after_in_child=lambda: _after_fork(in_child=True),
+)
