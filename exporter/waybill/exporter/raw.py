@@ -61,7 +61,7 @@ class RawWriter:
 
 
 def _by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
-    """Cut a table by hour; in each part a system's rows are together, so that a compaction need not look for them."""
+    """Cut a table by hour; in each part a system's rows are together, as a compaction wants them."""
     hours = pc.divide(table["completed"].cast(pa.int64()), HOUR_MS)
     table = parquet.sort(table.append_column("hour", hours), "hour", "system_name", "completed", "did")
     start = 0
