@@ -164,7 +164,7 @@ class Database:
             )
         if isinstance(error, apsw.TooBigError):
             return JournalError(
-                f"an entry has more than {ENTRY_BYTES_MAX} bytes and was not kept; leave out its largest facet"
+                f"an entry of over {ENTRY_BYTES_MAX} bytes was not kept; leave out its largest facet"
             )
         if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
             return JournalError(

@@ -38,6 +38,9 @@ INSERT INTO entries (received_ms, kind, system_name, digest, body)
 VALUES (max(?, coalesce((SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1), 0)), ?, ?, ?, ?)
 ON CONFLICT (digest) DO NOTHING RETURNING seq
 """
+_READ: Final = """
+SELECT seq, received_ms, kind, system_name, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?
+"""
 
 
 class Kind(IntEnum):
@@ -213,9 +216,7 @@ class Journal:
         entries: list[Entry] = []
         size_bytes = 0
         with self._database.reading() as reader:
-            columns = "seq, received_ms, kind, system_name, body"
-            query = f"SELECT {columns} FROM entries WHERE seq > ? ORDER BY seq LIMIT ?"
-            cursor = reader.execute(query, (after, limit))
+            cursor = reader.execute(_READ, (after, limit))
             for seq, received_ms, kind, system_name, body in cursor:
                 size_bytes += len(body)
                 if entries and size_bytes > max_bytes:
