@@ -1,0 +1,24 @@
+"""A PySpark pipeline's side: one line makes a session whose reads and writes leave a provenance trail.
+
+Importing this package loads neither pyspark nor Java.
+"""
+
+from __future__ import annotations
+
+from waybill.spark.errors import SparkSetupError
+from waybill.spark.jar import LISTENER_VERSION, fetch_listener, listener_path, scala_version, spark_home
+from waybill.spark.java import Java, find_java
+from waybill.spark.session import configure, session
+
+__all__ = [
+    "LISTENER_VERSION",
+    "Java",
+    "SparkSetupError",
+    "configure",
+    "fetch_listener",
+    "find_java",
+    "listener_path",
+    "scala_version",
+    "session",
+    "spark_home",
+]

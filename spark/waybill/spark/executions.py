@@ -1,0 +1,105 @@
+"""What Spark itself knows of its SQL executions, read from its status store.
+
+The listener tells of a failed write that it is complete; Spark's own record of the same execution has the
+error, whatever the way it failed, for every session of the application, and with the interface off. It is
+read by calls from Python, so that nothing of ours runs inside the user's jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_COMMA: Final = ","
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """An SQL execution that ended with an error.
+
+    Attributes:
+        id: Spark's number for it.
+        submitted_ms: when it began.
+        completed_ms: when it ended.
+        spark_jobs: the ids of its jobs; a failure before the first job has none.
+        error: the error's text, as Spark keeps it.
+        plan: its physical plan as text.
+    """
+
+    id: int
+    submitted_ms: int
+    completed_ms: int
+    spark_jobs: frozenset[int]
+    error: str
+    plan: str
+
+
+class Executions:
+    """The executions of one application, each looked at until it has ended.
+
+    Args:
+        spark: any session of the application.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        java: Any = spark
+        self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark's door to the JVM
+        self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
+        self._ended: set[int] = set()
+        self._next = 0
+        """All below it have ended."""
+
+    def settle(self, timeout_s: float) -> None:
+        """Wait until the listener and the status store have dealt with all that happened so far.
+
+        Raises:
+            py4j.protocol.Py4JError: they have not, in that time, or the JVM is gone.
+        """
+        self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
+
+    def newly_failed(self) -> Iterator[Failed]:
+        """Those that ended with an error since the last call.
+
+        Spark keeps the last `spark.sql.ui.retainedExecutions` (1,000), so they are asked for more often
+        than that.
+
+        Raises:
+            py4j.protocol.Py4JError: the JVM is gone.
+        """
+        kept = self._store.executionsList()
+        unended: set[int] = set()
+        newest = self._next - 1
+        for place in range(kept.size() - 1, -1, -1):
+            execution = kept.apply(place)
+            number = int(execution.executionId())
+            newest = max(newest, number)
+            if number < self._next:
+                break
+            if number in self._ended:
+                continue
+            if execution.completionTime().isEmpty():
+                unended.add(number)
+                continue
+            self._ended.add(number)
+            error = execution.errorMessage()
+            # An empty text is Spark's word for success.
+            if not error.isEmpty() and error.get():
+                yield _failed(number, execution, str(error.get()))
+        self._next = min(unended, default=newest + 1)
+        self._ended = {number for number in self._ended if number >= self._next}
+
+
+def _failed(number: int, execution: Any, error: str) -> Failed:  # noqa: ANN401 - a Java object
+    jobs = str(execution.jobs().keys().mkString(_COMMA))
+    return Failed(
+        id=number,
+        submitted_ms=int(execution.submissionTime()),
+        completed_ms=int(execution.completionTime().get().getTime()),
+        spark_jobs=frozenset(map(int, filter(None, jobs.split(_COMMA)))),
+        error=error,
+        plan=str(execution.physicalPlanDescription()),
+    )
