@@ -1,0 +1,21 @@
+"""``python -m benchmarks``: every figure of docs/benchmarks.md, one after the other, on a machine left alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+BENCHMARKS = (("emit",), ("emit", "--backends"), ("compact",), ("compact", "--backfill"))
+
+
+def main() -> int:
+    """Run each benchmark as a process of its own; the arguments choose some by name."""
+    chosen = [command for command in BENCHMARKS if command[0] in sys.argv[1:] or not sys.argv[1:]]
+    for name, *options in chosen:
+        print(f"\n== python -m benchmarks.{' '.join((name, *options))}\n", flush=True)
+        subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
