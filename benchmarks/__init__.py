@@ -1,0 +1,1 @@
+"""What Waybill costs, each figure beside its rival: `python -m benchmarks.<name>`."""

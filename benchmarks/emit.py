@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 CASES: Final = ("nothing", "file", "async_http", "waybill process", "waybill power")
 BACKENDS: Final = ("answering", "refusing", "hanging", "failing")
@@ -77,7 +77,8 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
     fdatasync_us = statistics.median(result["fdatasync_us"] for result in results)
     print(f"fdatasync of 4 KiB appended on this disk: {fdatasync_us:.0f} µs (median)\n")
     print(
-        f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} {'p50 net':>8} {'p99 net':>8}"
+        f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} "
+        f"{'p50 net':>8} {'p99 net':>8}"
     )
     net: dict[tuple[str, int], float] = {}
     for threads in (1, 8):
@@ -86,14 +87,16 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
             row = _median(results, case, threads)
             net[case, threads] = row["p50_us"] - base["p50_us"]
             print(
-                f"{case:<16} {threads:>7} {row['events_per_s']:>9.0f} {row['p50_us']:>8.1f} {row['p99_us']:>8.1f} "
+                f"{case:<16} {threads:>7} {row['events_per_s']:>9.0f} "
+                f"{row['p50_us']:>8.1f} {row['p99_us']:>8.1f} "
                 f"{net[case, threads]:>8.1f} {row['p99_us'] - base['p99_us']:>8.1f}"
             )
     ratio = net["waybill process", 1] / net["async_http", 1]
     allowed_us = 1.3 * fdatasync_us + 40
     print(f"\nprocess / async_http, p50 net, 1 thread: {ratio:.2f} (to reach: at most 0.40)")
     print(
-        f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs (to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)"
+        f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs "
+        f"(to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)"
     )
     return results
 
@@ -203,7 +206,7 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
         from openlineage.client.transport.transport import Transport
 
         nothing = Transport()
-        nothing.emit = lambda event: None  # type: ignore[method-assign]
+        nothing.emit = lambda _event: None  # type: ignore[method-assign]
         return nothing
     from openlineage.client.transport import get_default_factory
 
@@ -273,7 +276,7 @@ class _Backend:
         self._state = state
         self._process: subprocess.Popen[str] | None = None
 
-    def __enter__(self) -> _Backend:
+    def __enter__(self) -> Self:
         if self._state == "refusing":
             with socket.create_server(("127.0.0.1", 0)) as reserved:
                 self.url = f"http://127.0.0.1:{reserved.getsockname()[1]}"

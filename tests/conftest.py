@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = pytest.StashKey[int]()
-FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "OPENLINEAGE__", "MARQUEZ_", "SPARK_")
+FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ from typing import assert_type
 
 from openlineage.client import OpenLineageClient
 from openlineage.client.generated.base import RunFacet
+from pyspark.sql import SparkSession
 
 from waybill.cli import main
 from waybill.exporter import (
@@ -52,6 +53,18 @@ from waybill.marquez import (
     dead_letters,
     open_delivery,
     probe,
+)
+from waybill.spark import (
+    LISTENER_VERSION,
+    Java,
+    SparkSetupError,
+    configure,
+    fetch_listener,
+    find_java,
+    listener_path,
+    scala_version,
+    session,
+    spark_home,
 )
 from waybill.transport import (
     AdmissionError,
@@ -266,6 +279,27 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.problem, str | None)
+
+
+def one_line_tracks_a_pipeline() -> None:
+    with session("orders", master="local[2]", conf={"a": "b"}, tags={"team": "x"}, home="/data") as spark:
+        assert_type(spark, SparkSession)
+    builder = configure(SparkSession.Builder().appName("orders"), endpoint="http://localhost:8090")
+    assert_type(builder, SparkSession.Builder)
+    assert_type(builder.getOrCreate(), SparkSession)
+
+
+def what_spark_needs_is_found_or_fetched(cache: Path) -> None:
+    assert_type(spark_home(), Path)
+    scala = scala_version(spark_home())
+    assert_type(listener_path(scala, cache=cache), Path)
+    assert_type(str(LISTENER_VERSION), str)
+    try:
+        java = find_java(env={}, cache=cache)
+        assert_type(java, Java)
+        assert_type(fetch_listener(java, cache=cache), Path)
+    except SparkSetupError as error:
+        assert_type(str(error), str)
 
 
 def the_command_is_a_function() -> None:
