@@ -30,13 +30,6 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
         time.sleep(0.02)
 
 
-def end_runner(home: Path) -> None:
-    pid = leases.holder(home)
-    if pid:
-        os.kill(pid, signal.SIGTERM)
-        wait_for(lambda: not leases.is_held(home))
-
-
 def copied(folder: Path) -> list[bytes]:
     return (folder / "copied").read_bytes().splitlines() if (folder / "copied").exists() else []
 
@@ -80,7 +73,7 @@ def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
 
 
 def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(
-    tmp_path: Path, copy_folder: Path
+    tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
@@ -112,7 +105,7 @@ def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folde
 
 
 def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
-    tmp_path: Path, copy_folder: Path
+    tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
@@ -202,3 +195,12 @@ def test_old_entries_go_only_when_a_projection_keeps_what_they_said(
     wait_for(pruned)
     assert copied(copy_folder) == [b"%d" % number for number in range(5)]
     assert statuses(journal)["copy"].problem is None
+
+
+def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    keeper = Keeper(Journal(home), settings_of(home))
+    wait_for(lambda: leases.holder(home) is not None)
+    home.rename(tmp_path / "gone")
+    wait_for(lambda: not leases.is_held(tmp_path / "gone"))
+    del keeper

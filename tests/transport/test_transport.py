@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -191,7 +191,9 @@ transport.emit(event(81))
     assert sorted(run_ids(tmp_path / "home")) == [str(uuid.UUID(int=number)) for number in range(82)]
 
 
-def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(tmp_path: Path) -> None:
+def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(
+    tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
     hanging = socket.create_server(("127.0.0.1", 0))
     try:
         url = f"http://127.0.0.1:{hanging.getsockname()[1]}"
@@ -209,9 +211,7 @@ def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(tmp_path: Pa
         assert len(entries(tmp_path / "home")) == 20
     finally:
         hanging.close()
-        pid = leases.holder(tmp_path / "home")
-        if pid:
-            os.kill(pid, 9)
+        end_runner(tmp_path / "home")
 
 
 def test_an_unknown_setting_is_refused_by_name(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ class Runner:
                 seen, quiet_since_s = last, now_s
                 for worker in self._workers:
                     worker.wake()
-            self._keep_house(now_s)
+            if not self._keep_house(now_s):
+                break
             quiet_s = now_s - quiet_since_s
             if quiet_s > idle_s and all(worker.settled or quiet_s > blocked_s for worker in self._workers):
                 break
@@ -145,15 +146,26 @@ class Runner:
         self._stopping.set()
         for worker in self._workers:
             worker.join()
+        home_is_there = self.journal.path.exists()
         for projection in self.projections:
-            with contextlib.suppress(Exception):
-                projection.finish()
+            if home_is_there:
+                self._finish(projection)
             projection.close()
-        self.journal.checkpoint()
+        if home_is_there:
+            self.journal.checkpoint()
 
-    def _keep_house(self, now_s: float) -> None:
+    def _finish(self, projection: Projection) -> None:
+        try:
+            projection.finish()
+        except Exception:
+            log.exception("projection %s cannot finish; the next runner takes it up", projection.name)
+
+    def _keep_house(self, now_s: float) -> bool:
+        """Now and then adopt, checkpoint and prune; False when the home is gone."""
         if now_s < self._housekeeping_due_s:
-            return
+            return True
+        if not self.journal.path.exists():
+            return False
         self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
         with contextlib.suppress(JournalError):
             adopt(self.journal)
@@ -161,6 +173,7 @@ class Runner:
             self.journal.checkpoint()
         if now_s >= self._prune_due_s and not self._prune():
             self._prune_due_s = now_s + _PRUNE_EVERY_S
+        return True
 
     def _prune(self) -> int:
         """Let go of old entries that every projection has, provided that one of them keeps what they said."""
