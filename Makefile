@@ -41,9 +41,7 @@ format: .venv/dev.stamp ## Format the code and mend what ruff can mend
 	$(PY) -m ruff check --fix .
 
 bench: .venv/dev.stamp ## Measure each figure beside its rival and print it (see docs/benchmarks.md)
-	@for script in benchmarks/[!_]*.py; do \
-		name=$$(basename "$$script" .py); echo "== $$name"; $(PY) -m "benchmarks.$$name" $(ARGS) || exit 1; \
-	done
+	$(PY) -m benchmarks $(ARGS)
 
 clean: ## Remove what these targets made
 	rm -rf .venv dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

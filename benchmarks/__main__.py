@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: every figure of docs/benchmarks.md, one after the other, on a machine left alone."""
+"""``python -m benchmarks``: every figure of docs/benchmarks.md in turn, on a machine that does nothing else."""
 
 from __future__ import annotations
 

@@ -14,12 +14,15 @@ from waybill.cli import main
 from waybill.exporter import (
     Compactor,
     Hour,
+    Query,
     RawName,
     RawWriter,
     Report,
     Retraction,
+    find,
     hour_of,
     safe_name,
+    scan,
 )
 from waybill.facets import (
     DatasetEvent,
@@ -279,6 +282,15 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.problem, str | None)
+
+
+def records_are_found_again(root: Path) -> None:
+    query = Query(
+        did="0193", final_state=FinalState.ERROR, annotations={"kind": "orders"}, since_ms=1, limit=5
+    )
+    assert_type(find(root, query), list[ProvenanceRecord])
+    tables = sum(1 for _ in scan(root))
+    assert_type(tables, int)
 
 
 def one_line_tracks_a_pipeline() -> None:
