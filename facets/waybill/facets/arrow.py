@@ -11,8 +11,6 @@ from waybill.facets.record import FinalState, ProvenanceRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SCHEMA", "from_table", "to_table"]
-
 _INSTANT = pa.timestamp("ms", tz="UTC")
 
 SCHEMA = pa.schema(

@@ -17,8 +17,6 @@ from openlineage.client.generated.base import RunFacet
 from waybill.facets.event import parse_instant_us
 from waybill.facets.record import FinalState
 
-__all__ = ["DELTA_FILE_FACET", "PRODUCER", "SCHEMA_URL", "WaybillDeltaFileRunFacet"]
-
 DELTA_FILE_FACET = "waybill_deltaFile"
 """The facet's key among a run's facets."""
 
@@ -65,7 +63,6 @@ class WaybillDeltaFileRunFacet(RunFacet):
 
     Raises:
         ValueError: a value that its schema does not allow.
-
     """
 
     did: str = attrs.field(validator=_check_did)

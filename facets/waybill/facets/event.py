@@ -15,26 +15,6 @@ import msgspec
 
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty
 
-__all__ = [
-    "DatasetEvent",
-    "DatasetName",
-    "DeltaFile",
-    "ErrorMessage",
-    "Event",
-    "EventType",
-    "Job",
-    "JobEvent",
-    "Parent",
-    "ParentRun",
-    "Run",
-    "RunEvent",
-    "RunFacets",
-    "Tag",
-    "Tags",
-    "decode_event",
-    "parse_instant_us",
-]
-
 
 class EventType(StrEnum):
     """What an event says about its run; a type that OpenLineage does not know reads as OTHER."""
@@ -199,7 +179,6 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
         msgspec.DecodeError: the bytes are no JSON.
         UnicodeDecodeError: a text is no UTF-8.
         RecursionError: the JSON is nested too deeply.
-
     """
     # Nearly every event is a run event, so decode it as one and look at the kind afterwards.
     try:
@@ -226,7 +205,6 @@ def parse_instant_us(text: str) -> int:
 
     Raises:
         ValueError: it is no such text, or not after 1970-01-01T00:00:00Z and before the year 10000.
-
     """
     try:
         instant = datetime.fromisoformat(text)

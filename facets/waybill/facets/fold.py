@@ -8,20 +8,21 @@ value itself); the order of arrival enters nowhere.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from waybill.facets.event import EventType, parse_instant_us
+from waybill.facets.event import EventType, RunFacets, parse_instant_us
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
 from waybill.facets.record import FinalState, ProvenanceRecord, merge_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from waybill.facets.event import RunEvent, RunFacets
+    from waybill.facets.event import RunEvent
 
-__all__ = ["RunState", "fold", "merge_states", "observe", "records_of"]
+_NO_FACETS = RunFacets()
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 
@@ -97,7 +98,6 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         overrides: values that replace derived fields.
         annotations: values noted about the run.
         records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
-
     """
 
     run_id: str
@@ -133,61 +133,54 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
 
     Raises:
         ValueError: a time is unreadable or out of range, which admission does not let in.
-
     """
-    time_us = parse_instant_us(event.eventTime)
-    rank = _RANK[event.eventType]
+    facets = event.run.facets or _NO_FACETS
+    time_us, rank = parse_instant_us(event.eventTime), _RANK[event.eventType]
     severity = _SEVERITY.get(event.eventType)
-    facets = event.run.facets
-    state = RunState(
+    ending = None if severity is None else Ending(severity, time_us, event.job.namespace, event.job.name)
+    inputs = (InputSeen(time_us, rank, at, x.namespace, x.name) for at, x in enumerate(event.inputs or ()))
+    cause = read_error_cause(facets)
+    overrides, annotations = _read_said(facets, time_us, rank)
+    return RunState(
         run_id=event.run.runId,
         system_name=system_name,
         created_us=time_us,
-        ending=None if severity is None else Ending(severity, time_us, event.job.namespace, event.job.name),
-        first_input=min(
-            (InputSeen(time_us, rank, at, x.namespace, x.name) for at, x in enumerate(event.inputs or ())),
-            default=None,
-        ),
+        ending=ending,
+        parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
+        first_input=min(inputs, default=None),
+        cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
         outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or ()})),
+        overrides=overrides,
+        annotations=annotations,
+        records=_facet_records(event, ending, system_name),
     )
-    return state if facets is None else _observe_facets(state, event, facets, time_us, rank)
 
 
-def _observe_facets(state: RunState, event: RunEvent, facets: RunFacets, time_us: int, rank: int) -> RunState:
-    cause = read_error_cause(facets)
+def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Said], dict[str, Said]]:
     by_job = bool(facets.spark_job_details)
-    fields: dict[str, Said] = {}
+    overrides: dict[str, Said] = {}
     annotations: dict[str, Said] = {}
     for saying in read_sayings(facets):
         said = Said(saying.by_property, by_job, time_us, rank, saying.value)
-        target = fields if saying.is_field else annotations
+        target = overrides if saying.is_field else annotations
         target[saying.key] = _greater(target.get(saying.key), said)
-    return msgspec.structs.replace(
-        state,
-        parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
-        cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
-        overrides=fields,
-        annotations=annotations,
-        records=_facet_records(event, facets, time_us, state),
-    )
+    return dict(sorted(overrides.items())), dict(sorted(annotations.items()))
 
 
-def _facet_records(
-    event: RunEvent, facets: RunFacets, time_us: int, state: RunState
-) -> tuple[ProvenanceRecord, ...]:
-    facet = facets.delta_file
-    if facet is None or state.ending is None:
+def _facet_records(event: RunEvent, ending: Ending | None, system_name: str) -> tuple[ProvenanceRecord, ...]:
+    facet = None if event.run.facets is None else event.run.facets.delta_file
+    if facet is None or ending is None:
         return ()
-    time_ms = time_us // 1_000
+    time_ms = ending.time_us // 1_000
     record = ProvenanceRecord(
         did=facet.did,
         parent_did=facet.parentDid or None,
-        system_name=facet.systemName or state.system_name,
+        system_name=facet.systemName or system_name,
         data_source=facet.dataSource or event.job.name,
         filename=facet.filename or "",
         transforms=facet.transforms or (),
         data_sink=facet.dataSink or None,
-        final_state=facet.finalState or _FINAL_STATES[state.ending.severity],
+        final_state=facet.finalState or _FINAL_STATES[ending.severity],
         created=time_ms if facet.created is None else parse_instant_us(facet.created) // 1_000,
         completed=time_ms if facet.completed is None else parse_instant_us(facet.completed) // 1_000,
         annotations=dict(sorted(facet.annotations.items())) if facet.annotations else None,
@@ -200,7 +193,6 @@ def merge_states(a: RunState, b: RunState) -> RunState:
 
     Raises:
         ValueError: they are of different runs.
-
     """
     if a.run_id != b.run_id:
         raise ValueError(f"runs {a.run_id!r} and {b.run_id!r} are not one: merge states of one run only")
@@ -290,11 +282,16 @@ def fold(events: Iterable[RunEvent], *, system_name: str) -> list[ProvenanceReco
 
     Raises:
         ValueError: a time in an event is unreadable or out of range.
-
     """
-    states: dict[str, RunState] = {}
+    runs: defaultdict[str, list[RunState]] = defaultdict(list)
     for event in events:
-        state = observe(event, system_name=system_name)
-        known = states.get(state.run_id)
-        states[state.run_id] = state if known is None else merge_states(known, state)
-    return merge_all(record for state in states.values() for record in records_of(state))
+        runs[event.run.runId].append(observe(event, system_name=system_name))
+    return merge_all(record for states in runs.values() for record in records_of(_merge_halves(states)))
+
+
+def _merge_halves(states: list[RunState]) -> RunState:
+    # One by one, a run that says much in many events would be merged in quadratic time.
+    if len(states) == 1:
+        return states[0]
+    middle = len(states) // 2
+    return merge_states(_merge_halves(states[:middle]), _merge_halves(states[middle:]))

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from waybill.facets.event import RunFacets
 
-__all__ = ["OVERRIDABLE", "Saying", "read_error_cause", "read_sayings", "split_transforms"]
-
 OVERRIDABLE = frozenset(
     {"did", "parent_did", "system_name", "data_source", "filename", "transforms", "data_sink", "final_state"}
 )

@@ -10,21 +10,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "AFTER_LAST_MS",
-    "FIRST_MS",
-    "FinalState",
-    "NonEmpty",
-    "ProvenanceRecord",
-    "RecordKey",
-    "decode_records",
-    "is_collision",
-    "keep_annotations",
-    "merge_all",
-    "merge_records",
-    "record_key",
-]
-
 FIRST_MS = 1
 """The earliest instant a record may hold, in epoch milliseconds; zero is what a missing time looks like."""
 
@@ -60,7 +45,6 @@ class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True):
         created: when the file began, in epoch milliseconds.
         completed: when the path ended, in epoch milliseconds.
         annotations: what was noted about it, sorted by key; none rather than empty.
-
     """
 
     did: str
@@ -99,7 +83,6 @@ def merge_records(a: ProvenanceRecord, b: ProvenanceRecord) -> ProvenanceRecord:
 
     Raises:
         ValueError: their keys differ.
-
     """
     if record_key(a) != record_key(b):
         raise ValueError(
@@ -194,7 +177,6 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
         msgspec.DecodeError: the bytes are no JSON.
         UnicodeDecodeError: a text is no UTF-8.
         RecursionError: the JSON is nested too deeply.
-
     """
     return [
         ProvenanceRecord(
