@@ -10,8 +10,10 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
+from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.settings import settings
 from waybill.cli.status import status
@@ -47,7 +49,7 @@ def _waybill(
     """
 
 
-for _command in (flush, status, settings, doctor, endpoint):
+for _command in (demo, flush, find, status, settings, doctor, endpoint):
     app.command()(_command)
 
 

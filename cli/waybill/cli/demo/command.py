@@ -1,0 +1,145 @@
+"""`waybill demo`: the main job from end to end, on real data."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.demo import report
+from waybill.cli.demo.flights import YEAR, data_folder
+from waybill.cli.demo.folder import prepare
+from waybill.cli.demo.pipeline import Flights
+from waybill.cli.flush import flush_with_progress
+from waybill.cli.options import with_settings
+from waybill.transport import FlushReport, Settings, Tracker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SYSTEM_NAME: Final = "flights-demo"
+ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
+
+_MONTHS: Final = 12
+
+
+@with_settings("marquez_url", "marquez_api_key")
+def demo(
+    settings: Settings,
+    *,
+    home: Annotated[
+        Path, typer.Option(metavar="DIR", help="A folder of the demo's own, for all that it writes.")
+    ] = Path("waybill-demo"),
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep what an earlier demo left there, instead of starting anew.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Follow a year of real flights through a PySpark pipeline.
+
+    336,776 flights are split by month; each month is validated, enriched with airlines, airports and weather
+    in Spark SQL, and leaves by two sinks. One month arrives damaged, one is filtered, one is cancelled. Then the
+    trail is shown: records, files, one file's journey, and where to look next. Takes about a minute.
+
+    Examples:
+
+    \b
+      waybill demo
+      MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
+    """
+    from waybill.exporter import Query, find
+
+    start_s = time.monotonic()
+    data = data_folder()
+    home = home.expanduser().absolute()
+    anew = "adding to what is there" if keep else "starting anew each time"
+    console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({anew})")
+    prepare(home, keep=keep)
+    given = _given(home, settings)
+    _run(given, home, data)
+    own = Settings.load(given, origin="the demo")
+    flushed = flush_with_progress(own)
+    for name, count in flushed.left.items():
+        why = flushed.problems.get(name)
+        console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
+    trail = report.Trail(find(home, Query()))
+    took_s = time.monotonic() - start_s
+    if as_json:
+        console.json(_summary(trail, home, flushed, took_s))
+        return
+    report.show(trail, home, marquez_url=own.marquez_url)
+    console.note(f"\n{took_s:.0f} s, the start of Spark included")
+
+
+def _given(home: Path, settings: Settings) -> dict[str, Any]:
+    """What a program would put into its code, or better into `waybill.yaml`."""
+    return {
+        "home": home,
+        "root": home,
+        "system_name": SYSTEM_NAME,
+        "provenance_enabled": True,
+        "provenance_annotations_allowed": ANNOTATIONS,
+        "marquez_url": settings.marquez_url,
+        "marquez_api_key": settings.marquez_api_key,
+    }
+
+
+def _run(given: dict[str, Any], home: Path, data: Path) -> None:
+    """Run the pipeline behind a progress bar, with a line for each month."""
+    with console.progress() as bar:
+        task = bar.add_task("starting Spark; the first time its listener is fetched too, 43 MB", total=None)
+        tracker = Tracker(settings=Settings.load(given, origin="the demo"))
+        with contextlib.closing(tracker), _session(given, home / "spark.log") as spark:
+            bar.update(task, description="splitting the year", total=_MONTHS)
+            for outcome in Flights(spark, tracker, data=data, work=home).run():
+                console.note(f"  {YEAR}-{outcome.month:02d}  {outcome.says}")
+                bar.update(task, description="working the months", completed=outcome.month)
+            bar.update(task, description="stopping Spark")
+
+
+def _session(given: dict[str, Any], log: Path) -> SparkSession:
+    """A tracked session whose JVM says what it says to a file."""
+    from waybill.spark import session
+
+    conf = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    conf["spark.sql.shuffle.partitions"] = "2"
+    with _stderr_to(log), warnings.catch_warnings():
+        # The data's package brings a pandas that PySpark warns of; neither is used here.
+        warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+        return session("flights", master="local[2]", conf=conf, **given)
+
+
+@contextlib.contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let processes that are started meanwhile write to a file, and this one to its own stderr as before."""
+    python_stderr = sys.stderr
+    descriptor = os.dup(2)
+    with log.open("ab") as file, os.fdopen(descriptor, "w", buffering=1, encoding="utf-8") as own:
+        os.dup2(file.fileno(), 2)
+        sys.stderr = own
+        try:
+            yield
+        finally:
+            sys.stderr = python_stderr
+            os.dup2(descriptor, 2)
+
+
+def _summary(trail: report.Trail, home: Path, flushed: FlushReport, took_s: float) -> dict[str, object]:
+    return {
+        "home": str(home),
+        "did": trail.year.did,
+        "records": {
+            count.state.value: {"tracked": count.tracked, "spark": count.spark} for count in trail.by_state()
+        },
+        "files": flushed.files,
+        "left": flushed.left,
+        "took_s": round(took_s, 1),
+    }

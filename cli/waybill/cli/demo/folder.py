@@ -1,0 +1,63 @@
+"""The demo's folder: its own, told to the user, and the same at each start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Final
+
+from waybill.transport import WaybillError, lease
+
+_MARKER: Final = ".waybill-demo"
+_ENDS_WITHIN_S: Final = 30.0
+_POLL_S: Final = 0.05
+
+
+class DemoFolderError(WaybillError):
+    """The demo cannot have this folder."""
+
+
+def prepare(home: Path, *, keep: bool) -> None:
+    """Make the demo's folder, or make an earlier demo's one empty.
+
+    Args:
+        home: the folder.
+        keep: leave what an earlier demo put there.
+
+    Raises:
+        DemoFolderError: it holds something that no demo put there, or an earlier demo's runner does not end.
+    """
+    marker = home / _MARKER
+    if home.exists() and not home.is_dir():
+        raise DemoFolderError(f"{home} is no folder; give another one with --home")
+    home.mkdir(parents=True, exist_ok=True)
+    if any(home.iterdir()) and not marker.is_file():
+        raise DemoFolderError(
+            f"{home} holds something else than an earlier demo; give another folder with --home"
+        )
+    # First, so that a demo that is interrupted here can be started anew.
+    marker.touch()
+    if not keep:
+        _end_runner(home)
+        for left in home.iterdir():
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left)
+            elif left != marker:
+                left.unlink()
+
+
+def _end_runner(home: Path) -> None:
+    """Let an earlier demo's runner end before its journal goes."""
+    deadline_s = time.monotonic() + _ENDS_WITHIN_S
+    while lease.is_held(home):
+        runner = lease.holder(home)
+        if time.monotonic() > deadline_s:
+            raise DemoFolderError(
+                f"an earlier demo still works in {home} (process {runner}); end it, or give another --home"
+            )
+        if runner is not None:
+            os.kill(runner, signal.SIGTERM)
+        time.sleep(_POLL_S)

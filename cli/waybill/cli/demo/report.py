@@ -1,0 +1,127 @@
+"""What the demo shows at its end: records, files, one file's journey, and where to look next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from rich.text import Text
+from rich.tree import Tree
+
+from waybill.cli import console
+from waybill.cli.demo import pipeline
+from waybill.cli.records import STATE_STYLES, passage_of
+from waybill.facets import FinalState, ProvenanceRecord
+
+MARQUEZ_PAGE_PORT: Final = 3000
+"""Where Marquez's page is beside its API, as Marquez itself is composed."""
+
+
+class StateCount(NamedTuple):
+    """How many records ended in one state."""
+
+    state: FinalState
+    tracked: int
+    spark: int
+
+
+class Trail:
+    """The records that the demo left.
+
+    Args:
+        records: all of them, the Tracker's and those of Spark's own runs.
+    """
+
+    def __init__(self, records: list[ProvenanceRecord]) -> None:
+        self._records = sorted(records, key=lambda record: record.completed)
+        self._years = [record for record in self._records if record.final_state is FinalState.SPLIT]
+        dids = {record.did for record in self._years}
+        self._tracked = [record for record in self._records if dids & {record.did, record.parent_did}]
+
+    @property
+    def year(self) -> ProvenanceRecord:
+        """The year's file, the latest one if a demo came before."""
+        return self._years[-1]
+
+    def by_state(self) -> list[StateCount]:
+        """Each final state, in the order of their definition."""
+        every = Counter(record.final_state for record in self._records)
+        tracked = Counter(record.final_state for record in self._tracked)
+        return [StateCount(state, tracked[state], every[state] - tracked[state]) for state in FinalState]
+
+    def journey(self) -> Tree:
+        """From the year's file to the ends of the first month that got through, and Spark's work on it."""
+        months = [record for record in self._tracked if record.parent_did == self.year.did]
+        month = min((record for record in months if record.data_sink), key=lambda record: record.filename)
+        tree = Tree(Text(f"{self.year.filename}  {self.year.did}", style="bold"))
+        tree.add(_end(self.year))
+        branch = tree.add(Text(f"{month.filename}  {month.did}", style="bold"))
+        for record in self._records:
+            if month.did in {record.did, record.parent_did}:
+                branch.add(_end(record))
+        return tree
+
+
+def file_tree(root: Path) -> Tree:
+    """The Parquet files below a folder, with their sizes."""
+    branches = {root: Tree(Text(str(root), style="bold"))}
+    for path in sorted(root.rglob("*.parquet")):
+        for folder in reversed(path.parents):
+            if folder not in branches and folder.is_relative_to(root):
+                branches[folder] = branches[folder.parent].add(Text(folder.name))
+        branches[path.parent].add(Text(f"{path.name}  {path.stat().st_size / 1024:,.1f} KiB"))
+    return branches[root]
+
+
+def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
+    """Print everything."""
+    _heading("Records by final state")
+    console.table(
+        ("final state", "files tracked", "Spark's own runs"),
+        ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state()),
+    )
+    _heading("The provenance files")
+    console.drawing(file_tree(home / "provenance"))
+    _heading("One file's journey")
+    console.drawing(trail.journey())
+    _heading("Where to look next")
+    for what, how in _next_steps(trail.year, home, marquez_url):
+        console.line(what)
+        console.line(f"    {how}", "cyan")
+
+
+def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> list[tuple[str, str]]:
+    compacted = home / "provenance" / "compacted" / "*" / "*" / "*.parquet"
+    counted = f"SELECT final_state, count(*) FROM '{compacted}' GROUP BY ALL"  # noqa: S608 - told to a person, never run
+    steps = [
+        ("What failed, and why:", f"waybill find --home {home} --state ERROR"),
+        ("What became of the year's file:", f"waybill find --home {home} --parent {year.did}"),
+        ("What is kept, and how far each output is:", f"waybill status --home {home}"),
+        ("Ask the files themselves, with DuckDB or anything that reads Parquet:", f'duckdb -c "{counted}"'),
+        ("The pipeline that you just saw, and every command:", f"{pipeline.__file__}, docs/cli.md"),
+    ]
+    if marquez_url:
+        steps.append(("The graph, on Marquez's page:", graph_page(marquez_url, year.system_name)))
+    else:
+        steps.append(("With Marquez beside it:", "MARQUEZ_URL=http://localhost:5000 waybill demo"))
+    return steps
+
+
+def graph_page(marquez_url: str, system_name: str) -> str:
+    """The address of the page that shows the months' job among its neighbours."""
+    parts = urlsplit(marquez_url)
+    names = f"{quote(system_name, safe='')}/{quote(pipeline.MONTHS, safe='')}"
+    return f"{parts.scheme}://{parts.hostname}:{MARQUEZ_PAGE_PORT}/lineage/job/{names}"
+
+
+def _heading(text: str) -> None:
+    console.line("")
+    console.line(text, "bold")
+
+
+def _end(record: ProvenanceRecord) -> Text:
+    took_s = (record.completed - record.created) / 1000
+    state = (f"{record.final_state.value:9}", STATE_STYLES[record.final_state])
+    return Text.assemble(state, f" {passage_of(record)}  ({took_s:.1f} s)")

@@ -1,0 +1,98 @@
+"""`waybill find`: where is my data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from waybill.cli import console, records
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.moments import parse_moment
+from waybill.cli.options import with_settings
+from waybill.facets import FinalState
+from waybill.transport import Settings
+
+_MOMENT: Final = "2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d: that long ago"
+
+
+def _moment(text: str) -> int:
+    try:
+        return parse_moment(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; give {_MOMENT}") from None
+
+
+@with_settings("home", "root")
+def find(
+    settings: Settings,
+    *,
+    did: Annotated[str | None, typer.Option(metavar="UUID", help="The file with this identity.")] = None,
+    parent: Annotated[str | None, typer.Option(metavar="UUID", help="Files split from this one.")] = None,
+    data_source: Annotated[str | None, typer.Option(metavar="NAME", help="Files that came in here.")] = None,
+    data_sink: Annotated[str | None, typer.Option(metavar="NAME", help="Files that left here.")] = None,
+    system: Annotated[str | None, typer.Option(metavar="NAME", help="Records of this system.")] = None,
+    filename: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Files of this name; * and ? match any.")
+    ] = None,
+    state: Annotated[
+        FinalState | None, typer.Option(case_sensitive=False, help="Files that ended like this.")
+    ] = None,
+    annotation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Files with this annotation; may be repeated."),
+    ] = None,
+    since: Annotated[
+        int | None, typer.Option(parser=_moment, metavar="WHEN", help=f"Ended then or later: {_MOMENT}.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(parser=_moment, metavar="WHEN", help="Ended before then.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="The most records to show, newest first.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Find files by where they came from, what was done to them, where they ended.
+
+    Shows one record for each path that a file took, newest first. Finding nothing is exit code 0.
+
+    Examples:
+
+    \b
+      waybill find --state ERROR --since 24h
+      waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
+    """
+    from waybill.exporter import Query
+    from waybill.exporter import find as find_records
+
+    query = Query(
+        did=did,
+        parent_did=parent,
+        data_source=data_source,
+        data_sink=data_sink,
+        system_name=system,
+        filename=filename,
+        final_state=state,
+        annotations=_pairs(annotation or []),
+        since_ms=since,
+        until_ms=until,
+        limit=limit,
+    )
+    with existing_journal(settings) as journal:
+        root = as_agreed(settings, journal).root
+    found = find_records(root, query)
+    if as_json:
+        for record in found:
+            console.json(msgspec.to_builtins(record))
+    elif found:
+        records.show(found)
+    if not found:
+        console.note(f"nothing found below {root}; `waybill flush` makes what was kept lately visible")
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not (key and equals):
+            raise typer.BadParameter(f"{key!r} has no value; give KEY=VALUE", param_hint="--annotation")
+    return {key: value for key, _, value in pairs}
