@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: every figure of docs/benchmarks.md in turn, on a machine that does nothing else."""
+"""``python -m benchmarks``: every figure of docs/benchmarks.md in turn, on a machine left alone."""
 
 from __future__ import annotations
 
