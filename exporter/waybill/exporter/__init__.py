@@ -8,6 +8,8 @@ from __future__ import annotations
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.raw import RawWriter
+from waybill.exporter.query import Query
+from waybill.exporter.reader import find, scan
 from waybill.exporter.retraction import Retraction
 
-__all__ = ["Compactor", "Hour", "RawName", "RawWriter", "Report", "Retraction", "hour_of", "safe_name"]
+__all__ = ["Compactor", "Hour", "Query", "RawName", "RawWriter", "Report", "Retraction", "find", "hour_of", "safe_name", "scan"]

@@ -29,9 +29,6 @@ from waybill.transport.files import Files, is_temporary, publish
 if TYPE_CHECKING:
     from waybill.exporter.retraction import Retraction
 
-DAMAGED = (pa.ArrowException, ValueError, OSError)
-"""What reading a damaged file raises: an `OSError` where a page does not decompress."""
-
 _Part = tuple[RawName, pa.Table]
 
 
@@ -84,9 +81,9 @@ class HourCompaction:
         path = compacted_path(system, self._hour)
         try:
             base, covers = _read_compacted(self._root / path)
-        except DAMAGED as error:
+        except parquet.DAMAGED as error:
             self._complete = False
-            self._tell_unreadable(self._root / path, error)
+            self.unreadable.append(parquet.unreadable(self._root / path, error))
             return
         tables = [base, *(table for raw, table in parts if not covers.has(raw))]
         covered: list[RawName] = list(self._tables)
@@ -137,15 +134,9 @@ class HourCompaction:
             return parquet.read(parquet.open_file(path))
         except FileNotFoundError:
             return None
-        except DAMAGED as error:
-            self._tell_unreadable(path, error)
+        except parquet.DAMAGED as error:
+            self.unreadable.append(parquet.unreadable(path, error))
             return None
-
-    def _tell_unreadable(self, path: Path, error: Exception) -> None:
-        what = " ".join(str(error).split())
-        self.unreadable.append(
-            f"{path} cannot be read ({what}); put a good copy in its place, or move it away"
-        )
 
 
 def _read_compacted(path: Path) -> tuple[pa.Table, Covers]:

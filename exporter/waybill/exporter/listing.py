@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from waybill.exporter.layout import COMPACTED, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
+
+_SUFFIX: Final = ".parquet"
 
 
 def raw_hours(root: Path) -> set[Hour]:
@@ -25,18 +27,26 @@ def raw_files(root: Path, hour: Hour) -> dict[RawName, Path]:
     return {raw: folder / str(raw) for raw in sorted(filter(None, map(RawName.parse, names(folder))))}
 
 
-def compacted_files(root: Path, system_name: str | None = None) -> dict[Hour, list[Path]]:
-    """The compacted files of each hour, of one system or of all."""
-    found: dict[Hour, list[Path]] = defaultdict(list)
-    systems = names(root / COMPACTED) if system_name is None else [safe_name(system_name)]
-    for system in systems:
-        for day in names(root / COMPACTED / system):
-            folder = root / COMPACTED / system / day
-            for name in names(folder):
-                stem, _, suffix = name.rpartition(".")
-                if suffix == "parquet" and (hour := parse_hour(day, stem)):
-                    found[hour].append(folder / name)
-    return found
+def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
+    """The hours that have compacted files, of one system or of all."""
+    return {
+        hour
+        for system in _systems(root, system_name)
+        for day in names(root / COMPACTED / system)
+        for name in names(root / COMPACTED / system / day)
+        if name.endswith(_SUFFIX) and (hour := parse_hour(day, name.removesuffix(_SUFFIX)))
+    }
+
+
+def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> dict[str, Path]:
+    """By safe name, where the compacted file of an hour is, or would be, of one system or of all."""
+    return {
+        system: root / COMPACTED / system / hour.day / f"{hour.hour}{_SUFFIX}" for system in _systems(root, system_name)
+    }
+
+
+def _systems(root: Path, system_name: str | None) -> list[str]:
+    return list(names(root / COMPACTED)) if system_name is None else [safe_name(system_name)]
 
 
 def names(folder: Path) -> Iterator[str]:

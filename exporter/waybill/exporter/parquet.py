@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from waybill.facets.arrow import SCHEMA
@@ -44,6 +45,11 @@ _ENCODING: Final = {
 }
 _LEVEL: Final = 1
 
+_FORMAT: Final = ds.ParquetFileFormat(dictionary_columns=list(CODED))
+
+DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
+"""What reading a damaged file raises: an `OSError` where a page does not decompress."""
+
 
 def encode(table: pa.Table, metadata: Mapping[bytes, bytes] | None = None) -> pa.Buffer:
     """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows.
@@ -68,28 +74,51 @@ def encode(table: pa.Table, metadata: Mapping[bytes, bytes] | None = None) -> pa
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """Open a file of the layout; what is read later comes from this very file, even if it is replaced.
+    """Open a file of the layout to read all of it.
 
     Raises:
         FileNotFoundError: it is not there.
-        OSError, pa.ArrowException: it is no readable Parquet file of the layout.
+        DAMAGED: it is no readable Parquet file of the layout.
     """
     file = pq.ParquetFile(pa.memory_map(str(path)), read_dictionary=list(CODED))
-    if file.schema_arrow.remove_metadata() != CODED_SCHEMA:
-        raise pa.ArrowInvalid("its columns are not those of the provenance layout")
+    _check(file.schema_arrow)
     return file
 
 
-def read(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
+def open_fragment(path: Path) -> ds.ParquetFileFragment:
+    """Open a file of the layout to select from it, by its statistics where they help.
+
+    What is read later comes from this very file, even if it is replaced or removed meanwhile.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        DAMAGED: it is no readable Parquet file of the layout.
+    """
+    fragment = _FORMAT.make_fragment(pa.memory_map(str(path)))
+    _check(fragment.physical_schema)
+    return fragment
+
+
+def unreadable(path: Path, error: Exception) -> str:
+    """The sentence about a damaged file."""
+    reason = " ".join(str(error).split())
+    return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
+
+
+def _check(schema: pa.Schema) -> None:
+    if schema.remove_metadata() != CODED_SCHEMA:
+        raise pa.ArrowInvalid("its columns are not those of the provenance layout")
+
+
+def read(file: pq.ParquetFile) -> pa.Table:
     """All rows of an open file."""
-    return file.read(
-        columns=None if columns is None else list(columns), use_threads=False
-    ).replace_schema_metadata()
+    return file.read(use_threads=False)
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of `CODED_SCHEMA` as one, in one chunk."""
-    return pa.concat_tables(tables or [CODED_SCHEMA.empty_table()]).unify_dictionaries().combine_chunks()
+    plain = [table.replace_schema_metadata() for table in tables]
+    return pa.concat_tables(plain or [CODED_SCHEMA.empty_table()]).unify_dictionaries().combine_chunks()
 
 
 def code(table: pa.Table) -> pa.Table:
