@@ -6,11 +6,12 @@ questions.
 
 from __future__ import annotations
 
-from waybill.marquez.client import ProbeResult, probe
+from waybill.marquez.client import Backend, ProbeResult, probe
 from waybill.marquez.dead_letters import DeadLetter, dead_letter_body, dead_letters
 from waybill.marquez.delivery import Delivery, open_delivery
 
 __all__ = [
+    "Backend",
     "DeadLetter",
     "Delivery",
     "ProbeResult",

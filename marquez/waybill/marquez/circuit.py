@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
 BACKOFF_BASE_S: Final = 0.5
 PROBE_EVERY_MAX_S: Final = 15.0
+PROBE_ANSWERING_EVERY_MAX_S: Final = 3.0
+"""The same for a backend that answers, if only with trouble: should many bad events stand in a row, probing
+soon finds a good one behind them."""
 BARRED_RETRY_S: Final = 60.0
 RETRY_AFTER_MAX_S: Final = 300.0
 UNWELL_IN_A_ROW: Final = 3
@@ -64,5 +67,7 @@ class Circuit:
         if answer.verdict is Verdict.BARRED:
             delay_s = self._rng.uniform(BARRED_RETRY_S / 2, BARRED_RETRY_S)
         else:
-            delay_s = full_jitter(self._rng, self._failures, PROBE_EVERY_MAX_S)
+            answers = answer.verdict is Verdict.UNWELL and answer.status is not None
+            cap_s = PROBE_ANSWERING_EVERY_MAX_S if answers else PROBE_EVERY_MAX_S
+            delay_s = full_jitter(self._rng, self._failures, cap_s)
         self.due_s = now_s + max(delay_s, min(answer.retry_after_s, RETRY_AFTER_MAX_S))

@@ -19,7 +19,7 @@ from requests.auth import AuthBase
 from waybill.marquez.answer import Answer, Verdict, explain, judge, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from requests import PreparedRequest, Response
 
@@ -251,7 +251,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _last_words(causes: list[BaseException], kind: type[Exception]) -> str:
+def _last_words(causes: Sequence[BaseException], kind: type[Exception]) -> str:
     """What the innermost cause of a kind says, in the operating system's words where it has some."""
     cause = [cause for cause in causes if isinstance(cause, kind)][-1]
     return str(getattr(cause, "strerror", None) or cause)

@@ -1,0 +1,141 @@
+"""A backend that behaves as Marquez does, and a way to work a delivery without waiting for its back-off."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.marquez import Backend, Delivery
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from contract_server import ContractServer
+
+STEPS_MAX = 100_000
+ANSWER_TIMEOUT_S = 0.3
+
+
+def load_contract_server() -> ModuleType:
+    """Import the server by its path: tests are no package."""
+    name = "contract_server"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+REAL_URL = os.environ.get("MARQUEZ_URL")
+
+
+class Worker:
+    """Works a delivery as the runner does, on a clock that it moves instead of waiting."""
+
+    def __init__(self, journal: Journal, url: str, api_key: str | None = None, **timeouts_s: float) -> None:
+        self.now_s = 0.0
+        self.journal = journal
+        given = {"connect_timeout_s": 1.0, "answer_timeout_s": ANSWER_TIMEOUT_S} | timeouts_s
+        backend = Backend(url, api_key, **given)
+        self.delivery = Delivery(journal, backend, clock=lambda: self.now_s, rng=Random(1))  # noqa: S311 - jitter
+        self.problem: str | None = None
+
+    def run(self, *, until: Callable[[], bool] = lambda: False, at_most_s: float = 86_400.0) -> None:
+        """Step until nothing is left to wait for, or `until`, or so many seconds of the moved clock."""
+        deadline_s = self.now_s + at_most_s
+        for _ in range(STEPS_MAX):
+            if until() or self.now_s > deadline_s:
+                return
+            step = self.delivery.step()
+            self.problem = step.problem
+            if step.applied:
+                continue
+            if step.retry_s is None:
+                return
+            self.now_s += step.retry_s
+        raise AssertionError(f"still not done after {STEPS_MAX} steps: {self.problem}")
+
+
+@pytest.fixture
+def marquez() -> Iterator[ContractServer]:
+    """A backend on loopback that answers as Marquez does, worse on request."""
+    server: ContractServer = load_contract_server().ContractServer().start()
+    yield server
+    server.refuse()
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    with_journal = Journal(home)
+    yield with_journal
+    with_journal.close()
+
+
+@pytest.fixture
+def worker(journal: Journal, marquez: ContractServer) -> Iterator[Worker]:
+    worker = Worker(journal, marquez.url)
+    yield worker
+    worker.delivery.close()
+
+
+@pytest.fixture
+def new_worker() -> type[Worker]:
+    """Makes a second worker over the same journal, as a runner does that starts again."""
+    return Worker
+
+
+@pytest.fixture
+def keep(journal: Journal) -> Callable[..., int]:
+    """Puts one event into the journal and returns its sequence number."""
+
+    def keep(run: str, number: int = 0, /, **members: Any) -> int:  # noqa: ANN401 - members of a JSON object
+        return journal.append(Kind.OPENLINEAGE, event(run, number, **members))
+
+    return keep
+
+
+@pytest.fixture
+def event_of() -> Callable[..., bytes]:
+    """Makes the bytes of one event."""
+    return event
+
+
+def event(run: str, number: int = 0, /, **members: Any) -> bytes:  # noqa: ANN401 - members of a JSON object
+    """An OpenLineage run event; `number` tells the events of a run apart; one that is ... is left out."""
+    content = {
+        "eventType": "RUNNING",
+        "eventTime": "2026-01-01T00:00:00+00:00",
+        "run": {"runId": run, "facets": {}},
+        "job": {"namespace": "tests", "name": "job"},
+        "producer": "https://example.com/tests",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "number": number,
+    } | members
+    return json.dumps({name: value for name, value in content.items() if value is not ...}).encode()
+
+
+@pytest.fixture
+def real_marquez_url() -> str:
+    if REAL_URL is None:
+        pytest.skip("MARQUEZ_URL is not set: no real Marquez to try")
+    return REAL_URL
+
+
+def numbers(stored: list[dict[str, Any]], run: str) -> list[int]:
+    """The numbers of one run's events in the order of their arrival."""
+    return [event["number"] for event in stored if event.get("run", {}).get("runId") == run]
+
+
+@pytest.fixture
+def numbers_of() -> Callable[[list[dict[str, Any]], str], list[int]]:
+    return numbers

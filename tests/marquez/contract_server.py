@@ -1,0 +1,421 @@
+"""A server that answers as Marquez 0.51.1 does, for tests and to try things by hand; never kinder than it.
+
+    python tests/marquez/contract_server.py --port 5000 [--fault 500] [--api-key KEY]
+
+What it does was measured on the real one: 201 for nearly anything well-formed; 422 for what its validation
+misses; 500, as for an outage, for broken JSON, an array, an unparsable date, a run event without eventType
+or a NUL character; 415 for other content types; no deduplication; a START after COMPLETE sets the run back to
+RUNNING.
+
+Beyond that it fails on request, for every event (`fault`), for the next ones (`faults`) or by what the event
+is (`fault_of`):
+
+    "500", "503", "401", ...   that status, nothing stored       "500-stored"   that status, but stored
+    "429:7"                    with Retry-After: 7                "hang"         no answer until `release`
+    "close"                    the connection ends unanswered     "close-stored" the same, but stored
+    "cut"                      ends within the answer's status    "drip"         a 500 whose body never ends
+    "302"                      a redirect to a page that answers 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import re
+import socket
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Request = socket.socket | tuple[bytes, socket.socket]
+LINEAGE = "/api/v1/lineage"
+STATES = {
+    "START": "RUNNING",
+    "RUNNING": "RUNNING",
+    "COMPLETE": "COMPLETED",
+    "ABORT": "ABORTED",
+    "FAIL": "FAILED",
+}
+KNOWN_FACETS = {
+    "run": ("nominalTime", "parent"),
+    "job": ("documentation", "sourceCodeLocation", "sql"),
+    "dataset": ("documentation", "schema", "dataSource", "columnLineage", "lifecycleStateChange"),
+}
+HTML_500 = (
+    "<html><head><title>Error 500</title></head><body><h2>HTTP ERROR 500 Request failed.</h2></body></html>"
+)
+
+
+@dataclass(frozen=True)
+class Received:
+    """One POST: its body unzipped, its headers, the status answered (None: none), whether it was stored."""
+
+    body: bytes
+    headers: dict[str, str]
+    status: int | None
+    stored: bool
+
+    @property
+    def event(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", json.loads(self.body))
+
+
+@dataclass
+class ContractServer:
+    """The server; `start` makes it listen, `refuse` makes connections fail until `start` is called again."""
+
+    port: int = 0
+    api_key: str | None = None
+    reads_gzip: bool = True
+    fault: str | None = None
+    fault_of: Callable[[bytes], str | None] | None = None
+    faults: deque[str | None] = field(default_factory=deque)
+    received: list[Received] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """The stored run events as `GET /api/v1/events/lineage` gives them, in the order of arrival."""
+    runs: dict[str, str | None] = field(default_factory=dict)
+    """Run id to state."""
+    others: int = 0
+    """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
+
+    def __post_init__(self) -> None:
+        self._lock = threading.Lock()
+        self._released = threading.Event()
+        self._server: _Server | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def stored(self) -> list[dict[str, Any]]:
+        """What was stored, as it came, in the order of arrival."""
+        return [received.event for received in self.received if received.stored]
+
+    def start(self) -> ContractServer:
+        """Listen; again at the same port after `refuse`."""
+        self._released.clear()
+        self._server = _Server(self.port, self)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def refuse(self) -> None:
+        """Stop listening and end every connection."""
+        self.release()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server.end_connections()
+            self._server = None
+
+    def release(self) -> None:
+        """Let go of the requests that hang; those that come later hang anew."""
+        self._released.set()
+        self._released = threading.Event()
+
+    def wait_while_hanging(self) -> None:
+        self._released.wait()
+
+    def take_fault(self, body: bytes) -> str | None:
+        """What shall go wrong with this request; None: nothing."""
+        with self._lock:
+            queued = self.faults.popleft() if self.faults else None
+        return queued or (self.fault_of(body) if self.fault_of else None) or self.fault
+
+    def keep(self, received: Received) -> None:
+        """Note a request and, if it is to be stored, what it does to the run."""
+        with self._lock:
+            self.received.append(received)
+            if not received.stored:
+                return
+            event = received.event
+            if kind_of(event) != "RunEvent":
+                self.others += 1
+                return
+            self.events.append(reserialised(event))
+            state = STATES.get(str(event.get("eventType")).upper())
+            run_id = event["run"]["runId"]
+            self.runs[run_id] = state or self.runs.get(run_id)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self, port: int, contract: ContractServer) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.contract = contract
+        self._connections: set[Request] = set()
+
+    def process_request(self, request: Request, client_address: object) -> None:
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Request) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def end_connections(self) -> None:
+        for connection in list(self._connections):
+            end(connection)
+
+    def handle_error(self, request: Request, client_address: object) -> None:
+        """A client that went away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 64 * 1024  # one packet an answer, or delayed acknowledgement costs 40 ms each
+    server: _Server
+
+    def do_POST(self) -> None:
+        contract = self.server.contract
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body, problem = self._unzipped(raw)
+        fault = contract.take_fault(body)
+        status, answer = problem or self._refusal(contract) or judge(body)
+        stored = status == 201
+        if fault == "hang":
+            self._keep(body, None, stored=False)
+            contract.wait_while_hanging()
+            return end(self.connection)
+        if fault in {"close", "close-stored", "cut"}:
+            self._keep(body, None, stored=stored and fault == "close-stored")
+            if fault == "cut":
+                self.wfile.write(b"HTTP/1.1 20")
+                self.wfile.flush()
+            return end(self.connection)
+        if fault == "drip":
+            self._keep(body, 500, stored=False)
+            return self._drip()
+        headers = {}
+        if fault is not None:
+            code, _, retry_after_s = fault.removesuffix("-stored").partition(":")
+            status, answer = int(code), json.dumps({"code": int(code), "message": f"fault {code} on request"})
+            stored = stored and fault.endswith("-stored")
+            headers = {"Retry-After": retry_after_s} if retry_after_s else {}
+            headers |= {"Location": "/login"} if code == "302" else {}
+        self._keep(body, status, stored=stored)
+        self._answer(status, answer, headers)
+        return None
+
+    def do_GET(self) -> None:
+        contract = self.server.contract
+        fault = contract.take_fault(b"")
+        path = urlsplit(self.path).path
+        if fault == "hang":
+            contract.wait_while_hanging()
+            end(self.connection)
+        elif fault is not None and fault[:3].isdigit():
+            self._answer(int(fault[:3]), json.dumps({"message": f"fault {fault} on request"}))
+        elif refusal := self._refusal(contract):
+            self._answer(*refusal)
+        elif path == "/login":
+            self._answer(200, "<html>a page</html>")
+        elif path == "/api/v1/namespaces":
+            names = sorted({event["job"]["namespace"] for event in contract.events} | {"default"})
+            self._answer(200, json.dumps({"namespaces": [{"name": name} for name in names]}))
+        elif path == "/api/v1/events/lineage":
+            self._answer(*self._events(contract))
+        elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)", path):
+            run_id = unquote(found[1])
+            known = run_id in contract.runs
+            run = {"id": run_id, "state": contract.runs.get(run_id)} if known else {"code": 404}
+            self._answer(200 if known else 404, json.dumps(run))
+        else:
+            self._answer(404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"}))
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
+        """Say nothing."""
+
+    def _unzipped(self, raw: bytes) -> tuple[bytes, tuple[int, str] | None]:
+        if self.headers.get("Content-Encoding") != "gzip":
+            return raw, None
+        if not self.server.contract.reads_gzip:
+            return raw, (415, json.dumps({"code": 415, "message": "HTTP 415 Unsupported Media Type"}))
+        try:
+            return gzip.decompress(raw), None
+        except (OSError, EOFError, zlib.error):
+            return raw, (400, json.dumps({"code": 400, "message": "Unable to process gzip"}))
+
+    def _refusal(self, contract: ContractServer) -> tuple[int, str] | None:
+        if contract.api_key is not None and self.headers.get("Authorization") != f"Bearer {contract.api_key}":
+            return 401, json.dumps(
+                {"code": 401, "message": "Credentials are required to access this resource."}
+            )
+        if self.command == "POST" and urlsplit(self.path).path != LINEAGE:
+            return 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
+        if self.command == "POST" and self.headers.get_content_type() != "application/json":
+            return 415, json.dumps({"code": 415, "message": "HTTP 415 Unsupported Media Type"})
+        return None
+
+    def _events(self, contract: ContractServer) -> tuple[int, str]:
+        query = parse_qs(urlsplit(self.path).query)
+        first = {name: values[0] for name, values in query.items()}
+        after = instant(first.get("after", "1970-01-01T00:00:00+00:00"))
+        before = instant(first.get("before", "2030-01-01T00:00:00+00:00"))
+        if after is None or before is None:
+            return 400, json.dumps({"code": 400, "message": "not a full ISO 8601 instant with a zone"})
+        chosen = [e for e in contract.events if after <= cast("datetime", instant(e["eventTime"])) < before]
+        descending = first.get("sortDirection", "desc").lower() == "desc"
+        chosen.sort(key=lambda e: cast("datetime", instant(e["eventTime"])), reverse=descending)
+        offset, limit = int(first.get("offset", 0)), int(first.get("limit", 100))
+        total = len(chosen) + contract.others
+        return 200, json.dumps({"events": chosen[offset : offset + limit], "totalCount": total})
+
+    def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.server.contract.keep(Received(body, headers, status, stored))
+
+    def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
+        content = body.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html" if body.startswith("<") else "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _drip(self) -> None:
+        self.send_response(500)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        released = self.server.contract._released  # noqa: SLF001 - the handler is a part of the server
+        while not released.wait(0.05):
+            self.wfile.write(b".")
+            self.wfile.flush()
+        end(self.connection)
+
+
+def end(connection: Request) -> None:
+    try:
+        cast("socket.socket", connection).shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return
+
+
+def kind_of(event: dict[str, Any]) -> str:
+    """The kind of an event, as Marquez tells it: by the last path segment of its schemaURL."""
+    last = str(event.get("schemaURL", "")).rstrip("/").rpartition("/")[2]
+    return last if last in {"JobEvent", "DatasetEvent"} else "RunEvent"
+
+
+def judge(body: bytes) -> tuple[int, str]:
+    """Marquez's answer to one POST of a lineage event."""
+    unreadable = 500, json.dumps({"code": 400, "message": "Unable to process JSON"})
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        return unreadable
+    if not isinstance(event, dict) or (
+        event.get("eventTime") is not None and instant(event["eventTime"]) is None
+    ):
+        return unreadable
+    if any("\0" in text for text in texts(event)):
+        return 500, HTML_500
+    if errors := list(missing(event)):
+        return 422, json.dumps({"errors": errors})
+    if kind_of(event) == "RunEvent" and not event.get("eventType"):
+        return 500, json.dumps({"code": 500, "message": "There was an error processing your request."})
+    return 201, ""
+
+
+def missing(event: dict[str, Any]) -> list[str]:
+    """What Marquez's validation misses in an event."""
+    kind = kind_of(event)
+    needed = {
+        "RunEvent": ["eventTime", "producer", "run", "run.runId", "job", "job.name", "job.namespace"],
+        "JobEvent": ["eventTime", "producer", "job", "job.name", "job.namespace"],
+        "DatasetEvent": ["eventTime", "producer", "dataset", "dataset.name", "dataset.namespace"],
+    }[kind]
+    errors = [f"{path} must not be null" for path in needed if at(event, path) is None]
+    errors += facet_errors(event.get("run"), "run") + facet_errors(event.get("job"), "job")
+    for side in ("inputs", "outputs"):
+        for dataset in event.get(side) or []:
+            errors += [
+                f"{side}[].{name} must not be null" for name in ("namespace", "name") if name not in dataset
+            ]
+            errors += facet_errors(dataset, "dataset")
+    return errors
+
+
+def facet_errors(holder: object, kind: str) -> list[str]:
+    facets = holder.get("facets") if isinstance(holder, dict) else None
+    if not isinstance(facets, dict):
+        return []
+    present = {name: facets[name] for name in KNOWN_FACETS[kind] if facets.get(name) is not None}
+    return [
+        f"{kind}.facets.{name}.{member} must not be null"
+        for name, facet in present.items()
+        for member in ("_producer", "_schemaURL")
+        if not isinstance(facet, dict) or facet.get(member) is None
+    ]
+
+
+def texts(value: object) -> Iterator[str]:
+    """Every string in a JSON value, names included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        for member in value.values():
+            yield from texts(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from texts(member)
+
+
+def at(event: dict[str, Any], path: str) -> object:
+    value: object = event
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def instant(text: object) -> datetime | None:
+    """An ISO 8601 instant with a zone; None for anything else."""
+    try:
+        parsed = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return parsed if parsed is not None and parsed.tzinfo is not None else None
+
+
+def reserialised(event: dict[str, Any]) -> dict[str, Any]:
+    """A stored event as Marquez gives it back: absent known facets are null, a zone of zero is Z."""
+    copy = cast("dict[str, Any]", json.loads(json.dumps(event)))
+    moment = cast("datetime", instant(copy["eventTime"]))
+    copy["eventTime"] = moment.isoformat().replace("+00:00", "Z")
+    for kind in ("run", "job"):
+        facets = copy[kind].get("facets")
+        if isinstance(facets, dict):
+            copy[kind]["facets"] = dict.fromkeys(KNOWN_FACETS[kind]) | facets
+    return copy
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A server that answers as Marquez does.")
+    parser.add_argument("--port", type=int, default=5000)
+    parser.add_argument("--api-key")
+    parser.add_argument("--fault", help="what goes wrong with every event; see the module")
+    options = parser.parse_args()
+    server = ContractServer(port=options.port, api_key=options.api_key, fault=options.fault).start()
+    print(f"{server.url} answers as Marquez does; end it with Ctrl+C", flush=True)  # noqa: T201 - it is a command
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        server.refuse()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""What reaches the backend, in which order, and how often."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from waybill.marquez import Delivery, open_delivery
+from waybill.transport import Journal, Kind, Projection, Settings
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+
+def test_every_event_arrives_once_with_the_bytes_that_were_accepted(
+    journal: Journal, marquez: ContractServer, worker: Worker, event_of: Callable[..., bytes]
+) -> None:
+    bodies = [event_of(f"run-{n % 3}", n) for n in range(30)]
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    worker.run()
+    assert [received.body for received in marquez.received] == bodies
+    assert worker.delivery.pending() == 0
+    assert journal.cursor("marquez") == journal.last_seq()
+    assert journal.state("marquez") == {}
+
+
+def test_the_connection_is_kept_open_between_events(
+    marquez: ContractServer, worker: Worker, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = []
+    server = marquez._server  # noqa: SLF001 - the test's own server
+    assert server is not None
+    accepted = server.get_request
+    monkeypatch.setattr(server, "get_request", lambda: connections.append(1) or accepted())
+    for number in range(10):
+        keep("run", number)
+    worker.run()
+    assert len(marquez.received) == 10
+    assert len(connections) == 1
+
+
+def test_marks_and_records_are_passed_over(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    journal.mark(b"settle")
+    keep("run")
+    journal.append(Kind.PROVENANCE, b"[]")
+    journal.mark(b"flush")
+    worker.run()
+    assert len(marquez.received) == 1
+    assert journal.cursor("marquez") == journal.last_seq()
+    assert worker.delivery.pending() == 0
+
+
+def test_job_and_dataset_events_are_delivered_in_the_order_of_their_subject(
+    journal: Journal, marquez: ContractServer, worker: Worker, event_of: Callable[..., bytes]
+) -> None:
+    spec = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/"
+    subject = {"namespace": "n", "name": "x"}
+    without_run = {"run": ..., "eventType": ...}
+    for number in range(3):
+        for kind, members in (
+            ("JobEvent", {"job": subject}),
+            ("DatasetEvent", {"job": ..., "dataset": subject}),
+        ):
+            body = event_of("", number, schemaURL=f"{spec}{kind}", **without_run, **members)
+            journal.append(Kind.OPENLINEAGE, body)
+    first_job_event = event_of("", 0, schemaURL=f"{spec}JobEvent", job=subject, **without_run)
+    failures = iter(["500"] * 3)
+    marquez.fault_of = lambda body: next(failures, None) if body == first_job_event else None
+    worker.run()
+    numbers = [(e["schemaURL"].rpartition("/")[2], e["number"]) for e in marquez.stored]
+    assert [n for kind, n in numbers if kind == "JobEvent"] == [0, 1, 2]
+    assert [n for kind, n in numbers if kind == "DatasetEvent"] == [0, 1, 2]
+    assert numbers[0] == ("DatasetEvent", 0)
+    assert marquez.others == 6
+
+
+def test_an_entry_that_names_nothing_is_sent_all_the_same(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    for body in (b"{", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"run":5}'):
+        journal.append(Kind.OPENLINEAGE, body)
+    keep("run")
+    worker.run(at_most_s=5)
+    assert len({received.body for received in marquez.received}) == 7
+    assert len(marquez.stored) == 1
+
+
+def test_a_failing_run_keeps_its_order_and_holds_up_no_other(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    for number in range(5):
+        keep("ill", number, eventType="START" if number == 0 else "RUNNING")
+        keep("well", number)
+    failures = iter(["500"] * 4)
+    marquez.fault_of = lambda body: next(failures, None) if b'"ill"' in body else None
+    worker.run()
+    assert numbers_of(marquez.stored, "ill") == numbers_of(marquez.stored, "well") == [0, 1, 2, 3, 4]
+    runs = [event["run"]["runId"] for event in marquez.stored]
+    assert runs[:5] == ["well"] * 5
+
+
+def test_a_run_ends_in_the_state_of_its_last_event_even_if_its_start_had_to_be_repeated(
+    marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    keep("run", 0, eventType="START")
+    keep("run", 1, eventType="COMPLETE")
+    marquez.faults.extend(["500-stored", "close-stored", None])
+    worker.run()
+    assert [event["eventType"] for event in marquez.stored] == ["START", "START", "START", "COMPLETE"]
+    assert marquez.runs == {"run": "COMPLETED"}
+
+
+def test_a_start_after_complete_would_have_set_the_run_back(
+    marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    keep("run", 1, eventType="START")
+    worker.run()
+    assert marquez.runs == {"run": "RUNNING"}
+
+
+def test_a_larger_body_travels_compressed(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
+    keep("small")
+    keep("large", padding="x" * 100_000)
+    worker.run()
+    small, large = marquez.received
+    assert "content-encoding" not in small.headers
+    assert large.headers["content-encoding"] == "gzip"
+    assert int(large.headers["content-length"]) < 2_000
+    assert large.event["padding"] == "x" * 100_000
+
+
+def test_a_backend_that_reads_no_gzip_gets_plain_bodies(
+    marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    marquez.reads_gzip = False
+    for number in range(3):
+        keep("large", number, padding="x" * 100_000)
+    worker.run()
+    assert [event["number"] for event in marquez.stored] == [0, 1, 2]
+    assert [received.headers.get("content-encoding") for received in marquez.received] == [
+        "gzip",
+        None,
+        None,
+        None,
+    ]
+
+
+def test_the_api_key_is_sent_as_a_bearer_token_and_not_replaced_by_netrc(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password else\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    marquez.api_key = "key"
+    keep("run")
+    new_worker(journal, marquez.url, "key").run()
+    assert marquez.received[0].headers["authorization"] == "Bearer key"
+    assert len(marquez.stored) == 1
+
+
+@pytest.mark.parametrize("path", ["", "/", "/api/v1", "/api/v1/lineage", "/api/v1/lineage/"])
+def test_the_address_may_have_the_path_of_the_endpoint_or_not(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, path: str
+) -> None:
+    keep("run")
+    new_worker(journal, marquez.url + path).run()
+    assert len(marquez.stored) == 1
+
+
+def test_without_an_address_there_is_no_delivery(journal: Journal, settings: Settings) -> None:
+    assert open_delivery(journal, settings) is None
+
+
+def test_with_an_address_there_is_one_that_keeps_nothing_itself(journal: Journal, home: Path) -> None:
+    settings = Settings.load({"home": home, "marquez_url": "http://localhost:5000"}, env={})
+    delivery = open_delivery(journal, settings)
+    assert isinstance(delivery, Delivery)
+    assert isinstance(delivery, Projection)
+    assert (delivery.name, delivery.stores) == ("marquez", False)
+    delivery.close()
+
+
+def test_entries_that_the_journal_let_go_of_hold_up_nothing(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    for number in range(5):
+        keep("run", number)
+    marquez.fault = "500"
+    worker.run(at_most_s=1)  # all five are in view by now
+    journal.prune(4, 2**62)
+    marquez.fault = None
+    worker.run()
+    assert [event["number"] for event in marquez.stored] == [4]
+    assert journal.cursor("marquez") == 5
+
+
+def test_a_journal_that_begins_late_is_no_trouble(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    for number in range(10):
+        keep("run", number)
+    journal.prune(8, 2**62)
+    worker.run()
+    assert [event["number"] for event in marquez.stored] == [8, 9]
+    assert worker.delivery.pending() == 0
+
+
+def test_gzip_is_what_it_says(marquez: ContractServer) -> None:
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    url = f"{marquez.url}/api/v1/lineage"
+    assert requests.post(url, data=gzip.compress(b"{}"), headers=headers, timeout=5).status_code == 422
+    assert requests.post(url, data=b"{}", headers=headers, timeout=5).status_code == 400
+
+
+def test_a_real_marquez_takes_a_run(
+    journal: Journal, real_marquez_url: str, new_worker: type[Worker], keep: Keep
+) -> None:
+    run = str(uuid.uuid4())
+    for number, kind in enumerate(("START", "RUNNING", "COMPLETE")):
+        keep(run, number, eventType=kind, eventTime=f"2026-01-01T00:00:0{number}+00:00")
+    new_worker(journal, real_marquez_url, connect_timeout_s=5.0, answer_timeout_s=30.0).run()
+    assert journal.cursor("marquez") == journal.last_seq()
+    found = requests.get(f"{real_marquez_url.rstrip('/')}/api/v1/jobs/runs/{run}", timeout=30)
+    assert json.loads(found.content)["state"] == "COMPLETED"

@@ -1,0 +1,209 @@
+"""An outage of any kind: nothing is lost, and what was answered is not repeated."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+    from waybill.transport import Journal
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+UNSTORED = ["500", "502", "503", "504", "429", "429:7", "503:7", "hang", "close", "cut", "drip", "408", "507"]
+STORED = ["500-stored", "close-stored", "503-stored"]
+
+
+def fill(keep: Keep, runs: int = 4, events: int = 5) -> None:
+    for number in range(events):
+        for run in range(runs):
+            keep(f"run-{run}", number)
+
+
+@pytest.mark.parametrize("fault", UNSTORED)
+def test_after_an_outage_everything_arrives_exactly_once(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
+) -> None:
+    fill(keep)
+    marquez.fault = fault
+    worker.run(at_most_s=10 if fault in {"hang", "drip"} else 200)
+    assert marquez.stored == []
+    assert worker.delivery.pending() == 20
+    marquez.fault = None
+    worker.run()
+    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
+
+
+@pytest.mark.parametrize("fault", STORED)
+def test_what_was_stored_without_an_answer_is_repeated_in_order(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
+) -> None:
+    fill(keep)
+    marquez.fault = fault
+    worker.run(at_most_s=200)
+    marquez.fault = None
+    worker.run()
+    for run in range(4):
+        arrived = numbers_of(marquez.stored, f"run-{run}")
+        assert arrived == sorted(arrived)
+        assert set(arrived) == set(range(5))
+
+
+def test_while_nobody_listens_events_wait_and_then_arrive_once(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    fill(keep)
+    marquez.refuse()
+    worker.run(at_most_s=200)
+    assert worker.problem == (
+        f"{marquez.url} does not answer: Connection refused; "
+        "events wait in the journal and are tried again by themselves"
+    )
+    marquez.start()
+    worker.run()
+    assert worker.problem is None
+    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
+
+
+def test_a_backend_that_restarts_in_the_middle_loses_nothing(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    fill(keep)
+    for stored in (3, 9, 15):
+        worker.run(until=lambda stored=stored: len(marquez.stored) >= stored)  # type: ignore[misc]
+        marquez.refuse()
+        worker.run(at_most_s=30)
+        marquez.start()
+    worker.run()
+    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
+
+
+def test_a_name_that_does_not_resolve_is_an_outage(
+    journal: Journal, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    worker = new_worker(journal, "http://nowhere.invalid:5000")
+    worker.run(at_most_s=60)
+    assert worker.problem is not None
+    assert worker.problem.startswith("http://nowhere.invalid:5000 does not answer: ")
+    assert worker.delivery.pending() == 1
+
+
+def test_a_backend_that_is_down_is_asked_rarely(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
+    fill(keep, runs=100, events=2)
+    marquez.fault = "503"
+    worker.run(at_most_s=600)
+    assert 200 < len(marquez.received) < 800
+    asked = Counter(received.event["run"]["runId"] for received in marquez.received)
+    assert max(asked.values()) < 20  # it is probed with one event after the other
+
+
+def test_a_backend_that_asks_for_quiet_is_left_alone_for_that_long(
+    marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    fill(keep)
+    marquez.faults.append("429:200")
+    worker.delivery.step()
+    worker.run(at_most_s=199)
+    assert len(marquez.received) == 1
+    worker.run()
+    assert len(marquez.stored) == 20
+
+
+def test_nobody_can_ask_for_quiet_for_ever(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
+    keep("run")
+    marquez.faults.append("503:31536000")
+    worker.run(at_most_s=400)
+    assert len(marquez.stored) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("401", "does not let us in, it answers 401 ({"),
+        ("403", "does not let us in, it answers 403 ({"),
+        ("404", "takes no events, it answers 404 ({"),
+        ("302", "takes no events, it answers 302 ({"),
+        ("405", "takes no events, it answers 405 ({"),
+    ],
+)
+def test_a_wrong_key_or_address_is_said_and_tried_slowly(
+    marquez: ContractServer, worker: Worker, keep: Keep, fault: str, words: str
+) -> None:
+    fill(keep)
+    marquez.fault = fault
+    step = worker.delivery.step()
+    assert step.problem is not None
+    assert step.problem.startswith(f"{marquez.url} {words}")
+    assert step.problem.endswith("correct marquez_api_key" if fault in {"401", "403"} else "Marquez's API is")
+    worker.run(at_most_s=3600)
+    assert 60 <= len(marquez.received) <= 125
+    marquez.fault = None
+    worker.run()
+    assert len(marquez.stored) == 20
+    assert worker.problem is None
+
+
+def test_the_answer_401_of_a_backend_with_a_key_is_such_a_problem(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    marquez.api_key = "right"
+    worker = new_worker(journal, marquez.url, "wrong")
+    worker.run(at_most_s=100)
+    assert worker.problem is not None
+    assert "401 (" in worker.problem
+    assert "wrong" not in worker.problem
+    new_worker(journal, marquez.url, "right").run()
+    assert len(marquez.stored) == 1
+
+
+def test_a_bad_certificate_is_said(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    worker = new_worker(journal, marquez.url.replace("http:", "https:"))
+    step = worker.delivery.step()
+    assert step.problem is not None
+    assert " cannot be trusted: " in step.problem
+    assert worker.delivery.pending() == 1
+
+
+def test_a_secret_in_the_address_is_not_shown(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    marquez.fault = "401"
+    worker = new_worker(journal, marquez.url.replace("://", "://user:hush@"))
+    problem = worker.delivery.step().problem
+    assert problem is not None
+    assert "hush" not in problem
+    assert marquez.received[0].headers["authorization"].startswith("Basic ")
+
+
+def test_one_hiccup_is_no_problem_worth_a_word(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
+    fill(keep)
+    marquez.faults.extend(["503", None, "429", None, "close"])
+    problems = []
+    while worker.delivery.pending():
+        step = worker.delivery.step()
+        problems.append(step.problem)
+        worker.now_s += step.retry_s or 0.0
+    assert set(problems) == {None}
+    assert len(marquez.stored) == 20
+
+
+def test_a_backend_that_fails_every_other_time_gets_everything_once(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    fill(keep, runs=10, events=10)
+    marquez.faults.extend(["500", None, "503", "429", None, "502", "close", None] * 20)
+    worker.run()
+    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(10)] == [list(range(10))] * 10

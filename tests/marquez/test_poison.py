@@ -1,0 +1,211 @@
+"""Events that the backend will never take: parked with its words, and the others go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.marquez import dead_letter_body, dead_letters
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+
+def is_ill(body: bytes) -> bool:
+    return b'"ill' in body
+
+
+def stream(worker: Worker, keep: Keep, *, for_s: float, name: str = "well") -> None:
+    """Let time pass, with a new event of another run every ten seconds."""
+    end_s = worker.now_s + for_s
+    while worker.now_s < end_s:
+        keep(f"{name}-{worker.now_s}")
+        next_s = worker.now_s + 10
+        worker.run(at_most_s=10)
+        worker.now_s = next_s
+
+
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+def test_what_is_refused_for_good_is_parked_with_the_backends_words_and_its_run_goes_on(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, status: int
+) -> None:
+    keep("run", 0)
+    bad = keep("run", 1, parts="ill")
+    keep("run", 2)
+    marquez.fault_of = lambda body: str(status) if is_ill(body) else None
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 2]
+    (letter,) = dead_letters(journal)
+    assert (letter.seq, letter.key, letter.status, letter.tries) == (bad, "run run", status, 1)
+    assert letter.words == f'{{"code": {status}, "message": "fault {status} on request"}}'
+    body = dead_letter_body(journal, bad)
+    assert body is not None
+    assert json.loads(body)["number"] == 1
+    assert letter.size_bytes == len(body)
+    assert letter.parked_ms >= letter.received_ms > 0
+    assert worker.problem is None
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+def test_a_missing_producer_is_parked_with_what_marquez_says_of_it(
+    journal: Journal, worker: Worker, keep: Keep
+) -> None:
+    keep("run", producer=...)
+    worker.run()
+    assert dead_letters(journal)[0].words == '{"errors": ["producer must not be null"]}'
+
+
+@pytest.mark.parametrize(
+    ("what", "members", "words"),
+    [
+        ("a NUL character", {"name": "a\0b"}, "HTTP ERROR 500 Request failed."),
+        ("an unparsable date", {"eventTime": "yesterday"}, "Unable to process JSON"),
+        ("no event type", {"eventType": ...}, "There was an error processing your request."),
+    ],
+)
+def test_an_event_that_is_answered_500_for_good_is_parked_while_others_pass(
+    journal: Journal,
+    marquez: ContractServer,
+    worker: Worker,
+    keep: Keep,
+    what: str,
+    members: dict[str, Any],
+    words: str,
+) -> None:
+    bad = keep("ill", 0, **members)
+    keep("ill", 1)
+    stream(worker, keep, for_s=600)
+    assert {received.event["number"] for received in marquez.received if is_ill(received.body)} == {0, 1}, (
+        what
+    )
+    (letter,) = dead_letters(journal)
+    assert (letter.seq, letter.status) == (bad, 500)
+    assert words in letter.words
+    assert 8 <= letter.tries < 30
+    assert marquez.runs["ill"] == "RUNNING"
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{"])
+def test_an_entry_that_is_no_event_is_parked_while_others_pass(
+    journal: Journal, worker: Worker, keep: Keep, body: bytes
+) -> None:
+    bad = journal.append(Kind.OPENLINEAGE, body)
+    stream(worker, keep, for_s=600)
+    assert [letter.seq for letter in dead_letters(journal)] == [bad]
+    assert dead_letter_body(journal, bad) == body
+
+
+@pytest.mark.parametrize("fault", ["500", "502", "403", "404", "409", "hang", "close", "500-stored"])
+def test_poison_at_the_head_never_keeps_the_others_waiting(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
+) -> None:
+    keep("ill", 0)
+    for number in range(20):
+        keep("well", number)
+        keep("ill", number + 1)
+    marquez.fault_of = lambda body: fault if is_ill(body) and json.loads(body)["number"] == 0 else None
+    worker.run(at_most_s=100)
+    assert numbers_of(marquez.stored, "well") == list(range(20))
+    assert [n for n in numbers_of(marquez.stored, "ill") if n] == []
+    stream(worker, keep, for_s=1200)
+    assert [letter.key for letter in dead_letters(journal)] == ["run ill"]
+    assert [n for n in numbers_of(marquez.stored, "ill") if n] == list(range(1, 21))
+
+
+def test_many_poisons_at_the_head_are_passed_by(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    for run in range(30):
+        keep(f"ill-{run}")
+    for number in range(200):
+        keep("well", number)
+    marquez.fault_of = lambda body: "500" if is_ill(body) else None
+    worker.run(at_most_s=90)
+    assert numbers_of(marquez.stored, "well") == list(range(200))
+    stream(worker, keep, for_s=600)
+    assert len(dead_letters(journal)) == 30
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+def test_nothing_is_parked_while_nothing_passes(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    for run in range(20):
+        keep(f"run-{run}")
+    marquez.fault = "500"
+    stream(worker, keep, for_s=3600)
+    assert dead_letters(journal) == []
+    marquez.fault = None
+    worker.run()
+    assert dead_letters(journal) == []
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+def test_a_lone_event_that_fails_is_kept_until_others_pass(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    keep("ill")
+    marquez.fault_of = lambda body: "500" if is_ill(body) else None
+    worker.run(at_most_s=2 * 3600)
+    assert dead_letters(journal) == []
+    assert worker.problem is not None
+    assert "answers 500" in worker.problem
+    stream(worker, keep, for_s=600)
+    assert len(dead_letters(journal)) == 1
+
+
+def test_an_event_that_waits_alone_is_said_but_new_ones_are_looked_for_every_second(
+    marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    keep("ill")
+    marquez.fault_of = lambda body: "500" if is_ill(body) else None
+    stream(worker, keep, for_s=60)
+    step = worker.delivery.step()
+    assert step.problem is not None
+    assert "fault 500 on request" in step.problem
+    assert step.retry_s is not None
+    assert step.retry_s <= 1.0
+
+
+def test_the_words_of_a_backend_are_kept_to_a_bounded_line_without_the_key(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import contract_server
+
+    answer = "you sent\n\x1b[31m Bearer se-cret " + "é" * 5_000_000
+    monkeypatch.setattr(contract_server, "judge", lambda _: (422, answer))
+    keep("run")
+    new_worker(journal, marquez.url, "se-cret").run()
+    (letter,) = dead_letters(journal)
+    assert letter.words.startswith("you sent [31m Bearer ******** éé")
+    assert len(letter.words) == 1000
+
+
+def test_dead_letters_survive_a_restart_and_the_journals_retention(
+    journal: Journal, worker: Worker, new_worker: type[Worker], marquez: ContractServer, keep: Keep
+) -> None:
+    first = keep("run", producer=...)
+    worker.run()
+    second = keep("run", job=...)
+    new_worker(journal, marquez.url).run()
+    journal.prune(journal.last_seq(), 2**62)
+    assert [letter.seq for letter in dead_letters(journal)] == [first, second]
+    assert dead_letter_body(journal, first) is not None
+
+
+def test_there_are_no_dead_letters_at_first(journal: Journal) -> None:
+    assert dead_letters(journal) == []
+    assert dead_letter_body(journal, 1) is None

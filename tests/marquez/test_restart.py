@@ -1,0 +1,162 @@
+"""A delivery that starts again over the same journal repeats an event only if its answer was never seen."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.marquez import dead_letters
+from waybill.transport import Journal, JournalError, Kind
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from waybill.marquez import open_delivery
+from waybill.transport import Journal, Settings
+settings = Settings.load({"home": Path(sys.argv[1]), "marquez_url": sys.argv[2]}, env={})
+delivery = open_delivery(Journal(settings.home), settings)
+while delivery.pending():
+    step = delivery.step()
+    if not step.applied:
+        time.sleep(min(step.retry_s or 0.0, 0.05))
+"""
+
+
+def test_a_new_delivery_goes_on_where_the_old_one_stood(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    for number in range(30):
+        keep(f"run-{number % 3}", number)
+    while worker_has_work(worker := new_worker(journal, marquez.url)):
+        for _ in range(4):
+            worker.delivery.step()
+        worker.delivery.close()
+    assert [event["number"] for event in marquez.stored] == list(range(30))
+
+
+def worker_has_work(worker: Worker) -> bool:
+    return worker.delivery.pending() > 0
+
+
+def test_what_passed_beside_a_blocked_run_is_not_repeated_after_a_restart(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
+) -> None:
+    for number in range(10):
+        keep("ill", number)
+        keep("well", number)
+    marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
+    new_worker(journal, marquez.url).run(until=lambda: len(marquez.stored) == 10)
+    assert journal.cursor("marquez") == 0
+    marquez.fault_of = None
+    second = new_worker(journal, marquez.url)
+    assert second.delivery.pending() == 10
+    second.run()
+    assert numbers_of(marquez.stored, "well") == numbers_of(marquez.stored, "ill") == list(range(10))
+    assert len(marquez.stored) == 20
+    assert journal.cursor("marquez") == journal.last_seq()
+    assert journal.state("marquez") == {}
+
+
+def test_an_outage_outlasts_a_restart(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
+) -> None:
+    for number in range(5):
+        keep("run", number)
+    marquez.refuse()
+    new_worker(journal, marquez.url).run(at_most_s=100)
+    new_worker(journal, marquez.url).run(at_most_s=100)
+    marquez.start()
+    new_worker(journal, marquez.url).run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_that_could_not_be_stored_is_stored_later_and_its_event_not_sent_again(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("run", 0)
+    bad = keep("run", 1, producer=...)
+    keep("run", 2)
+
+    def fail(*_: object, **__: object) -> None:
+        raise JournalError("the disk is full; make room")
+
+    for sent in (1, 2, 3):
+        with monkeypatch.context() as patch:
+            patch.setattr(journal, "commit", fail)
+            for _ in range(3):
+                with pytest.raises(JournalError):
+                    worker.delivery.step()
+        assert len(marquez.received) == sent
+        assert journal.cursor("marquez") == sent - 1
+        worker.delivery._store()  # noqa: SLF001 - the next step would store and send at once
+        assert journal.cursor("marquez") == sent
+    assert [letter.seq for letter in dead_letters(journal)] == [bad]
+
+
+def test_a_process_killed_again_and_again_repeats_at_most_one_event_each_time(
+    journal: Journal, home: Path, marquez: ContractServer, event_of: Callable[..., bytes], seed: int
+) -> None:
+    choose = random.Random(seed)  # noqa: S311 - when to kill is no secret
+    runs, events, kills = 5, 60, 5
+    bodies = [event_of(f"run-{run}", number) for number in range(events) for run in range(runs)]
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    # Some answers are lost and some fail, so that there is something above the cursor when the process dies.
+    marquez.fault_of = lambda _: choose.choices([None, "500", "503-stored"], [20, 1, 1])[0]
+    command = [sys.executable, "-c", CHILD, str(home), marquez.url]
+    for kill in range(kills):
+        child = subprocess.Popen(command)
+        enough = (kill + 1) * len(bodies) // (kills + 2)
+        while len(marquez.received) < enough + choose.randrange(10) and child.poll() is None:
+            time.sleep(0.001)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    subprocess.run(command, check=True, timeout=120)
+    arrived: dict[str, list[int]] = {}
+    for event in marquez.stored:
+        arrived.setdefault(event["run"]["runId"], []).append(event["number"])
+    assert all(numbers == sorted(numbers) for numbers in arrived.values())
+    assert {run: set(numbers) for run, numbers in arrived.items()} == {
+        f"run-{run}": set(range(events)) for run in range(runs)
+    }
+    repeats = Counter(received.body for received in marquez.received if received.status == 201)
+    assert sum(count - 1 for count in repeats.values()) <= kills
+    assert dead_letters(journal) == []
+
+
+def test_letting_go_of_a_hundred_thousand_waiting_events_takes_a_bounded_window(
+    home: Path, marquez: ContractServer, new_worker: type[Worker], event_of: Callable[..., bytes]
+) -> None:
+    journal = Journal(home)
+    ill = [(Kind.OPENLINEAGE, event_of("ill", number), "") for number in range(50_000)]
+    many = [(Kind.OPENLINEAGE, event_of(f"run-{number}"), "") for number in range(50_000)]
+    journal.append_many(ill + many)
+    marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
+    worker = new_worker(journal, marquez.url)
+    held = []
+
+    def enough() -> bool:
+        held.append(worker.delivery.held)
+        return len(marquez.stored) >= 300
+
+    worker.run(until=enough)
+    assert len(marquez.stored) == 300
+    assert max(held) <= 64 + 256 + 256
+    assert worker.delivery.pending() == 100_000 - 300
+    journal.close()

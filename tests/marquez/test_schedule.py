@@ -1,0 +1,260 @@
+"""The choice of the next event against random backends: thousands of runs on a clock of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from waybill.marquez.answer import Answer, Verdict, judge
+from waybill.marquez.circuit import Circuit, full_jitter
+from waybill.marquez.ledger import PAGE_ENTRIES, Ledger
+from waybill.marquez.order import order_key
+from waybill.marquez.schedule import POISON_AFTER_S, POISON_TRIES, Outcome, Schedule
+from waybill.marquez.window import Window
+
+DELIVERED = Answer(verdict=Verdict.DELIVERED, status=201)
+SENT_S = 0.02
+
+
+class Bench:
+    """A schedule over a journal that is a list of keys, with small limits, its own clock, and a log."""
+
+    def __init__(self, keys: list[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
+        self.keys = keys
+        self.held_max = held_max
+        self.ledger = Ledger(0, {})
+        self.window = Window(self.ledger, held_max=held_max, read_max=read_max, blocked_key_max=3)
+        self.schedule = Schedule(self.window, Random(1))  # noqa: S311 - jitter
+        self.now_s = 0.0
+        self.sent: list[tuple[int, Answer]] = []
+        self.outcomes: dict[int, Outcome] = {}
+
+    def step(self, answer_to: Callable[[int], Answer]) -> bool:
+        """As one step of a delivery; False when nothing is left to wait for."""
+        looked_at = range(0)
+        if room := self.window.room():
+            after = self.window.read_after()
+            looked_at = range(after + 1, min(len(self.keys), after + room) + 1)
+            for seq in looked_at:
+                self.window.look_at(seq, self.keys[seq - 1])
+        assert self.window.held <= self.held_max
+        seq = self.schedule.next(self.now_s)
+        if seq is None and looked_at:
+            return True
+        if seq is None:
+            wait_s = self.schedule.wait_s(self.now_s)
+            if wait_s is None:
+                return False
+            self.now_s += wait_s
+            return True
+        answer = answer_to(seq)
+        self.now_s += SENT_S + answer.elapsed_s
+        self.sent.append((seq, answer))
+        outcome = self.schedule.answered(seq, answer, self.now_s)
+        if outcome is not Outcome.LATER:
+            assert seq not in self.outcomes
+            self.outcomes[seq] = outcome
+        return True
+
+    def run(self, answer_to: Callable[[int], Answer]) -> None:
+        for _ in range(200_000):
+            if self.ledger.cursor == len(self.keys) or not self.step(answer_to):
+                return
+        raise AssertionError("it never comes to an end")
+
+
+ANSWERS = st.sampled_from(
+    [
+        *[DELIVERED] * 4,
+        Answer(verdict=Verdict.UNWELL, status=500),
+        Answer(verdict=Verdict.UNWELL, elapsed_s=30.0, words="no answer within 30 s"),
+        Answer(verdict=Verdict.AWAY, words="Connection refused"),
+        Answer(verdict=Verdict.AWAY, status=429, retry_after_s=7.0),
+        Answer(verdict=Verdict.BARRED, status=403),
+    ]
+)
+KEYS = st.lists(st.none() | st.sampled_from("abcdef"), min_size=1, max_size=60)
+
+
+@given(keys=KEYS, script=st.lists(ANSWERS, max_size=60), data=st.data())
+@settings(deadline=None, max_examples=300)
+def test_any_backend_that_recovers_gets_each_event_once_in_the_order_of_its_key(
+    keys: list[str | None], script: list[Answer], data: st.DataObject
+) -> None:
+    refused = data.draw(st.sets(st.integers(1, len(keys)), max_size=5))
+    left = iter(script)
+    bench = Bench(keys)
+
+    def answer_to(seq: int) -> Answer:
+        answer = next(left, DELIVERED)
+        bad = answer.verdict is Verdict.DELIVERED and seq in refused
+        return Answer(verdict=Verdict.REFUSED, status=422) if bad else answer
+
+    bench.run(answer_to)
+    events = {seq for seq, key in enumerate(keys, 1) if key is not None}
+    assert bench.outcomes.keys() == events
+    assert bench.ledger.cursor == len(keys)
+    assert bench.window.held == 0
+    assert {seq for seq, outcome in bench.outcomes.items() if outcome is Outcome.PARKED} == refused & events
+    for key in set(keys) - {None}:
+        sent = [seq for seq, _ in bench.sent if keys[seq - 1] == key]
+        assert sent == sorted(sent)
+
+
+@given(keys=KEYS, poison=st.sets(st.integers(1, 60), max_size=4), script=st.lists(ANSWERS, max_size=30))
+@settings(deadline=None, max_examples=150)
+def test_poison_is_parked_and_nothing_else_is(
+    keys: list[str | None], poison: set[int], script: list[Answer]
+) -> None:
+    healthy = [f"new-{number}" for number in range(600)]
+    left = iter(script)
+    bench = Bench([*keys, *healthy], held_max=40)
+
+    def answer_to(seq: int) -> Answer:
+        if seq in poison and seq <= len(keys):
+            return Answer(verdict=Verdict.UNWELL, status=500)
+        if seq > len(keys):
+            bench.now_s += 1.0  # new events come slowly enough for the poison's back-off
+        return next(left, DELIVERED)
+
+    bench.run(answer_to)
+    events = {seq for seq, key in enumerate([*keys, *healthy], 1) if key is not None}
+    assert bench.outcomes.keys() == events
+    ill = {seq for seq in poison & events if seq <= len(keys)}
+    assert {seq for seq, outcome in bench.outcomes.items() if outcome is Outcome.PARKED} == ill
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.8])
+def test_an_event_that_fails_by_chance_is_not_taken_for_poison(share: float) -> None:
+    chance = Random(7)  # noqa: S311 - a die
+    bench = Bench([f"run-{number}" for number in range(5000)], held_max=16_384, read_max=256)
+    bench.run(lambda _: Answer(verdict=Verdict.UNWELL, status=500) if chance.random() < share else DELIVERED)
+    assert set(bench.outcomes.values()) == {Outcome.DELIVERED}
+    assert len(bench.outcomes) == 5000
+
+
+def test_poison_is_parked_only_after_enough_tries_and_enough_time() -> None:
+    bench = Bench(["poison", *[f"run-{number}" for number in range(100_000)]])
+    tries = []
+
+    def answer_to(seq: int) -> Answer:
+        if seq == 1:
+            tries.append(bench.now_s)
+        return Answer(verdict=Verdict.UNWELL, status=500) if seq == 1 else DELIVERED
+
+    while 1 not in bench.outcomes:
+        bench.step(answer_to)
+    assert bench.outcomes[1] is Outcome.PARKED
+    assert len(tries) > POISON_TRIES
+    assert tries[-1] - tries[0] >= POISON_AFTER_S
+
+
+def test_an_event_that_fails_slowly_leaves_most_of_the_time_to_others() -> None:
+    slow = Answer(verdict=Verdict.UNWELL, elapsed_s=30.0)
+    bench = Bench(["slow", *[f"run-{number}" for number in range(100_000)]])
+    while bench.now_s < 3000 and 1 not in bench.outcomes:
+        bench.step(lambda seq: slow if seq == 1 else DELIVERED)
+    spent_s = 30.0 * sum(seq == 1 for seq, _ in bench.sent)
+    assert spent_s <= bench.now_s / 4
+
+
+def test_thousands_of_failing_events_leave_every_second_turn_to_new_ones() -> None:
+    bench = Bench([f"run-{number}" for number in range(9000)], held_max=16_384, read_max=256)
+    for _ in range(4_000):
+        bench.step(lambda seq: Answer(verdict=Verdict.UNWELL, status=500) if seq % 5 == 0 else DELIVERED)
+    new = {seq for seq, _ in bench.sent}
+    assert len(new) >= len(bench.sent) / 2 - 1
+
+
+def test_the_window_reads_past_a_blocked_key_and_comes_back_for_what_it_left() -> None:
+    bench = Bench(["ill"] * 30 + ["well"] * 5, held_max=12)
+    failing = [Answer(verdict=Verdict.UNWELL, status=500)] * 3
+    bench.run(lambda seq: failing.pop() if seq == 1 and failing else DELIVERED)
+    assert list(bench.outcomes)[:5] == [31, 32, 33, 34, 35]
+    assert list(bench.outcomes)[5:] == list(range(1, 31))
+
+
+def test_back_off_grows_to_its_bound_and_draws_from_the_whole_range() -> None:
+    rng = Random(3)  # noqa: S311 - jitter
+    for tries, bound_s in ((1, 0.5), (2, 1.0), (5, 8.0), (9, 60.0), (5000, 60.0)):
+        drawn = [full_jitter(rng, tries, 60.0) for _ in range(500)]
+        assert 0.9 * bound_s < max(drawn) <= bound_s
+        assert 0.0 <= min(drawn) < 0.1 * bound_s
+
+
+def test_a_circuit_opens_at_once_when_nobody_is_there_and_after_three_of_other_trouble() -> None:
+    unwell, away = Answer(verdict=Verdict.UNWELL, status=500), Answer(verdict=Verdict.AWAY)
+    circuit = Circuit(Random(1))  # noqa: S311 - jitter
+    circuit.failed(unwell, 10.0)
+    circuit.failed(unwell, 10.0)
+    assert circuit.due_s is None
+    circuit.failed(unwell, 10.0)
+    assert circuit.due_s is not None
+    assert circuit.passed()
+    assert not circuit.passed()
+    circuit.failed(away, 10.0)
+    assert circuit.due_s is not None
+    assert 10.0 <= circuit.due_s <= 10.5
+
+
+@given(
+    settled=st.lists(st.integers(1, 3 * PAGE_ENTRIES), max_size=200),
+    jump=st.integers(0, 2 * PAGE_ENTRIES),
+    restart_every=st.integers(1, 20),
+)
+def test_a_ledger_restored_from_its_rows_is_the_same(
+    settled: list[int], jump: int, restart_every: int
+) -> None:
+    ledger, rows = Ledger(0, {}), dict[str, bytes]()
+    expected = set()
+    for number, seq in enumerate(settled):
+        ledger.settle(seq)
+        expected.add(seq)
+        if number == len(settled) // 2:
+            ledger.jump(max(ledger.cursor, jump))
+            expected |= set(range(1, jump + 1))
+        if number % restart_every == 0:
+            put, gone = ledger.take_changes()
+            rows = {key: row for key, row in (rows | put).items() if key not in gone}
+            ledger = Ledger(ledger.cursor, rows)
+    expected_cursor = next(seq for seq in range(1, 4 * PAGE_ENTRIES) if seq not in expected) - 1
+    assert ledger.cursor == expected_cursor
+    assert ledger.above == len([seq for seq in expected if seq > expected_cursor])
+    assert all((seq in ledger) == (seq in expected) for seq in range(1, 3 * PAGE_ENTRIES + 2))
+    assert ledger.next_open(1) == expected_cursor + 1
+    assert len(rows) <= math.ceil(3 * PAGE_ENTRIES / PAGE_ENTRIES) + 1
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        (b'{"run":{"runId":"r"},"job":{"namespace":"n","name":"j"}}', "run r"),
+        (b'{"job":{"namespace":"n","name":"j"},"inputs":[1]}', "job n j"),
+        (b'{"dataset":{"namespace":"n","name":"d"}}', "dataset n d"),
+        (b'{"run":null,"job":{"name":"j"}}', "job  j"),
+        (b'{"run":{"runId":""}}', "entry 7"),
+        (b"[]", "entry 7"),
+        (b"\xff", "entry 7"),
+    ],
+)
+def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
+    assert order_key(body, 7) == key
+
+
+@pytest.mark.parametrize(
+    ("verdict", "statuses"),
+    [
+        (Verdict.DELIVERED, [200, 201, 202, 204]),
+        (Verdict.REFUSED, [400, 413, 415, 422]),
+        (Verdict.BARRED, [301, 302, 307, 308, 401, 403, 404, 405, 407]),
+        (Verdict.AWAY, [429]),
+        (Verdict.UNWELL, [500, 502, 503, 504, 507, 408, 409, 418, 451, 100, 600]),
+    ],
+)
+def test_a_status_means_what_the_documentation_says(verdict: Verdict, statuses: list[int]) -> None:
+    assert {judge(status) for status in statuses} == {verdict}
