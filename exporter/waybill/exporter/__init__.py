@@ -7,9 +7,24 @@ from __future__ import annotations
 
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
-from waybill.exporter.raw import RawWriter
+from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
+from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
 from waybill.exporter.retraction import Retraction
 
-__all__ = ["Compactor", "Hour", "Query", "RawName", "RawWriter", "Report", "Retraction", "find", "hour_of", "safe_name", "scan"]
+__all__ = [
+    "Compactor",
+    "Hour",
+    "Layout",
+    "Query",
+    "RawName",
+    "RawWriter",
+    "Report",
+    "Retraction",
+    "find",
+    "hour_of",
+    "open_layout",
+    "safe_name",
+    "scan",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,18 +31,13 @@ class Report(msgspec.Struct, frozen=True):
 
     Attributes:
         published: paths relative to the root, sorted.
-        unreadable: a sentence for each damaged file; all that does not need it was done.
-        failed: a sentence for each hour that could not be completed; its raw files are still there.
+        unreadable: by hour with damaged files, a sentence about the first; what needs none of them was done.
+        failed: by hour that could not be completed, a sentence why; its raw files are still there.
     """
 
     published: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-
-    @property
-    def problem(self) -> str | None:
-        """The first thing that is wrong, in one sentence."""
-        return next(iter(self.failed + self.unreadable), None)
+    unreadable: Mapping[Hour, str] = {}
+    failed: Mapping[Hour, str] = {}
 
 
 class Compactor:
@@ -82,21 +77,22 @@ class Compactor:
             )
         return Report(
             published=tuple(sorted(path for report in reports for path in report.published)),
-            unreadable=tuple(said for report in reports for said in report.unreadable),
-            failed=tuple(said for report in reports for said in report.failed),
+            unreadable={hour: said for report in reports for hour, said in report.unreadable.items()},
+            failed={hour: said for report in reports for hour, said in report.failed.items()},
         )
 
     def _compact(self, hour: Hour, retraction: Retraction | None) -> Report:
         compaction = HourCompaction(self._root, hour, self._files, self._node)
-        failed = []
+        failed = {}
         try:
             compaction.run(retraction)
         except OSError as error:
-            failed.append(
+            failed[hour] = (
                 f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
                 "mend the disk, and it is tried again"
             )
-        return Report(tuple(compaction.published), tuple(compaction.unreadable), tuple(failed))
+        unreadable = {hour: compaction.unreadable[0]} if compaction.unreadable else {}
+        return Report(tuple(compaction.published), unreadable, failed)
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:

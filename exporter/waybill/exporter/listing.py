@@ -41,7 +41,8 @@ def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
 def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> dict[str, Path]:
     """By safe name, where the compacted file of an hour is, or would be, of one system or of all."""
     return {
-        system: root / COMPACTED / system / hour.day / f"{hour.hour}{_SUFFIX}" for system in _systems(root, system_name)
+        system: root / COMPACTED / system / hour.day / f"{hour.hour}{_SUFFIX}"
+        for system in _systems(root, system_name)
     }
 
 

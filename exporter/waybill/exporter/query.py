@@ -55,7 +55,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        equal = {"did": self.did, "system_name": self.system_name, "data_sink": self.data_sink, "final_state": self.final_state}
+        equal = {
+            "did": self.did,
+            "system_name": self.system_name,
+            "data_sink": self.data_sink,
+            "final_state": self.final_state,
+        }
         for name, value in equal.items():
             if value is not None:
                 wanted &= pc.field(name) == str(value)
@@ -88,7 +93,7 @@ def _matches(column: pc.Expression, wanted: str) -> pc.Expression:
 
 
 def _expression(pattern: str) -> str:
-    """A glob as a regular expression of RE2, which knows neither lookahead nor ``\\Z``."""
+    """A glob as a regular expression of RE2; `fnmatch.translate` writes Python's own kind."""
     parts, at = [], 0
     while at < len(pattern):
         found = _CLASS.match(pattern, at)

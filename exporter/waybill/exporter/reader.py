@@ -1,10 +1,10 @@
 """Reading the layout while it is written: each record is seen once at any moment.
 
-A compaction publishes an hour's compacted files first and removes its raw files after. So the folders are listed raw
-first and compacted after, and the compacted files are opened before any raw file is read: what was in a raw file is
-in one or the other. Rows of a raw file that the opened compacted file of their system covers are left out. A raw file
-that vanishes before it is read has gone into a compacted file that may be newer than the list, so the hour is listed
-again.
+A compaction publishes an hour's compacted files first and removes its raw files after. So the folders are
+listed raw first and compacted after, and the compacted files are opened before any raw file is read: what
+was in a raw file is in one or the other. Rows of a raw file that the opened compacted file of their
+system covers are left out. A raw file that vanishes before it is read has gone into a compacted file that
+may be newer than the list, so the hour is listed again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -24,8 +25,10 @@ from waybill.exporter.layout import Hour, RawName, safe_name
 from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, raw_hours
 from waybill.exporter.merge import merge
 from waybill.exporter.query import Query
-from waybill.facets import ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
 
 log = logging.getLogger("waybill.exporter")
 
