@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -42,7 +43,7 @@ def kill_after(home: Path, count: int) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_an_entry_is_in_the_journal_within_its_time(tmp_path: Path) -> None:
+def test_an_entry_is_synced_within_its_time(tmp_path: Path) -> None:
     spool = Spool(Journal(tmp_path))
     waits_s = []
     for number in range(20):
@@ -52,6 +53,7 @@ def test_an_entry_is_in_the_journal_within_its_time(tmp_path: Path) -> None:
             time.sleep(0.001)
         waits_s.append(time.monotonic() - start_s)
     assert sorted(waits_s)[10] < SYNC_WITHIN_S
+    spool.close()
     assert bodies(tmp_path) == [b"%d" % number for number in range(20)]
 
 
@@ -76,7 +78,9 @@ def test_a_flush_and_a_new_spool_adopt(tmp_path: Path) -> None:
 def test_a_living_processes_spool_is_left_to_it(tmp_path: Path) -> None:
     spool = Spool(Journal(tmp_path))
     spool.append(EVENT, b"a", "")
-    adopt(Journal(tmp_path))
+    assert adopt(Journal(tmp_path)) == 0
+    assert adopt(Journal(tmp_path), living=True) == 1
+    assert bodies(tmp_path) == [b"a"]
     spool.append(EVENT, b"b", "")
     spool.close()
     assert bodies(tmp_path) == [b"a", b"b"]
@@ -117,7 +121,7 @@ def test_threads_share_a_spool(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    spool.sync()
+    spool.close()
     found = bodies(tmp_path)
     assert sorted(found) == sorted(b"%d-%d" % (t, n) for t in range(6) for n in range(300))
     assert [body for body in found if body.startswith(b"3-")] == [b"3-%d" % number for number in range(300)]
@@ -169,13 +173,42 @@ def test_a_journal_that_is_full_is_heard_of_and_what_waits_is_taken_when_there_i
     monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
     journal = Journal(tmp_path, max_bytes=2**20)
     spool = Spool(journal)
-    kept = []
     with pytest.raises(JournalFullError):
-        for number in range(200):
-            body = b"%d" % number + bytes(50_000)
-            spool.append(EVENT, body, "")
-            kept.append(body)
-            spool.sync()
-    gone = journal.prune(journal.last_seq(), 2**50)
+        for number in range(100):
+            journal.append(EVENT, b"%d" % number + bytes(50_000))
+    spool.append(EVENT, b"waits", "")
+    with pytest.raises(JournalFullError, match="journal_max_bytes"):
+        spool.close()
+    assert len(left(tmp_path)) == 1
+    journal.prune(journal.last_seq(), 2**50)
     spool.close()
-    assert bodies(tmp_path) == kept[gone:]
+    assert bodies(tmp_path)[-1] == b"waits"
+    assert left(tmp_path) == []
+
+
+def test_an_old_segment_is_closed_so_that_a_runner_can_adopt_it(tmp_path: Path) -> None:
+    spool = Spool(Journal(tmp_path))
+    spool.append(EVENT, b"a", "")
+    journal = Journal(tmp_path)
+    deadline_s = time.monotonic() + 10
+    while not adopt(journal):
+        assert time.monotonic() < deadline_s, "the segment is never closed"
+        time.sleep(0.02)
+    spool.append(EVENT, b"b", "")
+    spool.close()
+    assert bodies(tmp_path) == [b"a", b"b"]
+
+
+def test_a_pipeline_that_nobody_adopts_from_does_it_itself_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.transport.spool._ADOPT_EVERY_BYTES", 10_000)
+    monkeypatch.setattr("waybill.transport.spool._SEGMENT_BYTES", 1_000)
+    spool = Spool(Journal(tmp_path))
+    for number in range(100):
+        spool.append(EVENT, b"%d" % number + bytes(1000), "")
+        if number % 10 == 0:
+            spool.sync()
+    assert len(bodies(tmp_path)) > 50
+    spool.close()
+    assert len(bodies(tmp_path)) == 100

@@ -69,7 +69,7 @@ class _Flush:
         self._settings = settings
         self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
-        adopt(journal)
+        adopt(journal, living=True)
         self._mark = journal.mark(b"flush")
         self._start = min(journal.cursors().values(), default=0)
 

@@ -31,6 +31,7 @@ BLOCKED_S: Final = 3600.0
 _RUNNER: Final = "runner"
 _STARTED: Final = "runner_started_ms"
 _POLL_S: Final = 0.05
+_ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
 _FAILED_RETRY_S: Final = 5.0
@@ -93,7 +94,7 @@ class Runner:
         self.projections, unloadable = open_projections(journal, settings)
         self._stopping = threading.Event()
         self._workers = [_Worker(projection, self) for projection in self.projections]
-        self._housekeeping_due_s = self._prune_due_s = 0.0
+        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = 0.0
         said = {
             name: msgspec.json.encode(ProjectionStatus(problem=problem))
             for name, problem in unloadable.items()
@@ -121,6 +122,7 @@ class Runner:
                     worker.wake()
             if not self._keep_house(now_s):
                 break
+            self._adopt(now_s)
             quiet_s = now_s - quiet_since_s
             if quiet_s > idle_s and all(worker.settled or quiet_s > blocked_s for worker in self._workers):
                 break
@@ -167,13 +169,18 @@ class Runner:
         if not self.journal.path.exists():
             return False
         self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
-        with contextlib.suppress(JournalError):
-            adopt(self.journal)
         if self.journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
             self.journal.checkpoint()
         if now_s >= self._prune_due_s and not self._prune():
             self._prune_due_s = now_s + _PRUNE_EVERY_S
         return True
+
+    def _adopt(self, now_s: float) -> None:
+        if now_s >= self._adoption_due_s:
+            self._adoption_due_s = now_s + _ADOPT_EVERY_S
+            # What the journal cannot take now stays in the spools.
+            with contextlib.suppress(JournalError):
+                adopt(self.journal)
 
     def _prune(self) -> int:
         """Let go of old entries that every projection has, provided that one of them keeps what they said."""

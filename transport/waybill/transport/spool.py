@@ -1,13 +1,14 @@
 """The spool: durability ``process``. An entry is with the operating system when `Spool.append` returns.
 
-One write to a file of this process's own, which survives the process; a thread takes what was written into
-the journal, fsynced, within `SYNC_WITHIN_S`. What a process that died left behind is adopted by the next
-runner, flush or emitter; the journal keeps repeats once, so adopting something twice does no harm.
+One write to a file of this process's own, which survives the process; a thread has it fsynced within
+`SYNC_WITHIN_S`. The home's runner, or whoever flushes, adopts what is written: takes it into the journal. So
+a pipeline pays for one write, and SQLite's work is done in another process.
 
-A spool is two files, ``<stem>.0.spool`` and ``<stem>.1.spool``: one is written while the other's entries are
-taken into the journal, and emptied afterwards. The first file's OS lock says that its process lives. A record
-is a header (CRC-32 of what follows, body size, number, kind, size of the system name), the system name and
-the body; a torn last record is one that was never acknowledged.
+A spool is a row of segments, ``<stem>.<number>.spool``. The one being written is locked; it is closed when it
+is old or large, and what is closed, or was left by a process that died, is adopted and removed. The journal
+keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what follows,
+body size, kind, size of the system name), the system name and the body; a torn last record was never
+acknowledged.
 """
 
 from __future__ import annotations
@@ -36,13 +37,49 @@ if TYPE_CHECKING:
 SYNC_WITHIN_S: Final = 0.1
 """How long an entry may wait for its fsync."""
 
-_HEADER: Final = struct.Struct("<IIQBH")
+_HEADER: Final = struct.Struct("<IIBH")
 _AFTER_CRC: Final = 4
 _GATHER_S: Final = SYNC_WITHIN_S / 4
-_WAITING_BYTES_MAX: Final = 64 * 2**20
+_SEGMENT_S: Final = 0.25
+_SEGMENT_BYTES: Final = 2**20
+_ADOPT_EVERY_BYTES: Final = 64 * 2**20
 _SUFFIX: Final = ".spool"
+_FOLDER: Final = "spool"
 
 Item = tuple[Kind, bytes, str]
+
+
+class _Segment:
+    """A file of this process's own, locked while it is written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(exist_ok=True)
+        # Locked before it has the name by which an adopter looks for it.
+        hidden = folder / f"{name}.new"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self.descriptor = os.open(hidden, flags, 0o600)
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        hidden.rename(folder / f"{name}{_SUFFIX}")
+        self.size_bytes = 0
+        self.begun_s = 0.0
+
+    def write(self, record: bytes) -> None:
+        written = os.write(self.descriptor, record)
+        if written < len(record):
+            # A torn record would hide what follows it.
+            os.ftruncate(self.descriptor, self.size_bytes)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size_bytes += written
+        self.begun_s = self.begun_s or time.monotonic()
+
+    @property
+    def full(self) -> bool:
+        old = self.begun_s > 0 and time.monotonic() - self.begun_s >= _SEGMENT_S
+        return old or self.size_bytes >= _SEGMENT_BYTES
+
+    def close(self) -> None:
+        """Leave it to whoever adopts; its lock goes with the descriptor."""
+        os.close(self.descriptor)
 
 
 class Spool:
@@ -53,29 +90,26 @@ class Spool:
     """
 
     def __init__(self, journal: Journal) -> None:
-        """Adopt what dead processes left; files are made with the first entry."""
         self._journal = journal
-        self._folder = journal.home / "spool"
+        self._folder = journal.home / _FOLDER
+        self._begin()
         adopt(journal)
-        self._drain_lock = threading.Lock()
-        self._forget()
         _OPEN.add(self)
-        atexit.register(_sync_at_exit, weakref.ref(self))
+        weakref.finalize(self, self._wanted.set)
+        atexit.register(_close_at_exit, weakref.ref(self))
 
-    def _forget(self) -> None:
-        """Be as new: nothing waits, no file is open."""
+    def _begin(self) -> None:
+        """Be as new: nothing is unsynced, no segment is open."""
         self._lock = threading.Lock()
-        """Guards the files' content and what waits; never held during a journal commit."""
+        self._sync_lock = threading.Lock()
+        """Held by whoever syncs and turns segments; taken before `_lock`."""
         self._wanted = threading.Event()
-        self._waiting: list[Item] = []
-        self._draining: list[Item] = []
-        self._waiting_bytes = 0
-        self._files: list[int] = []
-        self._paths: list[Path] = []
-        self._active = 0
+        self._thread: threading.Thread | None = None
+        self._segment: _Segment | None = None
+        self._stem = f"{time.time_ns() // 1_000_000:014}-{os.getpid()}-{secrets.token_hex(3)}"
         self._number = 0
-        self._generation = 0
-        self._trouble: JournalError | None = None
+        self._unadopted_bytes = 0
+        self._syncing = False
 
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
         """Hand an entry to the operating system.
@@ -84,193 +118,193 @@ class Spool:
             JournalFullError: no room; the entry was not kept.
             JournalError: the disk failed; the entry was not kept.
         """
-        if self._trouble is not None:
-            self.sync()
+        record = _encode(kind, body, system_name)
+        if self._unadopted_bytes > _ADOPT_EVERY_BYTES:
+            self._adopt_own()
         with self._lock:
-            if not self._files:
-                self._open()
-            self._number += 1
-            record = _encode(kind, body, system_name, self._number)
             try:
-                _write(self._files[self._active], record)
+                if self._segment is None:
+                    self._segment = self._new_segment()
+                self._segment.write(record)
             except OSError as error:
                 raise JournalFullError(
                     f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
                 ) from None
-            self._waiting.append((kind, body, system_name))
-            self._waiting_bytes += len(record)
-            crowded = self._waiting_bytes > _WAITING_BYTES_MAX
-        if crowded:
-            self.sync()
-        elif not self._wanted.is_set():
+            self._unadopted_bytes += len(record)
+        if not self._wanted.is_set():
             self._wanted.set()
+            if self._thread is None:
+                self._start_thread()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the segment that is open has entries, so that it must be closed before long."""
+        return self._segment is not None and self._segment.size_bytes > 0
 
     @property
     def unsynced(self) -> bool:
         """Whether an entry waits for its fsync."""
-        return bool(self._waiting or self._draining)
+        return self._syncing or self._wanted.is_set()
 
     def sync(self) -> None:
-        """Take everything into the journal, fsynced on return.
+        """Make everything appended so far durable.
 
         Raises:
-            JournalError: the journal cannot take it now; the entries stay in the spool and are tried again.
+            JournalError: the disk failed.
         """
-        with self._drain_lock:
-            while self.unsynced:
-                self._drain()
+        with self._sync_lock:
+            self._syncing = True
+            self._wanted.clear()
+            try:
+                self._sync_segment()
+            except OSError as error:
+                self._wanted.set()
+                raise JournalError(
+                    f"{self._folder} cannot be synced ({error}); check the disk of the home"
+                ) from None
+            finally:
+                self._syncing = False
 
     def close(self) -> None:
-        """Take everything into the journal and remove the files. A closed spool may be used again."""
+        """Take everything into the journal and leave no file. A closed spool may be used again.
+
+        Raises:
+            JournalError: the journal cannot take it now; it stays in the spool and is adopted later.
+        """
         self.sync()
-        with self._drain_lock, self._lock:
-            if self._waiting:
-                return
-            for path in self._paths:
-                path.unlink(missing_ok=True)
-            self._let_go()
+        with self._sync_lock, self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+        self._adopt_own()
 
-    def _drain(self) -> None:
-        # What could not be taken last time comes first; the other file fills up meanwhile.
-        if not self._draining:
+    def _sync_segment(self) -> None:
+        segment = self._segment
+        if segment is None:
+            return
+        if segment.full:
+            following = self._new_segment()
             with self._lock:
-                self._draining, self._waiting, self._waiting_bytes = self._waiting, [], 0
-                self._active ^= 1
-        try:
-            self._journal.append_many(self._draining)
-        except JournalError as error:
-            self._trouble = error
-            raise
-        self._trouble = None
-        os.ftruncate(self._files[self._active ^ 1], 0)
-        self._draining = []
+                self._segment = following
+        os.fdatasync(segment.descriptor)
+        if segment is not self._segment:
+            segment.close()
 
-    def _run(self, thread_of: int) -> None:
-        while self._generation == thread_of:
-            self._wanted.wait()
-            time.sleep(_GATHER_S)
-            self._wanted.clear()
-            # An emitter hears of trouble at its next entry; until then it is tried again.
-            with contextlib.suppress(JournalError):
-                self.sync()
-            if self.unsynced:
-                time.sleep(SYNC_WITHIN_S)
-                self._wanted.set()
+    def _new_segment(self) -> _Segment:
+        self._number += 1
+        return _Segment(self._folder, f"{self._stem}.{self._number:08}")
 
-    def _open(self) -> None:
-        self._folder.mkdir(exist_ok=True)
-        stem = f"{os.getpid()}-{secrets.token_hex(4)}"
-        self._paths = [self._folder / f"{stem}.{number}{_SUFFIX}" for number in (1, 0)]
-        for path in self._paths:
-            # Locked before it has the name by which an adopter looks for it.
-            hidden = path.with_suffix(".new")
-            descriptor = os.open(
-                hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600
-            )
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            hidden.rename(path)
-            self._files.append(descriptor)
-        threading.Thread(
-            target=self._run, args=(self._generation,), name="waybill-spool", daemon=True
-        ).start()
+    def _adopt_own(self) -> None:
+        """Do the adoption here, where nobody else has done it in time."""
+        adopt(self._journal)
+        self._unadopted_bytes = 0
 
-    def _let_go(self) -> None:
-        self._generation += 1
-        self._wanted.set()
-        for descriptor in self._files:
-            os.close(descriptor)
-        self._files = []
-        self._wanted = threading.Event()
+    def _start_thread(self) -> None:
+        with self._sync_lock:
+            if self._thread is None:
+                reference = weakref.ref(self)
+                self._thread = threading.Thread(
+                    target=_keep_syncing, args=(reference, self._wanted), name="waybill-spool", daemon=True
+                )
+                self._thread.start()
 
     def before_fork(self) -> None:
         """Finish what is under way."""
-        self._drain_lock.acquire()
+        self._sync_lock.acquire()
         self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
         """Be usable again, on either side; the child begins a spool of its own."""
-        if in_child:
-            # The entries are the parent's, which lives on; its lock would outlive it in the child's
-            # descriptors.
-            for descriptor in self._files:
-                os.close(descriptor)
-            self._forget()
-        else:
+        if not in_child:
             self._lock.release()
-        self._drain_lock.release()
+            self._sync_lock.release()
+            return
+        if self._segment is not None:
+            # The lock is the parent's; it would outlive the parent in this descriptor.
+            self._segment.close()
+        self._begin()
 
 
-def adopt(journal: Journal) -> int:
-    """Take into the journal what processes that died left in their spools.
+def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> None:
+    turns_s: float | None = None
+    while True:
+        if wanted.wait(turns_s):
+            time.sleep(_GATHER_S)
+        spool = reference()
+        if spool is None:
+            return
+        # A disk that fails here fails the next append too, and that one can tell its caller.
+        with contextlib.suppress(JournalError):
+            spool.sync()
+        turns_s = _SEGMENT_S if spool.in_use else None
+        del spool
+
+
+def adopt(journal: Journal, *, living: bool = False) -> int:
+    """Take what is in the home's spools into the journal: closed segments, and those of processes that died.
+
+    Args:
+        journal: the home's journal.
+        living: also what living processes have written so far; their segments stay.
 
     Returns:
-        How many entries there were.
+        How many entries were read.
 
     Raises:
         JournalError: the journal cannot take them now; they stay.
     """
-    folder = journal.home / "spool"
-    if not folder.is_dir():
-        return 0
+    folder = journal.home / _FOLDER
     adopted = 0
-    for path in sorted(folder.glob(f"*.0{_SUFFIX}")):
-        with _locked(path) as free:
-            if free:
-                other = path.with_name(path.name.replace(f".0{_SUFFIX}", f".1{_SUFFIX}"))
-                items = [
-                    item
-                    for _, item in sorted([*_records(path), *_records(other)], key=lambda record: record[0])
-                ]
+    for path in sorted(folder.glob(f"*{_SUFFIX}")):
+        with _claimed(path) as free:
+            if free or living:
+                items = list(_records(path))
                 journal.append_many(items)
                 adopted += len(items)
-                # The locked file goes last: while it is there, nobody makes anything of the other one alone.
-                other.unlink(missing_ok=True)
-                path.unlink()
+            if free:
+                path.unlink(missing_ok=True)
     return adopted
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Hold a dead process's spool; False when its process lives or somebody else has taken it."""
+def _claimed(path: Path) -> Iterator[bool]:
+    """Hold a segment that nobody writes; False when it is being written or somebody else has it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         yield False
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield path.exists()
-    except BlockingIOError:
-        yield False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(descriptor)
 
 
-def _write(descriptor: int, record: bytes) -> None:
-    written = os.write(descriptor, record)
-    if written < len(record):
-        # A torn record would hide what follows it.
-        os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _encode(kind: Kind, body: bytes, system_name: str, number: int) -> bytes:
+def _encode(kind: Kind, body: bytes, system_name: str) -> bytes:
     name = system_name.encode()
-    head = _HEADER.pack(0, len(body), number, kind, len(name))[_AFTER_CRC:] + name
+    head = _HEADER.pack(0, len(body), kind, len(name))[_AFTER_CRC:] + name
     return struct.pack("<I", crc32(body, crc32(head))) + head + body
 
 
-def _records(path: Path) -> Iterator[tuple[int, Item]]:
-    """The whole records of a file, with their numbers, up to the first torn one."""
-    content = path.read_bytes() if path.exists() else b""
+def _records(path: Path) -> Iterator[Item]:
+    """The whole records of a segment, up to the first torn one."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
     place = 0
     while place + _HEADER.size <= len(content):
-        crc, body_size, number, kind, name_size = _HEADER.unpack_from(content, place)
+        crc, body_size, kind, name_size = _HEADER.unpack_from(content, place)
         body_at = place + _HEADER.size + name_size
         end = body_at + body_size
         if end > len(content) or crc32(content[place + _AFTER_CRC : end]) != crc:
             return
-        yield number, (Kind(kind), content[body_at:end], content[place + _HEADER.size : body_at].decode())
+        yield Kind(kind), content[body_at:end], content[place + _HEADER.size : body_at].decode()
         place = end
 
 
@@ -290,7 +324,7 @@ def _after_fork(*, in_child: bool) -> None:
     _forking.clear()
 
 
-def _sync_at_exit(reference: weakref.ref[Spool]) -> None:
+def _close_at_exit(reference: weakref.ref[Spool]) -> None:
     spool = reference()
     if spool is not None:
         # What cannot be taken now is adopted later.
