@@ -1,0 +1,114 @@
+"""PySpark programs in processes of their own, and what they left in the journal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.transport import Journal, Kind
+
+PREAMBLE = """
+import sys
+import waybill.spark
+HOME, OUT = sys.argv[1:3]
+SETTINGS = {"home": HOME, "runner": "none", "system_name": "tests"}
+LOCAL = {"master": "local[2]", "conf": {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
+    "spark.sql.warehouse.dir": OUT + "/warehouse"}}
+"""
+
+PROGRAM_TIMEOUT_S = 200
+
+
+@dataclass
+class Ran:
+    """A program that ended."""
+
+    folder: Path
+    status: int
+    stdout: str
+    stderr: str
+    home: Path
+    out: Path
+    events: list[RunEvent] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if Journal.exists(self.home):
+            journal = Journal(self.home)
+            entries = [entry for entry in journal.read(0, limit=100_000) if entry.kind is Kind.OPENLINEAGE]
+            events = [decode_event(entry.body) for entry in entries]
+            self.events = [event for event in events if isinstance(event, RunEvent)]
+            journal.close()
+
+    @property
+    def records(self) -> list[ProvenanceRecord]:
+        return fold(self.events, system_name="tests")
+
+    def written(self, name: str) -> list[ProvenanceRecord]:
+        """The records of the writes to a folder of `out`."""
+        return [record for record in self.records if (record.data_sink or "").endswith(f"{self.out}/{name}")]
+
+    def application(self, name: str) -> ProvenanceRecord:
+        """The record of the application itself."""
+        (record,) = [record for record in self.records if record.transforms == (name,)]
+        return record
+
+
+Run = Callable[..., Ran]
+
+
+def environment(folder: Path, changes: Mapping[str, str | None]) -> dict[str, str]:
+    """What a program sees: the Python workers are this Python."""
+    own = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "TMPDIR": str(folder)}
+    whole = {**os.environ, **own, **changes}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Run a program; its text follows `PREAMBLE`."""
+
+    def run(
+        text: str,
+        *,
+        command: tuple[str, ...] = (sys.executable,),
+        env: Mapping[str, str | None] | None = None,
+        home: Path | None = None,
+    ) -> Ran:
+        folder = tmp_path_factory.mktemp("program")
+        program, out = folder / "program.py", folder / "out"
+        program.write_text(PREAMBLE + textwrap.dedent(text))
+        home = home or folder / "home"
+        ended = subprocess.run(
+            [*command, str(program), str(home), str(out)],
+            cwd=folder,
+            env=environment(folder, env or {}),
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_TIMEOUT_S,
+            check=False,
+        )
+        return Ran(folder, ended.returncode, ended.stdout, ended.stderr, home, out)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def no_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str | None]:
+    """An environment where this machine has no Java: a PATH with every program but those of a JDK."""
+    folder = tmp_path_factory.mktemp("path")
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in sorted(Path(place).glob("*")):
+            link = folder / program.name
+            if not program.name.startswith(("java", "keytool", "jar")) and not link.is_symlink():
+                link.symlink_to(program)
+    assert shutil.which("java", path=str(folder)) is None
+    return {"PATH": str(folder), "JAVA_HOME": None}
