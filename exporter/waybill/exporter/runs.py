@@ -108,10 +108,11 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._due: dict[str, Due] = {}
         self._children: dict[str, set[str]] = defaultdict(set)
+        self._begin()
         stored = {key.removeprefix(DUE): _DUE_DECODER.decode(value) for key, value in state(DUE).items()}
         for run_id, due in sorted(stored.items(), key=lambda item: item[1].settles_ms):
             self._add_due(run_id, due)
-        self._begin()
+        self._due_changed.clear()
 
     def _begin(self) -> None:
         self._records: list[ProvenanceRecord] = []
