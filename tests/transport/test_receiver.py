@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from waybill.transport import Journal, Kind, SettingsError
+from waybill.transport import Journal, Kind, Receiver, SettingsError
 from waybill.transport.admission import MAX_BODY_BYTES
-from waybill.transport.receiver import Receiver
 
 if TYPE_CHECKING:
     from pathlib import Path

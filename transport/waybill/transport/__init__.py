@@ -25,6 +25,7 @@ from waybill.transport.settings import Settings
 from waybill.transport.tracker import TrackedFile, Tracker, TrackerStateError
 
 if TYPE_CHECKING:
+    from waybill.transport.receiver import Receiver
     from waybill.transport.transport import WaybillConfig, WaybillTransport
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "JournalVersionError",
     "Kind",
     "Projection",
+    "Receiver",
     "Settings",
     "SettingsConflictError",
     "SettingsError",
@@ -59,4 +61,8 @@ def __getattr__(name: str) -> object:
         from waybill.transport import transport
 
         return getattr(transport, name)
+    if name == "Receiver":  # the same of http.server
+        from waybill.transport import receiver
+
+        return receiver.Receiver
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
