@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from waybill.facets.record import RecordKey
 
 _PLACE: Final = ("completed", "did")
-_PATH: Final = "path"
-_KEY: Final = (*_PLACE, "system_name", "data_sink", _PATH, "steps", "final_state")
+_KEY: Final = (*_PLACE, "system_name", "has_sink", "data_sink", "path", "steps", "final_state")
+"""A row's natural key as columns that can be compared and sorted, in the order of `merge_all`."""
 _SEPARATOR: Final = "\0"
 
 
@@ -75,12 +75,19 @@ def _merge_tied(table: pa.Table) -> pa.Table:
 
 def _by_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The rows in order of their natural keys, and those keys as columns that can be compared."""
-    keys = table.select(["completed", "did", "system_name", "data_sink", "final_state"])
-    for name in ("system_name", "data_sink", "final_state"):
-        keys = keys.set_column(keys.column_names.index(name), name, keys[name].cast(pa.string()))
-    keys = keys.append_column(_PATH, pc.binary_join(table["transforms"], _SEPARATOR))
-    keys = keys.append_column("steps", pc.list_value_length(table["transforms"]))
-    order = pc.sort_indices(keys, [(name, "ascending") for name in _KEY], null_placement="at_start")
+    keys = pa.table(
+        {
+            "completed": table["completed"],
+            "did": table["did"],
+            "system_name": table["system_name"].cast(pa.string()),
+            "has_sink": table["data_sink"].is_valid().cast(pa.int8()),
+            "data_sink": table["data_sink"].cast(pa.string()).fill_null(""),
+            "path": pc.binary_join(table["transforms"], _SEPARATOR),
+            "steps": pc.list_value_length(table["transforms"]),
+            "final_state": table["final_state"].cast(pa.string()),
+        }
+    )
+    order = pc.sort_indices(keys, [(name, "ascending") for name in _KEY])
     return table.take(order), keys.take(order)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.layout import Hour, hour_of
+from waybill.exporter.layout import Hour
 from waybill.facets import FinalState
 
 _GLOB: Final = re.compile(r"[*?\[]")
@@ -48,9 +48,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""
-        first = None if self.since_ms is None else hour_of(max(self.since_ms, 0))
-        last = None if self.until_ms is None else hour_of(max(self.until_ms - 1, 0))
-        return (first is None or first <= hour) and (last is None or hour <= last)
+        begins, ends = hour.start_ms, hour.end_ms
+        return (self.since_ms is None or self.since_ms < ends) and (self.until_ms is None or self.until_ms > begins)
 
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats."""

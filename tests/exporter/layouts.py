@@ -1,0 +1,180 @@
+"""What the exporter's tests share: records to write, a disk that stops, and a look at what is there."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from waybill.exporter import Compactor, RawName, RawWriter, hour_of
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.arrow import SCHEMA, from_table
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from _typeshed import ReadableBuffer
+
+FILES = settings(deadline=None, max_examples=60)
+"""For properties that write files."""
+
+START_MS = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
+HOUR_MS = 3_600_000
+NODE = "a1b2c3"
+
+
+def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> ProvenanceRecord:
+    """A record that completed so long after `START_MS`."""
+    fields: dict[str, object] = {
+        "did": did,
+        "system_name": "edge",
+        "data_source": "in",
+        "filename": "orders.csv",
+        "transforms": ("unpack",),
+        "data_sink": "out",
+        "final_state": FinalState.COMPLETE,
+        "created": START_MS,
+        "completed": START_MS + at_ms,
+    }
+    return ProvenanceRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:
+    """Records of few values, so that keys repeat often, with equal and with differing other fields."""
+    texts = st.sampled_from(["", "a", "b", "ab"])
+    return st.builds(
+        ProvenanceRecord,
+        did=st.sampled_from(["d1", "d2"]),
+        parent_did=st.none() | st.sampled_from(["p1", "p2"]),
+        system_name=st.sampled_from(["edge", "core/7"]),
+        data_source=texts,
+        filename=texts,
+        transforms=st.lists(texts, max_size=2).map(tuple),
+        data_sink=st.none() | texts,
+        final_state=st.sampled_from([FinalState.COMPLETE, FinalState.ERROR]),
+        created=st.integers(1, 3),
+        completed=st.sampled_from([START_MS, START_MS + 1, START_MS + HOUR_MS]),
+        annotations=st.none() | st.dictionaries(st.sampled_from(["k", "l"]), texts, min_size=1),
+    ).map(_sorted_annotations)
+
+
+def _sorted_annotations(one: ProvenanceRecord) -> ProvenanceRecord:
+    annotations = None if one.annotations is None else dict(sorted(one.annotations.items()))
+    return ProvenanceRecord(
+        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "annotations"}, annotations=annotations
+    )
+
+
+class Layout:
+    """A root, written and read as the projection does it."""
+
+    def __init__(self, root: Path, files: Files | None = None) -> None:
+        self.root = root
+        self.files = files or Files()
+        self._ends: dict[str, int] = {}
+
+    def write(self, *records: ProvenanceRecord, node: str = NODE) -> RawName:
+        """Write one more range."""
+        first = self._ends.get(node, 0) + 1
+        last = self._ends[node] = first + 9
+        RawWriter(self.root, files=self.files).write(RawName(node, first, last), records)
+        return RawName(node, first, last)
+
+    def compactor(self) -> Compactor:
+        """A compactor that does one thing after the other."""
+        return Compactor(self.root, node=NODE, files=self.files, workers=1)
+
+    def raw(self) -> list[Path]:
+        """The raw files."""
+        return sorted((self.root / "provenance/raw").rglob("*.parquet"))
+
+    def compacted(self) -> list[Path]:
+        """The compacted files."""
+        return sorted((self.root / "provenance/compacted").rglob("*.parquet"))
+
+    def rows(self) -> list[ProvenanceRecord]:
+        """What the compacted files hold, as anybody's reader sees them, each in its place."""
+        found = []
+        for path in self.compacted():
+            table = pq.ParquetFile(path).read()
+            assert table.schema.remove_metadata() == SCHEMA
+            rows = from_table(table)
+            assert {hour_of(row.completed) for row in rows} == {(path.parent.name, path.stem)}
+            assert len({row.system_name for row in rows}) == 1
+            found += rows
+        return found
+
+
+def in_order(records: Iterable[ProvenanceRecord]) -> list[ProvenanceRecord]:
+    """By system and hour, as the files are listed, else as they were."""
+    keyed = itertools.groupby(
+        sorted(records, key=lambda one: (one.system_name, hour_of(one.completed))),
+        key=lambda one: (one.system_name, hour_of(one.completed)),
+    )
+    return [one for _, group in keyed for one in group]
+
+
+class StoppedError(BaseException):
+    """The process is dead."""
+
+
+class StoppingFiles(Files):
+    """Dies at its N-th call, and is dead from then on; a write that it dies in is half done."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def _reach(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise StoppedError
+
+    def make_folder(self, path: Path) -> None:
+        self._reach()
+        super().make_folder(path)
+
+    def write(self, path: Path, data: ReadableBuffer) -> None:
+        try:
+            self._reach()
+        except StoppedError:
+            if self.left == 0:
+                super().write(path, memoryview(data)[: len(memoryview(data)) // 2])
+            raise
+        super().write(path, data)
+
+    def fsync(self, path: Path) -> None:
+        self._reach()
+        super().fsync(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._reach()
+        super().rename(source, target)
+
+    def fsync_folder(self, path: Path) -> None:
+        self._reach()
+        super().fsync_folder(path)
+
+    def remove(self, path: Path) -> None:
+        self._reach()
+        super().remove(path)
+
+    def remove_folder(self, path: Path) -> None:
+        self._reach()
+        super().remove_folder(path)
+
+
+def temporaries(root: Path) -> list[Path]:
+    """Unpublished files."""
+    return sorted(root.rglob("*.tmp"))
+
+
+def split(records: Sequence[ProvenanceRecord], cuts: Sequence[int]) -> list[Sequence[ProvenanceRecord]]:
+    """The records in so many parts."""
+    edges = [0, *sorted(cut % (len(records) + 1) for cut in cuts), len(records)]
+    return [records[start:end] for start, end in itertools.pairwise(edges)]

@@ -1,0 +1,298 @@
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layouts import FILES, HOUR_MS, NODE, Layout, StoppedError, StoppingFiles, in_order, record, records_strategy, split, temporaries
+
+from waybill.exporter import Compactor, Hour, RawName, Retraction
+from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
+
+FIRST_HOUR = Hour("20260101", "00")
+
+
+@FILES
+@given(
+    st.lists(records_strategy(), max_size=12),
+    st.lists(st.integers(0), max_size=4),
+    st.sets(st.integers(0, 4)),
+    st.sampled_from([(NODE,), (NODE, "ffff")]),
+)
+def test_any_split_into_raw_files_and_compactions_gives_what_the_merge_gives(
+    records: list[ProvenanceRecord], cuts: list[int], compacted_after: set[int], nodes: tuple[str, ...]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        for at, part in enumerate(split(records, cuts)):
+            layout.write(*part, node=nodes[at % len(nodes)])
+            if at in compacted_after:
+                layout.compactor().compact()
+        layout.compactor().compact()
+        assert layout.rows() == in_order(merge_all(records))
+        assert layout.raw() == []
+
+
+@FILES
+@given(st.lists(records_strategy(), max_size=8), st.integers(2, 3))
+def test_repeats_change_nothing(records: list[ProvenanceRecord], times: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        for _ in range(times):
+            layout.write(*records)
+        layout.compactor().compact()
+        assert layout.rows() == in_order(merge_all(records))
+
+
+def test_an_hour_is_one_file_for_each_system_and_its_raw_files_go(layout: Layout) -> None:
+    layout.write(record("a"), record("b", system_name="core/7"), record("c", at_ms=HOUR_MS))
+    report = layout.compactor().compact()
+    assert report.published == (
+        "provenance/compacted/core%2F7/20260101/00.parquet",
+        "provenance/compacted/edge/20260101/00.parquet",
+        "provenance/compacted/edge/20260101/01.parquet",
+    )
+    assert [str(path.relative_to(layout.root)) for path in layout.compacted()] == list(report.published)
+    assert not (layout.root / "provenance/raw/20260101/00").exists()
+
+
+def test_a_late_record_joins_the_hour_that_is_compacted_already(layout: Layout) -> None:
+    layout.write(record("b", at_ms=2))
+    layout.compactor().compact()
+    layout.write(record("a", at_ms=1), record("b", at_ms=2, annotations={"k": "v"}))
+    layout.compactor().compact()
+    assert layout.rows() == [record("a", at_ms=1), record("b", at_ms=2, annotations={"k": "v"})]
+
+
+def test_only_the_hours_asked_for_are_compacted(layout: Layout) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS))
+    assert layout.compactor().compact([FIRST_HOUR]).published == ("provenance/compacted/edge/20260101/00.parquet",)
+    assert len(layout.raw()) == 1
+
+
+def test_an_hour_with_nothing_new_is_not_written_again(layout: Layout) -> None:
+    layout.write(record())
+    layout.compactor().compact()
+    before = os.stat(layout.compacted()[0])
+    assert layout.compactor().compact([FIRST_HOUR]).published == ()
+    assert os.stat(layout.compacted()[0]) == before
+
+
+def test_the_footer_lists_the_ranges_of_each_node_joined_where_they_meet(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.write(record("b"), node="ffff")
+    layout.write(record("c"))
+    layout.compactor().compact()
+    layout.write(at := record("d", at_ms=HOUR_MS))
+    layout.write(record("e"))
+    layout.compactor().compact()
+    assert at.completed
+    first, second = (pq.read_metadata(path).metadata for path in layout.compacted())
+    assert json.loads(first[b"waybill.covers"]) == {NODE: [[1, 20], [31, 40]], "ffff": [[1, 10]]}
+    assert json.loads(second[b"waybill.covers"]) == {NODE: [[21, 30]]}
+
+
+def test_duckdb_reads_exactly_the_promised_schema(layout: Layout) -> None:
+    layout.write(record(annotations={"k": "v"}))
+    layout.compactor().compact()
+    relation = duckdb.sql(f"SELECT * FROM read_parquet('{layout.root}/provenance/compacted/*/*/*.parquet')")
+    assert dict(zip(relation.columns, map(str, relation.types), strict=True)) == {
+        "did": "VARCHAR",
+        "parent_did": "VARCHAR",
+        "system_name": "VARCHAR",
+        "data_source": "VARCHAR",
+        "filename": "VARCHAR",
+        "transforms": "VARCHAR[]",
+        "data_sink": "VARCHAR",
+        "final_state": "VARCHAR",
+        "created": "TIMESTAMP WITH TIME ZONE",
+        "completed": "TIMESTAMP WITH TIME ZONE",
+        "annotations": "MAP(VARCHAR, VARCHAR)",
+    }
+    assert relation.select("did, annotations['k'], epoch_ms(completed)").fetchall() == [
+        ("did-1", "v", record().completed)
+    ]
+    columns = pq.ParquetFile(layout.compacted()[0]).schema
+    required = {"did", "system_name", "data_source", "filename", "final_state", "created", "completed"}
+    assert {columns.column(at).name for at in range(len(columns)) if columns.column(at).max_definition_level == 0} == required
+
+
+# -- damage -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", "cut", "flipped"])
+def test_a_damaged_raw_file_is_named_and_left_and_its_neighbours_are_compacted(layout: Layout, damage: bytes | str) -> None:
+    layout.write(*(record(f"did-{at}") for at in range(50)))
+    bad = layout.raw()[0]
+    layout.write(record("good"))
+    layout.write(record("other hour", at_ms=HOUR_MS))
+    content = bytearray(bad.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "flipped":
+        content[4:400] = bytes(396)
+    bad.write_bytes(damage if isinstance(damage, bytes) else content)
+    report = layout.compactor().compact()
+    assert list(report.unreadable) == [FIRST_HOUR]
+    assert str(bad) in report.unreadable[FIRST_HOUR]
+    assert layout.raw() == [bad]
+    assert [row.did for row in layout.rows()] == ["good", "other hour"]
+
+
+def test_a_raw_file_that_was_mended_is_compacted_then(layout: Layout) -> None:
+    layout.write(record("a"))
+    content = layout.raw()[0].read_bytes()
+    layout.raw()[0].write_bytes(b"")
+    layout.write(record("b"))
+    layout.compactor().compact()
+    layout.raw()[0].write_bytes(content)
+    assert not layout.compactor().compact().unreadable
+    assert [row.did for row in layout.rows()] == ["a", "b"]
+
+
+def test_a_damaged_compacted_file_keeps_its_hours_raw_files_and_other_systems_go_on(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.compactor().compact()
+    bad = layout.compacted()[0]
+    bad.write_bytes(b"PAR1")
+    layout.write(record("b"), record("c", system_name="core"))
+    report = layout.compactor().compact()
+    assert str(bad) in report.unreadable[FIRST_HOUR]
+    assert bad.read_bytes() == b"PAR1"
+    assert len(layout.raw()) == 1
+    bad.unlink()
+    layout.compactor().compact()
+    assert sorted(row.did for row in layout.rows()) == ["b", "c"]
+
+
+def test_an_hour_that_cannot_be_written_is_told_and_the_others_are_done(layout: Layout) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS))
+    blocked = layout.root / "provenance/compacted/edge/20260101/00.parquet"
+    blocked.mkdir(parents=True)
+    (blocked / "in the way").touch()
+    report = layout.compactor().compact()
+    assert not report.failed
+    assert list(report.unreadable) == [FIRST_HOUR]
+    assert report.published == ("provenance/compacted/edge/20260101/01.parquet",)
+
+
+# -- crashes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    first = [record("a"), record("b", system_name="core"), record("c", at_ms=HOUR_MS)]
+    second = [record("a", filename="z.csv"), record("d", system_name="core"), record("e", at_ms=HOUR_MS)]
+    survived = False
+    for at in range(1, 100):
+        root = tmp_path / str(at)
+        layout = Layout(root)
+        layout.write(*first)
+        layout.compactor().compact()
+        layout.write(*second)
+        try:
+            Compactor(root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+            survived = True
+        except StoppedError:
+            pass
+        seen = layout.rows()
+        assert {record_key(row) for row in merge_all(first)} <= {record_key(row) for row in seen}
+        layout.compactor().compact()
+        assert layout.rows() == in_order(merge_all(first + second))
+        assert layout.raw() == []
+        if survived:
+            break
+        layout.write(*second)
+        layout.compactor().compact()
+        assert layout.rows() == in_order(merge_all(first + second))
+        assert temporaries(root) == []
+    assert survived
+
+
+def test_what_a_dead_process_left_unpublished_is_removed_and_other_nodes_files_are_not(layout: Layout) -> None:
+    layout.write(record())
+    folder = layout.raw()[0].parent
+    ours, theirs = folder / f".{NODE}-1-9.parquet.00.tmp", folder / ".ffff-1-9.parquet.00.tmp"
+    ours.touch()
+    theirs.touch()
+    layout.compactor().compact()
+    assert temporaries(layout.root) == [theirs]
+
+
+def test_two_compactors_of_one_root_take_turns(layout: Layout) -> None:
+    for at in range(40):
+        layout.write(*(record(f"did-{at}-{hour}", at_ms=hour * HOUR_MS + at) for hour in range(4)))
+    threads = [threading.Thread(target=Compactor(layout.root, workers=2).compact) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(layout.rows()) == 160
+    assert layout.raw() == []
+
+
+# -- retractions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_retraction_takes_records_out_of_raw_and_compacted_files_and_spares_its_own_range(layout: Layout) -> None:
+    wrong = record("run", filename="wrong.csv")
+    layout.write(record("a"), wrong)
+    layout.compactor().compact()
+    layout.write(record("b"), wrong)
+    raw = layout.write(record("run", filename="right.csv"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    assert layout.rows() == [record("a"), record("b"), record("run", filename="right.csv")]
+
+
+def test_a_retraction_that_leaves_nothing_removes_the_file(layout: Layout) -> None:
+    wrong = record("run")
+    layout.write(wrong)
+    layout.compactor().compact()
+    raw = layout.write(record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    assert layout.compacted() == []
+    layout.compactor().compact()
+    assert layout.rows() == [record("run", at_ms=HOUR_MS, final_state=FinalState.ERROR)]
+
+
+def test_a_retraction_repeated_after_a_crash_at_any_step_takes_nothing_else(tmp_path: Path) -> None:
+    wrong, right = record("run", filename="wrong.csv"), record("run", filename="right.csv")
+    survived = False
+    for at in range(1, 60):
+        layout = Layout(tmp_path / str(at))
+        layout.write(record("a"), wrong)
+        layout.compactor().compact()
+        raw = layout.write(right, record("b"))
+        retraction = Retraction(raw, frozenset({record_key(wrong)}))
+        try:
+            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact([], retraction=retraction)
+            survived = True
+        except StoppedError:
+            pass
+        layout.compactor().compact([], retraction=retraction)
+        layout.compactor().compact([], retraction=retraction)
+        assert layout.rows() == [record("a"), record("b"), right]
+        if survived:
+            break
+    assert survived
+
+
+def test_a_raw_file_that_comes_back_after_a_power_cut_is_not_counted_again(layout: Layout) -> None:
+    wrong = record("run", filename="wrong.csv")
+    layout.write(record("a"), wrong)
+    back = layout.raw()[0]
+    content = back.read_bytes()
+    raw = layout.write(record("run", filename="right.csv"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    back.parent.mkdir(parents=True)
+    back.write_bytes(content)
+    layout.compactor().compact()
+    assert layout.rows() == [record("a"), record("run", filename="right.csv")]
+    assert layout.raw() == []
+    assert RawName.parse(back.name) == RawName(NODE, 1, 10)
