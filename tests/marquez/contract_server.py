@@ -15,6 +15,7 @@ is (`fault_of`):
     "close"                    the connection ends unanswered     "close-stored" the same, but stored
     "cut"                      ends within the answer's status    "drip"         a 500 whose body never ends
     "302"                      a redirect to a page that answers 200
+    "page"                     a web page answers 200: this is not Marquez at all
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ KNOWN_FACETS = {
     "job": ("documentation", "sourceCodeLocation", "sql"),
     "dataset": ("documentation", "schema", "dataSource", "columnLineage", "lifecycleStateChange"),
 }
+PAGE = "<html><head><title>Sign in</title></head><body>Sign in</body></html>"
 HTML_500 = (
     "<html><head><title>Error 500</title></head><body><h2>HTTP ERROR 500 Request failed.</h2></body></html>"
 )
@@ -198,7 +200,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._keep(body, 500, stored=False)
             return self._drip()
         headers = {}
-        if fault is not None:
+        if fault == "page":
+            status, answer, stored = 200, PAGE, False
+        elif fault is not None:
             code, _, retry_after_s = fault.removesuffix("-stored").partition(":")
             status, answer = int(code), json.dumps({"code": int(code), "message": f"fault {code} on request"})
             stored = stored and fault.endswith("-stored")
@@ -219,8 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(int(fault[:3]), json.dumps({"message": f"fault {fault} on request"}))
         elif refusal := self._refusal(contract):
             self._answer(*refusal)
-        elif path == "/login":
-            self._answer(200, "<html>a page</html>")
+        elif fault == "page" or path == "/login":
+            self._answer(200, PAGE)
         elif path == "/api/v1/namespaces":
             names = sorted({event["job"]["namespace"] for event in contract.events} | {"default"})
             self._answer(200, json.dumps({"namespaces": [{"name": name} for name in names]}))

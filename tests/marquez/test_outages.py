@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+import socket
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -132,6 +135,7 @@ def test_nobody_can_ask_for_quiet_for_ever(marquez: ContractServer, worker: Work
         ("404", "takes no events, it answers 404 ({"),
         ("302", "takes no events, it answers 302 ({"),
         ("405", "takes no events, it answers 405 ({"),
+        ("page", "takes no events, it answers 200 (a web page)"),
     ],
 )
 def test_a_wrong_key_or_address_is_said_and_tried_slowly(
@@ -172,8 +176,27 @@ def test_a_bad_certificate_is_said(
     worker = new_worker(journal, marquez.url.replace("http:", "https:"))
     step = worker.delivery.step()
     assert step.problem is not None
-    assert " cannot be trusted: " in step.problem
+    assert " cannot be used: " in step.problem
+    assert step.problem.endswith("correct the certificate, or REQUESTS_CA_BUNDLE")
     assert worker.delivery.pending() == 1
+
+
+def test_a_key_that_cannot_be_sent_is_said_but_not_shown(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    problem = new_worker(journal, marquez.url, "two\nlines").delivery.step().problem
+    assert problem is not None
+    assert problem.endswith(" cannot be used: marquez_url or marquez_api_key cannot be sent; correct them")
+    assert "lines" not in problem
+
+
+def test_a_key_in_any_script_can_be_sent(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    new_worker(journal, marquez.url, "ключ").run()
+    assert marquez.received[0].headers["authorization"].encode("latin-1") == "Bearer ключ".encode()
 
 
 def test_a_secret_in_the_address_is_not_shown(
@@ -186,6 +209,20 @@ def test_a_secret_in_the_address_is_not_shown(
     assert problem is not None
     assert "hush" not in problem
     assert marquez.received[0].headers["authorization"].startswith("Basic ")
+
+
+def test_a_backend_that_takes_a_connection_but_reads_nothing_is_given_up_in_time(
+    journal: Journal, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run", padding=secrets.token_urlsafe(16 * 2**20))  # more than the sockets' buffers hold
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        worker = new_worker(journal, f"http://127.0.0.1:{deaf.getsockname()[1]}", connect_timeout_s=0.3)
+        started_s = time.monotonic()
+        worker.run(until=lambda: worker.problem is not None)
+        assert time.monotonic() - started_s < 20
+    assert worker.problem is not None
+    assert "the connection broke off (timed out)" in worker.problem
+    assert worker.delivery.pending() == 1
 
 
 def test_one_hiccup_is_no_problem_worth_a_word(marquez: ContractServer, worker: Worker, keep: Keep) -> None:

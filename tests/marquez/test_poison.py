@@ -142,7 +142,7 @@ def test_nothing_is_parked_while_nothing_passes(
     for run in range(20):
         keep(f"run-{run}")
     marquez.fault = "500"
-    stream(worker, keep, for_s=3600)
+    stream(worker, keep, for_s=1200)
     assert dead_letters(journal) == []
     marquez.fault = None
     worker.run()
@@ -155,7 +155,7 @@ def test_a_lone_event_that_fails_is_kept_until_others_pass(
 ) -> None:
     keep("ill")
     marquez.fault_of = lambda body: "500" if is_ill(body) else None
-    worker.run(at_most_s=2 * 3600)
+    worker.run(at_most_s=1200)
     assert dead_letters(journal) == []
     assert worker.problem is not None
     assert "answers 500" in worker.problem

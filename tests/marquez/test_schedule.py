@@ -187,7 +187,7 @@ def test_back_off_grows_to_its_bound_and_draws_from_the_whole_range() -> None:
         assert 0.0 <= min(drawn) < 0.1 * bound_s
 
 
-def test_a_circuit_opens_at_once_when_nobody_is_there_and_after_three_of_other_trouble() -> None:
+def test_a_circuit_opens_at_once_when_nobody_answers_and_after_three_answers_of_trouble() -> None:
     unwell, away = Answer(verdict=Verdict.UNWELL, status=500), Answer(verdict=Verdict.AWAY)
     circuit = Circuit(Random(1))  # noqa: S311 - jitter
     circuit.failed(unwell, 10.0)

@@ -100,7 +100,7 @@ def explain(answer: Answer, url: str) -> str:
 
 def _barred(answer: Answer) -> str:
     if answer.status is None:
-        return f"cannot be trusted: {answer.words}; correct the certificate, or REQUESTS_CA_BUNDLE"
+        return f"cannot be used: {answer.words}"
     if answer.status in {401, 403}:
         return f"does not let us in, it answers {answer.heard}; correct marquez_api_key"
     return f"takes no events, it answers {answer.heard}; correct marquez_url to where Marquez's API is"

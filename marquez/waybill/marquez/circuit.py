@@ -17,9 +17,10 @@ soon finds a good one behind them."""
 BARRED_RETRY_S: Final = 60.0
 RETRY_AFTER_MAX_S: Final = 300.0
 UNWELL_IN_A_ROW: Final = 3
-"""A backend that answers this many events in a row with trouble is taken to be down."""
-
-_BLINK: Final = 1
+"""A backend that answers this many events in a row with trouble is taken to be down; one that does not answer
+or breaks off: at the first."""
+BLINK_S: Final = 1.0
+"""One failure within this time is no problem worth a word."""
 
 
 def full_jitter(rng: Random, tries: int, cap_s: float) -> float:
@@ -50,7 +51,8 @@ class Circuit:
         """The answer that keeps the circuit open; None while it is closed or may only have blinked."""
         if self._last is None or self.due_s is None:
             return None
-        return self._last if self._last.verdict is Verdict.BARRED or self._failures > _BLINK else None
+        barred = self._last.verdict is Verdict.BARRED
+        return self._last if barred or self._failures > 1 or self._last.elapsed_s > BLINK_S else None
 
     def passed(self) -> bool:
         """The backend took or judged an event; tells whether that ends an outage."""
@@ -62,12 +64,12 @@ class Circuit:
         """The backend failed with an event that nothing is known against."""
         self._failures += 1
         self._last = answer
-        if self.due_s is None and answer.verdict is Verdict.UNWELL and self._failures < UNWELL_IN_A_ROW:
+        answers = answer.verdict is Verdict.UNWELL and answer.status is not None
+        if self.due_s is None and answers and self._failures < UNWELL_IN_A_ROW:
             return
         if answer.verdict is Verdict.BARRED:
             delay_s = self._rng.uniform(BARRED_RETRY_S / 2, BARRED_RETRY_S)
         else:
-            answers = answer.verdict is Verdict.UNWELL and answer.status is not None
             cap_s = PROBE_ANSWERING_EVERY_MAX_S if answers else PROBE_EVERY_MAX_S
             delay_s = full_jitter(self._rng, self._failures, cap_s)
         self.due_s = now_s + max(delay_s, min(answer.retry_after_s, RETRY_AFTER_MAX_S))

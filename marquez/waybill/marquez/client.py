@@ -42,7 +42,8 @@ class _Bearer(AuthBase):
         self._api_key = api_key
 
     def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._api_key}"
+        # http.client writes text as Latin-1; this way the wire has UTF-8, and a key may be in any script.
+        request.headers["Authorization"] = f"Bearer {self._api_key}".encode().decode("latin-1")
         return request
 
 
@@ -89,7 +90,7 @@ class Backend:
     def _post(self, body: bytes, *, compressed: bool) -> Answer:
         headers = {"Content-Type": "application/json"}
         if compressed:
-            body = gzip.compress(body, compresslevel=6, mtime=0)
+            body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["Content-Encoding"] = "gzip"
         started_s = time.monotonic()
         try:
@@ -102,16 +103,28 @@ class Backend:
                 allow_redirects=False,
             ) as response:
                 words = _words(response, started_s + sum(self._timeouts_s))
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:
             return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
+        elapsed_s = time.monotonic() - started_s
+        return self._heard(response, words, elapsed_s)
+
+    def _heard(self, response: Response, words: str, elapsed_s: float) -> Answer:
+        status = response.status_code
+        verdict = judge(status)
         retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
-        says_when = response.status_code == _UNAVAILABLE and retry_after_s > 0
+        if status == _UNAVAILABLE and retry_after_s > 0:
+            verdict = Verdict.AWAY
+        if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
+            # A portal or a page that answers anything with 200: the event would be lost there.
+            verdict, words = Verdict.BARRED, "a web page"
+        if self._secret:
+            words = words.replace(self._secret, "********")
         return Answer(
-            verdict=Verdict.AWAY if says_when else judge(response.status_code),
-            status=response.status_code,
-            words=one_line(words.replace(self._secret, "********") if self._secret else words),
+            verdict=verdict,
+            status=status,
+            words=one_line(words),
             retry_after_s=retry_after_s,
-            elapsed_s=time.monotonic() - started_s,
+            elapsed_s=elapsed_s,
         )
 
 
@@ -155,7 +168,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
         ):
             latency_ms = (time.monotonic() - started_s) * 1000
             words = _words(response, started_s + 2 * timeout_s)
-    except requests.RequestException as error:
+    except (requests.RequestException, ValueError) as error:
         answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
         return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
     status = response.status_code
@@ -209,8 +222,7 @@ def _words(response: Response, deadline_s: float) -> str:
     """The beginning of an answer's body; the status said what matters, so it may break off."""
     content = bytearray()
     with contextlib.suppress(requests.RequestException):
-        # Byte by byte: a larger chunk would wait until it is full, past any deadline if the backend only
-        # drips.
+        # Byte by byte: a larger chunk would wait until it is full, however slowly the backend drips.
         for byte in response.iter_content(1):
             content += byte
             if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
@@ -219,7 +231,7 @@ def _words(response: Response, deadline_s: float) -> str:
 
 
 def _unanswered(
-    error: requests.RequestException, timeouts_s: tuple[float, float], elapsed_s: float
+    error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
 ) -> Answer:
     """What a failed connection means: nobody there, an untrusted peer, or an exchange that broke off."""
     connect_timeout_s, answer_timeout_s = timeouts_s
@@ -229,7 +241,11 @@ def _unanswered(
     elif isinstance(error, requests.Timeout):
         verdict, words = Verdict.UNWELL, f"no answer within {answer_timeout_s:g} s"
     elif isinstance(error, requests.exceptions.SSLError):
-        verdict, words = Verdict.BARRED, _last_words(causes, ssl.SSLError)
+        said = _last_words(causes, ssl.SSLError)
+        verdict, words = Verdict.BARRED, f"{said}; correct the certificate, or REQUESTS_CA_BUNDLE"
+    elif isinstance(error, ValueError):
+        # Its text would show the key.
+        verdict, words = Verdict.BARRED, "marquez_url or marquez_api_key cannot be sent; correct them"
     elif broken := [cause for cause in causes if isinstance(cause, _BROKEN_OFF)]:
         verdict, words = Verdict.UNWELL, f"the connection broke off ({_last_words(broken, Exception)})"
     else:
@@ -239,6 +255,7 @@ def _unanswered(
 
 _BROKEN_OFF: Final = (
     ConnectionResetError,
+    TimeoutError,
     ConnectionAbortedError,
     BrokenPipeError,
     http.client.HTTPException,

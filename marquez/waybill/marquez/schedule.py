@@ -4,7 +4,7 @@ An answer of 500 may be an outage or the event's own fault. What tells them apar
 answered:
 
 - An event that fails is set aside with those of its key and tried again after a back-off; the others go on.
-- While several in a row fail, or nobody is there, the backend is taken to be down: the circuit opens, and
+- When several in a row fail, or nobody answers, the backend is taken to be down: the circuit opens, and
   events are probed with one at a time, a new one first, so that no single bad event can keep it open.
 - An event fails *against the odds* when, since its last try, at least one new event was delivered and at most
   one in four of the new ones failed. After `POISON_TRIES` such tries in a row over `POISON_AFTER_S` it is

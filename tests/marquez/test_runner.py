@@ -1,0 +1,65 @@
+"""Delivery as the runner works it: found by its entry point, on the real clock, with the real flush."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from contract_server import ContractServer
+
+EventOf = Callable[..., bytes]
+
+
+@pytest.fixture
+def settings_for(home: Path) -> Callable[[ContractServer], Settings]:
+    def settings_for(marquez: ContractServer) -> Settings:
+        given = {"home": home, "marquez_url": marquez.url, "runner": "none"}
+        return Settings.load(given, env={})
+
+    return settings_for
+
+
+def test_a_flush_delivers_what_waits(
+    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+) -> None:
+    journal = Journal(home)
+    journal.append_many((Kind.OPENLINEAGE, event_of(f"run-{n % 3}", n), "") for n in range(100))
+    report = flush(settings_for(marquez), timeout_s=60)
+    assert report.left.get("marquez") is None
+    assert report.problems == {}
+    assert [event["number"] for event in marquez.stored] == list(range(100))
+
+
+def test_a_flush_says_that_marquez_is_down_and_a_later_one_delivers(
+    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+) -> None:
+    journal = Journal(home)
+    journal.append_many((Kind.OPENLINEAGE, event_of("run", n), "") for n in range(10))
+    marquez.refuse()
+    settings = settings_for(marquez)
+    started_s = time.monotonic()
+    report = flush(settings, timeout_s=60)
+    assert time.monotonic() - started_s < 30
+    assert report.left["marquez"] == 11
+    assert "does not answer: Connection refused" in report.problems["marquez"]
+    marquez.start()
+    assert flush(settings, timeout_s=60).problems == {}
+    assert [event["number"] for event in marquez.stored] == list(range(10))
+
+
+def test_a_flush_does_not_wait_for_an_event_that_marquez_cannot_digest(
+    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+) -> None:
+    journal = Journal(home)
+    journal.append_many((Kind.OPENLINEAGE, event_of(run, n), "") for run in ("ill", "well") for n in range(5))
+    marquez.fault_of = lambda body: "500" if b'"ill"' in body else None
+    report = flush(settings_for(marquez), timeout_s=60)
+    assert [event["run"]["runId"] for event in marquez.stored] == ["well"] * 5
+    assert "answers 500 (" in report.problems["marquez"]
