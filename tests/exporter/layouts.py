@@ -67,7 +67,8 @@ def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:
 def _sorted_annotations(one: ProvenanceRecord) -> ProvenanceRecord:
     annotations = None if one.annotations is None else dict(sorted(one.annotations.items()))
     return ProvenanceRecord(
-        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "annotations"}, annotations=annotations
+        **{name: getattr(one, name) for name in one.__struct_fields__ if name != "annotations"},
+        annotations=annotations,
     )
 
 

@@ -10,7 +10,24 @@ from layouts import Layout, record
 
 from waybill.exporter import RawName, find, hour_of, safe_name
 
-AWKWARD = ["../../x", "a/b", "a'b", "", ".", "..", "…/é", "a" * 300, "é" * 300, "\0", "_hidden", "%2F", "a.b", "~", "a\nb", " "]
+AWKWARD = [
+    "../../x",
+    "a/b",
+    "a'b",
+    "",
+    ".",
+    "..",
+    "…/é",
+    "a" * 300,
+    "é" * 300,
+    "\0",
+    "_hidden",
+    "%2F",
+    "a.b",
+    "~",
+    "a\nb",
+    " ",
+]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +70,9 @@ def test_different_systems_have_different_safe_names(one: str, other: str) -> No
     assert (safe_name(one) == safe_name(other)) == (one == other)
 
 
-@given(st.text(alphabet="ab/.", min_size=190, max_size=210), st.text(alphabet="ab/.", min_size=190, max_size=210))
+@given(
+    st.text(alphabet="ab/.", min_size=190, max_size=210), st.text(alphabet="ab/.", min_size=190, max_size=210)
+)
 def test_long_names_with_one_beginning_stay_apart(one: str, other: str) -> None:
     assert (safe_name("x" * 190 + one) == safe_name("x" * 190 + other)) == (one == other)
 
@@ -82,7 +101,10 @@ def test_a_raw_name_is_read_back_as_it_was_written(node: str, first: int, more: 
     assert RawName.parse(str(raw)) == raw
 
 
-@pytest.mark.parametrize("name", ["x.parquet", "n-1.parquet", "n-2-1.parquet", "n-0-1.parquet", ".n-1-2.parquet.0a.tmp", "n-1-2.csv"])
+@pytest.mark.parametrize(
+    "name",
+    ["x.parquet", "n-1.parquet", "n-2-1.parquet", "n-0-1.parquet", ".n-1-2.parquet.0a.tmp", "n-1-2.csv"],
+)
 def test_what_is_no_raw_name_is_left_alone(layout: Layout, name: str) -> None:
     layout.write(record())
     strange = layout.raw()[0].with_name(name)

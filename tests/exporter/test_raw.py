@@ -4,11 +4,11 @@ from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
-from layouts import HOUR_MS, NODE, START_MS, Layout, record, records_strategy
+from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 
 from waybill.exporter import Hour, RawName, RawWriter
-from waybill.facets.arrow import from_table, to_table
 from waybill.exporter.parquet import encode, open_file, read
+from waybill.facets.arrow import from_table, to_table
 
 
 def test_a_range_is_one_file_for_each_hour_it_touches(root: Path) -> None:

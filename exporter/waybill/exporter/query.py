@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.layout import Hour
 from waybill.facets import FinalState
+
+if TYPE_CHECKING:
+    from waybill.exporter.layout import Hour
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
@@ -49,7 +51,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""
         begins, ends = hour.start_ms, hour.end_ms
-        return (self.since_ms is None or self.since_ms < ends) and (self.until_ms is None or self.until_ms > begins)
+        return (self.since_ms is None or self.since_ms < ends) and (
+            self.until_ms is None or self.until_ms > begins
+        )
 
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats."""

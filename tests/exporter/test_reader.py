@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import fnmatch
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layouts import (
+    FILES,
+    HOUR_MS,
+    NODE,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    record,
+    records_strategy,
+)
+
+from waybill.exporter import Compactor, Query, find, scan
+from waybill.facets import FinalState, ProvenanceRecord, merge_all
+from waybill.facets.arrow import SCHEMA
+
+
+def meets(one: ProvenanceRecord, query: Query) -> bool:
+    """The query as plain Python has it."""
+    wanted = {
+        name: value
+        for name in ("did", "parent_did", "data_source", "data_sink", "system_name", "final_state")
+        if (value := getattr(query, name)) is not None
+    }
+    return (
+        all(getattr(one, name) == value for name, value in wanted.items())
+        and (query.filename is None or fnmatch.fnmatchcase(one.filename, query.filename))
+        and all((one.annotations or {}).get(key) == value for key, value in query.annotations.items())
+        and (query.since_ms is None or one.completed >= query.since_ms)
+        and (query.until_ms is None or one.completed < query.until_ms)
+    )
+
+
+def maybe(*values: object) -> st.SearchStrategy[object]:
+    return st.none() | st.sampled_from(values)
+
+
+QUERIES = st.builds(
+    Query,
+    did=maybe("d1", "d3"),
+    parent_did=maybe("p1"),
+    data_source=maybe("a", ""),
+    data_sink=maybe("a", ""),
+    system_name=maybe("edge", "core/7", "nobody"),
+    filename=maybe("a", "?", "a*", "*b", "[!a]", "[a-b]*", "", "."),
+    final_state=maybe(*FinalState),
+    annotations=st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["a", ""]), max_size=1),
+    since_ms=maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
+    until_ms=maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
+)
+
+
+@FILES
+@given(st.lists(records_strategy(), max_size=8), st.lists(records_strategy(), max_size=8), QUERIES)
+def test_a_query_finds_what_meets_it_whether_raw_or_compacted(
+    early: list[ProvenanceRecord], late: list[ProvenanceRecord], query: Query
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        layout.write(*early)
+        layout.compactor().compact()
+        layout.write(*late)
+        wanted = [one for one in merge_all(early + late) if meets(one, query)]
+        found = find(layout.root, query)
+        assert merge_all(found) == wanted
+        assert len(found) == len(wanted)
+        layout.compactor().compact()
+        assert merge_all(find(layout.root, query)) == wanted
+
+
+def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> None:
+    layout.write(*(record(f"did-{at}", at_ms=at * HOUR_MS // 2) for at in range(6)))
+    assert [one.did for one in find(layout.root, Query(limit=3))] == ["did-5", "did-4", "did-3"]
+    assert [one.did for one in find(layout.root)] == [f"did-{at}" for at in reversed(range(6))]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("orders.csv", ["orders.csv"]),
+        ("orders?csv", ["orders-csv", "orders.csv"]),
+        ("*.csv", ["a b.csv", "orders.csv"]),
+        ("[ao]*s*", ["orders-csv", "orders.csv", "a b.csv"]),
+        ("[!o]*", ["a b.csv", "x[1].txt", "^", "line\nend"]),
+        ("x[[]1].txt", ["x[1].txt"]),
+        ("x[1].txt", ["x[1].txt"]),
+        ("line*end", ["line\nend"]),
+        ("[]^]", ["^"]),
+        ("orders", []),
+    ],
+)
+def test_a_filename_is_matched_exactly_or_as_a_pattern(
+    layout: Layout, pattern: str, names: list[str]
+) -> None:
+    every = ["orders.csv", "orders-csv", "a b.csv", "x[1].txt", "^", "line\nend"]
+    layout.write(*(record(f"did-{at}", filename=name) for at, name in enumerate(every)))
+    assert sorted(one.filename for one in find(layout.root, Query(filename=pattern))) == sorted(names)
+
+
+def test_an_annotation_with_a_comma_or_a_quote_is_found_whole(layout: Layout) -> None:
+    layout.write(
+        record("a", annotations={"who": "O'Neil, Ann"}),
+        record("b", annotations={"who": "O'Neil"}),
+        record("c"),
+    )
+    found = find(layout.root, Query(annotations={"who": "O'Neil, Ann"}))
+    assert [(one.did, one.annotations) for one in found] == [("a", {"who": "O'Neil, Ann"})]
+    assert len(find(layout.root)) == 3
+
+
+def test_an_empty_root_answers_with_nothing(root: Path) -> None:
+    assert find(root) == []
+    assert find(root, Query(system_name="../..")) == []
+
+
+def test_a_scan_gives_tables_of_the_promised_schema(layout: Layout) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    layout.write(record("c"))
+    assert [(table.schema.remove_metadata() == SCHEMA, table.num_rows) for table in scan(layout.root)] == [
+        (True, 1),
+        (True, 2),
+    ]
+
+
+@pytest.mark.parametrize("where", ["raw", "compacted"])
+def test_a_damaged_file_is_warned_of_and_the_others_answer(
+    layout: Layout, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    layout.write(record("good", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    layout.write(record("bad"))
+    if where == "compacted":
+        layout.compactor().compact()
+    bad = layout.raw()[0] if where == "raw" else layout.compacted()[0]
+    bad.write_bytes(bad.read_bytes()[:100])
+    assert [one.did for one in find(layout.root)] == ["good"]
+    assert str(bad) in caplog.text
+
+
+def test_each_record_is_seen_once_wherever_a_compaction_stops(tmp_path: Path) -> None:
+    survived = False
+    for at in range(1, 60):
+        layout = Layout(tmp_path / str(at))
+        layout.write(record("a"), record("b", system_name="core"))
+        layout.compactor().compact()
+        layout.write(record("c"), record("d", system_name="core"))
+        try:
+            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+            survived = True
+        except StoppedError:
+            pass
+        assert sorted(one.did for one in find(layout.root)) == ["a", "b", "c", "d"]
+        if survived:
+            break
+    assert survived
+
+
+def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout: Layout) -> None:
+    written = threading.Event()
+    seen: list[list[str]] = []
+
+    def look() -> None:
+        while not written.is_set():
+            seen.append([one.did for one in find(layout.root)])
+
+    reader = threading.Thread(target=look)
+    layout.write(record("00"))
+    reader.start()
+    try:
+        for at in range(1, 40):
+            layout.write(record(f"{at:02}", at_ms=at), record(f"{at:02}-other", system_name="core", at_ms=at))
+            layout.compactor().compact()
+    finally:
+        written.set()
+        reader.join()
+    assert len(seen) > 5
+    for before, dids in zip([[], *seen], seen, strict=False):
+        assert len(dids) == len(set(dids))
+        assert set(before) <= set(dids)
