@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -115,7 +116,13 @@ class Database:
     def _os_lock_descriptor(self) -> int:
         if self._lock_descriptor is None:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
+            try:
+                self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
+            except OSError as error:
+                kind = JournalFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else JournalError
+                raise kind(
+                    f"{self._path} cannot be locked ({error}); check the disk and the permissions of the home"
+                ) from None
         return self._lock_descriptor
 
     def _writing(self) -> apsw.Connection:

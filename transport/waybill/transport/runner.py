@@ -154,7 +154,7 @@ class Runner:
                 self._finish(projection)
             projection.close()
         if home_is_there:
-            self.journal.checkpoint()
+            self._tidy(self.journal.checkpoint)
 
     def _finish(self, projection: Projection) -> None:
         try:
@@ -170,10 +170,18 @@ class Runner:
             return False
         self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
         if self.journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
-            self.journal.checkpoint()
-        if now_s >= self._prune_due_s and not self._prune():
+            self._tidy(self.journal.checkpoint)
+        if now_s >= self._prune_due_s and not self._tidy(self._prune):
             self._prune_due_s = now_s + _PRUNE_EVERY_S
         return True
+
+    def _tidy(self, do: Callable[[], int | None]) -> int | None:
+        """Do what can wait: a disk that is full or fails now must not end the projections' work."""
+        try:
+            return do()
+        except JournalError:
+            log.exception("the journal cannot be tidied; it is tried again")
+            return None
 
     def _adopt(self, now_s: float) -> None:
         if now_s >= self._adoption_due_s:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.files import Files
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class _Segment:
     """A file of this process's own, locked while it is written."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        folder.mkdir(exist_ok=True)
+        Files().make_folder(folder)
         # Locked before it has the name by which an adopter looks for it.
         hidden = folder / f"{name}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
@@ -62,20 +63,33 @@ class _Segment:
         hidden.rename(folder / f"{name}{_SUFFIX}")
         self.size_bytes = 0
         self.begun_s = 0.0
+        self.torn = False
+        """Whether it ends in a part of a record, which would hide what follows it."""
+        self._folder = folder
+        self._name_is_durable = False
 
     def write(self, record: bytes) -> None:
+        if self.torn:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         written = os.write(self.descriptor, record)
         if written < len(record):
-            # A torn record would hide what follows it.
+            self.torn = True
             os.ftruncate(self.descriptor, self.size_bytes)
+            self.torn = False
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.size_bytes += written
         self.begun_s = self.begun_s or time.monotonic()
 
+    def sync(self) -> None:
+        os.fdatasync(self.descriptor)
+        if not self._name_is_durable:
+            Files().fsync_folder(self._folder)
+            self._name_is_durable = True
+
     @property
     def full(self) -> bool:
         old = self.begun_s > 0 and time.monotonic() - self.begun_s >= _SEGMENT_S
-        return old or self.size_bytes >= _SEGMENT_BYTES
+        return old or self.torn or self.size_bytes >= _SEGMENT_BYTES
 
     def close(self) -> None:
         """Leave it to whoever adopts; its lock goes with the descriptor."""
@@ -121,6 +135,8 @@ class Spool:
         record = _encode(kind, body, system_name)
         if self._unadopted_bytes > _ADOPT_EVERY_BYTES:
             self._adopt_own()
+        if self._segment is not None and self._segment.torn:
+            self.sync()  # goes on with another segment
         with self._lock:
             try:
                 if self._segment is None:
@@ -186,7 +202,7 @@ class Spool:
             following = self._new_segment()
             with self._lock:
                 self._segment = following
-        os.fdatasync(segment.descriptor)
+        segment.sync()
         if segment is not self._segment:
             segment.close()
 
@@ -254,16 +270,21 @@ def adopt(journal: Journal, *, living: bool = False) -> int:
         JournalError: the journal cannot take them now; they stay.
     """
     folder = journal.home / _FOLDER
-    adopted = 0
-    for path in sorted(folder.glob(f"*{_SUFFIX}")):
-        with _claimed(path) as free:
-            if free or living:
-                items = list(_records(path))
-                journal.append_many(items)
-                adopted += len(items)
-            if free:
-                path.unlink(missing_ok=True)
-    return adopted
+    try:
+        return sum(_adopt(path, journal, living=living) for path in sorted(folder.glob(f"*{_SUFFIX}")))
+    except OSError as error:
+        raise JournalError(f"{folder} cannot be emptied ({error}); check the disk of the home") from None
+
+
+def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
+    with _claimed(path) as free:
+        if not (free or living):
+            return 0
+        items = list(_records(path))
+        journal.append_many(items)
+        if free:
+            path.unlink(missing_ok=True)
+        return len(items)
 
 
 @contextlib.contextmanager

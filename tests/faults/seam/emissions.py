@@ -1,0 +1,154 @@
+"""What the fault tests emit, and the record that each of them must become, written down beside it.
+
+Every emission is known by its number alone, so that a process that dies needs to leave no more behind.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.transport import Kind
+
+START_MS: Final = 1_767_225_600_000
+"""2026-01-01T00:00:00Z; everything completes within the two hours that follow."""
+HOURS: Final = 2
+HOUR_MS: Final = 3_600_000
+SYSTEMS: Final = ("edge", "core/7")
+
+Item = tuple[Kind, bytes, str]
+Shape = Literal["facet", "derived", "records"]
+
+
+@dataclass(frozen=True)
+class Emission:
+    """One thing that a producer says: entries that are kept together, and what they come to.
+
+    Attributes:
+        number: what it is known by.
+        items: entries as `Journal.append_many` takes them.
+        record: what must be found in the layout.
+        replaces: the number of the emission whose record this one takes back.
+    """
+
+    number: int
+    items: tuple[Item, ...]
+    record: ProvenanceRecord
+    replaces: int | None = None
+
+
+def emission(number: int, shape: Shape | None = None) -> Emission:
+    """The emission of a number: by turns a facet's event, a plain run's two events, and DeltaFi's own records."""
+    shapes: tuple[Shape, ...] = ("facet", "derived", "records")
+    shape = shape or shapes[number % 3]
+    record = _record(number)
+    if shape == "facet":
+        return Emission(number, (_facet_event(record),), record)
+    if shape == "derived":
+        return _derived(number, record)
+    body = json.dumps([_delta_fi(record)]).encode()
+    return Emission(number, ((Kind.PROVENANCE, body, ""),), record)
+
+
+def failure_after(number: int, failed: int) -> Emission:
+    """A FAIL that comes after the end of a plain run: the run did not complete after all."""
+    before = _record(failed)
+    run = _derived(failed, before)
+    body = json.loads(run.items[-1][1])
+    body |= {"eventType": "FAIL", "eventTime": instant(before.completed + 1_000)}
+    record = _with(run.record, final_state=FinalState.ERROR, completed=before.completed + 1_000)
+    item = (Kind.OPENLINEAGE, json.dumps(body).encode(), "tests")
+    return Emission(number, (item,), record, replaces=failed)
+
+
+def did_of(number: int) -> str:
+    """The identity of the file that an emission tells of."""
+    return f"01940000-0000-7000-8000-{number:012d}"
+
+
+def instant(epoch_ms: int) -> str:
+    """An instant as events carry it."""
+    return datetime.fromtimestamp(epoch_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+
+
+def _record(number: int) -> ProvenanceRecord:
+    completed_ms = START_MS + (number % HOURS) * HOUR_MS + number * 17
+    return ProvenanceRecord(
+        did=did_of(number),
+        system_name=SYSTEMS[number // HOURS % len(SYSTEMS)],
+        data_source="in",
+        filename=f"file-{number}.csv",
+        transforms=("unpack", "check"),
+        data_sink="out",
+        final_state=FinalState.COMPLETE,
+        created=completed_ms - 5,
+        completed=completed_ms,
+    )
+
+
+def _with(record: ProvenanceRecord, **changes: object) -> ProvenanceRecord:
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    return ProvenanceRecord(**{**fields, **changes})
+
+
+def _event(record: ProvenanceRecord, kind: str, at_ms: int) -> dict[str, object]:
+    return {
+        "eventTime": instant(at_ms),
+        "eventType": kind,
+        "producer": "https://example.org/faults",
+        "run": {"runId": record.did},
+        "job": {"namespace": record.system_name, "name": "job"},
+    }
+
+
+def _facet_event(record: ProvenanceRecord) -> Item:
+    facet = {
+        "did": record.did,
+        "systemName": record.system_name,
+        "dataSource": record.data_source,
+        "filename": record.filename,
+        "transforms": list(record.transforms),
+        "dataSink": record.data_sink,
+        "finalState": record.final_state,
+        "created": instant(record.created),
+        "completed": instant(record.completed),
+        "_producer": "https://example.org/faults",
+        "_schemaURL": "https://example.org/faults.json",
+    }
+    event = _event(record, "COMPLETE", record.completed)
+    event["run"] = {"runId": record.did, "facets": {"waybill_deltaFile": facet}}
+    return Kind.OPENLINEAGE, json.dumps(event).encode(), "tests"
+
+
+def _derived(number: int, record: ProvenanceRecord) -> Emission:
+    start = _event(record, "START", record.created)
+    start["inputs"] = [{"namespace": "in", "name": f"inbox/{record.filename}"}]
+    end = _event(record, "COMPLETE", record.completed)
+    end["outputs"] = [{"namespace": "out", "name": "lake"}]
+    items = tuple((Kind.OPENLINEAGE, json.dumps(event).encode(), "tests") for event in (start, end))
+    derived = _with(
+        record,
+        data_source=f"in/inbox/{record.filename}",
+        transforms=("job",),
+        data_sink="out/lake",
+    )
+    return Emission(number, items, derived)
+
+
+def _delta_fi(record: ProvenanceRecord) -> dict[str, object]:
+    return {
+        "did": record.did,
+        "parentDid": None,
+        "systemName": record.system_name,
+        "dataSource": record.data_source,
+        "filename": record.filename,
+        "transforms": list(record.transforms),
+        "dataSink": record.data_sink,
+        "finalState": record.final_state,
+        "created": record.created,
+        "completed": record.completed,
+        "annotations": {},
+    }

@@ -1,0 +1,124 @@
+"""The oracle: what must be true after any fault.
+
+- Every acknowledged record is in the layout exactly once, as it was emitted.
+- None is there that nobody emitted.
+- No half file is visible, at no moment.
+- Something fresh passes after the faults stop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from seam.emissions import Emission, emission
+from seam.ledger import Ledger
+from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.record import RecordKey
+from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.spool import adopt
+
+FRESH_AFTER_RESTART = 950
+
+
+def check_visible(root: Path) -> None:
+    """Every file that a glob finds is whole, whenever one looks."""
+    for path in root.rglob("*.parquet"):
+        if not path.name.startswith("."):
+            assert pq.read_table(path, partitioning=None).num_columns == len(SCHEMA), path
+
+
+def recover_and_check(settings: Settings, ledger: Ledger, emissions: Mapping[int, Emission]) -> None:
+    """Restart after the faults and hold what is there against what was said.
+
+    Args:
+        settings: of the home that was hit.
+        ledger: what its processes said.
+        emissions: by number, what may have been emitted.
+    """
+    assert not ledger.faults, "\n".join(ledger.faults)
+    check_visible(settings.root)
+    journal = Journal(settings.home)
+    adopt(journal)
+    fresh = emission(FRESH_AFTER_RESTART)
+    journal.append_many(fresh.items)
+    check_journal(journal)
+    report = flush(settings)
+    assert not report.problems, report.problems
+    journal.close()
+    ledger.offered.append(fresh.number)
+    ledger.acknowledged.add(fresh.number)
+    known = {**emissions, fresh.number: fresh}
+    check_layout(settings.root, ledger, known)
+
+
+def check_journal(journal: Journal) -> None:
+    """Each entry is there once, and the times do not go back."""
+    entries = journal.read(0, limit=1_000_000)
+    bodies = Counter((entry.kind, entry.body) for entry in entries if entry.kind is not Kind.MARK)
+    assert set(bodies.values()) <= {1}, "an entry is in the journal twice"
+    times = [entry.received_ms for entry in entries]
+    assert times == sorted(times)
+
+
+def check_layout(root: Path, ledger: Ledger, emissions: Mapping[int, Emission]) -> None:
+    """The compacted files hold exactly what they must; for a flushed layout, as any reader of globs sees it."""
+    check_visible(root)
+    left = [path for path in root.glob("provenance/raw/**/*") if path.is_file()]
+    assert not left, f"a flush left {left}"
+    strays = [path for path in root.rglob("*") if path.is_file() and not _belongs(path.relative_to(root))]
+    assert not strays, f"no file of the layout: {strays}"
+    found = read_compacted(root)
+    lost, invented = compare(found, ledger, emissions)
+    assert not lost, f"acknowledged and lost: {lost}"
+    assert not invented, f"nobody emitted {invented}"
+
+
+def read_compacted(root: Path) -> list[ProvenanceRecord]:
+    """Every row of every compacted file."""
+    paths = sorted(root.glob("provenance/compacted/*/*/*.parquet"))
+    return [
+        record for path in paths for record in from_table(pq.read_table(path, partitioning=None).cast(SCHEMA))
+    ]
+
+
+def compare(
+    found: Iterable[ProvenanceRecord], ledger: Ledger, emissions: Mapping[int, Emission]
+) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
+    """What is missing, and what is there that must not be, a second copy included."""
+    counts = Counter[RecordKey]()
+    rows: dict[RecordKey, ProvenanceRecord] = {}
+    for record in found:
+        counts[record_key(record)] += 1
+        rows[record_key(record)] = record
+    replaced = {emissions[number].replaces: number for number in ledger.offered}
+    lost, allowed = [], Counter[RecordKey]()
+    for number in dict.fromkeys(ledger.offered):
+        record = emissions[number].record
+        successor = replaced.get(number)
+        if successor in ledger.acknowledged:
+            continue
+        allowed[record_key(record)] = 1
+        maybe = number not in ledger.acknowledged
+        if successor is not None:
+            # Its fate is open: it is there, or what replaces it is.
+            maybe = maybe or rows.get(record_key(emissions[successor].record)) is not None
+        if not maybe and rows.get(record_key(record)) != record:
+            lost.append(record)
+    invented = [rows[key] for key, count in counts.items() if count > allowed[key]]
+    for number in ledger.offered:
+        record = emissions[number].record
+        row = rows.get(record_key(record))
+        if row is not None and row != record and row not in invented:
+            invented.append(row)
+    return lost, invented
+
+
+def _belongs(path: Path) -> bool:
+    parts = path.parts
+    if parts[:2] == ("provenance", "compacted"):
+        return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
+    return path == Path("provenance/.compact.lock")

@@ -1,0 +1,179 @@
+"""The program that the faults hit: journal, spool, raw writer and compactor, one call after the other.
+
+It makes the same calls in the same order each time. When something fails it does what its callers do: an emitter
+notes the refusal and goes on, the runner tries a projection's step again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from seam.emissions import Emission, emission, failure_after
+from seam.files import FaultyFiles
+from seam.ledger import Teller
+from seam.plan import Plan
+from seam.sqlite import FaultySqlite
+from seam.system import FaultySystem
+from waybill.exporter import projection
+from waybill.exporter.projection import Layout
+from waybill.transport import Journal, JournalError, Settings, spool
+from waybill.transport.files import Files
+from waybill.transport.spool import Spool, adopt
+
+STEPS_MAX: Final = 60
+SEGMENT_BYTES: Final = 1_000
+FRESH: Final = 900
+"""The number of the first emission after the faults have ended."""
+
+
+class Program:
+    """One run of it.
+
+    Args:
+        settings: home and root.
+        plan: what goes wrong.
+        teller: where it says what it does.
+        files: the layout's file system.
+        vfs: the name of the journal's.
+    """
+
+    def __init__(self, settings: Settings, plan: Plan, teller: Teller, files: Files, vfs: str) -> None:
+        self.settings = settings
+        self.plan = plan
+        self._teller = teller
+        self._files = files
+        self._vfs = vfs
+        self.journal = self._open()
+        self.layout = Layout(self.journal, settings, files=files, workers=1)
+        self._spool: Spool | None = None
+        self._kept: set[int] = set()
+
+    def run(self) -> None:
+        """Everything that the journal, the spool, the raw writer and the compactor do, in every order of theirs."""
+        for number in range(3):
+            self.emit([emission(number)])
+        self.work()
+        self.emit([emission(3), emission(4), emission(5)])
+        self.flush()
+        self.spool([emission(6), emission(7)])
+        self.spool([emission(8)])
+        self.close_spool()
+        # Late for hours that are compacted, and a run that failed after it had been recorded as complete.
+        self.emit([emission(9)])
+        if 1 in self._kept:
+            self.emit([failure_after(10, failed=1)])
+        self.emit([emission(2)])
+        self.work()
+        self.keep_house()
+        self.flush()
+        self._attempt(self.journal.checkpoint)
+
+    def go_on(self) -> None:
+        """What must work when the fault has ended, without a restart."""
+        self.plan.ended = True
+        self.emit([emission(FRESH)])
+        self.spool([emission(FRESH + 1)])
+        self.close_spool()
+        self.flush()
+        if self.journal.cursor("layout") < self.journal.last_seq():
+            self._teller.tell("fault", f"the layout stands at {self.layout.step()} after the fault")
+
+    def emit(self, emissions: Sequence[Emission]) -> None:
+        """Keep emissions in the journal, all at once."""
+        items = [item for one in emissions for item in one.items]
+        self._offer(emissions, lambda: self.journal.append_many(items))
+
+    def spool(self, emissions: Sequence[Emission]) -> None:
+        """Keep emissions in the spool, one by one, then in the journal."""
+        if self._spool is None:
+            self._attempt(self._open_spool)
+        if self._spool is None:
+            return
+        for one in emissions:
+            self._offer([one], lambda one=one: self._append(one))
+        self._attempt(self._spool.sync)
+
+    def close_spool(self) -> None:
+        """Empty the spool and remove its files."""
+        if self._spool is not None:
+            self._attempt(self._spool.close)
+
+    def flush(self) -> None:
+        """Settle, write and compact everything."""
+        if self._attempt(lambda: self.journal.mark(b"flush")):
+            self.work()
+
+    def work(self) -> None:
+        """What the runner does: step by step, until nothing is left."""
+        for _ in range(STEPS_MAX):
+            try:
+                step = self.layout.step()
+            except Exception:  # noqa: BLE001 - the runner, too, tries again whatever it was
+                continue
+            if not step.applied and self.layout.pending() == 0:
+                return
+            if not step.applied and not step.problem:
+                # What is pending will settle with a flush or with time.
+                return
+
+    def keep_house(self) -> None:
+        """What the runner does between the steps."""
+        self._attempt(lambda: adopt(self.journal))
+        self._attempt(self.journal.checkpoint)
+        self._attempt(lambda: self.journal.prune(self.journal.cursor("layout"), 2**50))
+
+    def _open(self) -> Journal:
+        try:
+            return Journal(self.settings.home, vfs=self._vfs)
+        except JournalError:
+            # No emitter gets further than this while the fault lasts.
+            self.plan.ended = True
+            return Journal(self.settings.home, vfs=self._vfs)
+
+    def _open_spool(self) -> None:
+        self._spool = Spool(self.journal)
+
+    def _append(self, one: Emission) -> None:
+        assert self._spool is not None
+        for item in one.items:
+            self._spool.append(*item)
+
+    def _offer(self, emissions: Sequence[Emission], keep: Callable[[], object]) -> None:
+        for one in emissions:
+            self._teller.tell("offer", one.number)
+        try:
+            keep()
+        except JournalError as error:
+            for one in emissions:
+                self._teller.tell("refuse", [one.number, type(error).__name__])
+        else:
+            for one in emissions:
+                self._kept.add(one.number)
+                self._teller.tell("ack", one.number)
+
+    def _attempt(self, do: Callable[[], object]) -> bool:
+        try:
+            do()
+        except JournalError:
+            return False
+        return True
+
+
+def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
+    """Run the program with a plan, in this process, which is thrown away afterwards."""
+    projection._LINGER_S = 0.0  # type: ignore[misc] # noqa: SLF001 - the batches of this program are its own
+    # The program itself syncs the spool where it says so, and has it turn segments.
+    Spool._start_thread = lambda _: None  # type: ignore[method-assign] # noqa: SLF001
+    spool._SEGMENT_BYTES, spool._SEGMENT_S = SEGMENT_BYTES, float("inf")  # type: ignore[misc] # noqa: SLF001
+    plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
+    FaultySystem(plan, settings.home).install()
+    sqlite = FaultySqlite(plan)
+    program = Program(settings, plan, teller, FaultyFiles(plan), sqlite.name)
+    program.run()
+    if plan.at is not None:
+        program.go_on()
+    else:
+        for call in plan.calls:
+            teller.tell("call", [call.name, call.path])
