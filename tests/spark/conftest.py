@@ -80,6 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         text: str,
         *,
         command: tuple[str, ...] = (sys.executable,),
+        arguments: tuple[str, ...] = (),
         env: Mapping[str, str | None] | None = None,
         home: Path | None = None,
     ) -> Ran:
@@ -88,7 +89,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         program.write_text(PREAMBLE + textwrap.dedent(text))
         home = home or folder / "home"
         ended = subprocess.run(
-            [*command, str(program), str(home), str(out)],
+            [*command, str(program), str(home), str(out), *arguments],
             cwd=folder,
             env=environment(folder, env or {}),
             capture_output=True,
