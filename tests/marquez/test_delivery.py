@@ -240,3 +240,19 @@ def test_a_real_marquez_takes_a_run(
     assert journal.cursor("marquez") == journal.last_seq()
     found = requests.get(f"{real_marquez_url.rstrip('/')}/api/v1/jobs/runs/{run}", timeout=30)
     assert json.loads(found.content)["state"] == "COMPLETED"
+
+
+def test_proxies_of_the_environment_are_used(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", marquez.url)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    keep("run")
+    marquez.faults.append("503")
+    worker = new_worker(journal, "http://marquez.invalid")
+    worker.delivery.step()
+    assert marquez.received[0].headers["host"] == "marquez.invalid"

@@ -7,8 +7,8 @@ questions.
 from __future__ import annotations
 
 from waybill.marquez.client import Backend, ProbeResult, probe
-from waybill.marquez.dead_letters import DeadLetter, dead_letter_body, dead_letters
 from waybill.marquez.delivery import Delivery, open_delivery
+from waybill.marquez.letters import DeadLetter, dead_letter_body, dead_letters
 
 __all__ = [
     "Backend",

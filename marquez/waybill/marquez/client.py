@@ -36,7 +36,7 @@ _OK: Final = 200
 
 
 class _Bearer(AuthBase):
-    """The API key as OpenLineage clients send it; an `AuthBase`, so that ``~/.netrc`` cannot replace it."""
+    """The API key as OpenLineage clients send it; an `AuthBase`, so that no user in the URL replaces it."""
 
     def __init__(self, api_key: str) -> None:
         self._api_key = api_key
@@ -70,7 +70,7 @@ class Backend:
         self._secret = api_key
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._session = _session(api_key)
+        self._session = _session(url, api_key)
 
     def deliver(self, body: bytes) -> Answer:
         """Send one event and hear what the backend says; whatever it or the network does is an answer."""
@@ -161,7 +161,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
     started_s = time.monotonic()
     try:
         with (
-            _session(api_key) as session,
+            _session(url, api_key) as session,
             session.get(
                 base_url(url) + _PROBED, timeout=timeouts_s, stream=True, allow_redirects=False
             ) as response,
@@ -203,8 +203,13 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
 
 
-def _session(api_key: str | None) -> requests.Session:
+def _session(url: str, api_key: str | None) -> requests.Session:
     session = requests.Session()
+    # Proxies and certificates come from the environment, but are looked up once and not for every event; and
+    # ``~/.netrc`` is not asked for a password that nobody meant for this backend.
+    environment = session.merge_environment_settings(url, {}, None, None, None)
+    session.proxies, session.verify = environment["proxies"], environment["verify"]
+    session.trust_env = False
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0))
     if api_key:

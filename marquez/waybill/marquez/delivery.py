@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.answer import Answer, explain
 from waybill.marquez.client import Backend
-from waybill.marquez.dead_letters import PROJECTION, DeadLetter, DeadLetterBox, dead_letters
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
+from waybill.marquez.letters import PROJECTION, DeadLetter, DeadLetterBox, dead_letters
 from waybill.marquez.order import order_key
 from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.window import Window

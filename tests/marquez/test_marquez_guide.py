@@ -1,0 +1,76 @@
+"""docs/marquez.md says what is so: its examples run, its figures are those of the code."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waybill.marquez import answer, circuit, client, letters, schedule, window
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+    from waybill.transport import Journal
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "marquez.md").read_text(encoding="utf-8")
+PROSE = " ".join(GUIDE.split())
+
+
+def test_the_examples_run(
+    journal: Journal,
+    home: Path,
+    marquez: ContractServer,
+    worker: Worker,
+    keep: Callable[..., int],
+    tmp_path: Path,
+) -> None:
+    bad = keep("run", producer=...)
+    worker.run()
+    reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    out = run(reading, home, tmp_path)
+    assert out == f'{bad} run run 422 {{"errors": ["producer must not be null"]}}\n'
+    assert b'"runId": "run"' in (tmp_path / f"{bad}.json").read_bytes()
+    out = run(probing.replace("http://localhost:5000", marquez.url), home, tmp_path)
+    assert re.fullmatch(r"True \d+\.\d+ None\n", out)
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+def run(code: str, home: Path, folder: Path) -> str:
+    environment = {**os.environ, "WAYBILL_HOME": str(home)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_the_figures_are_those_of_the_code() -> None:
+    said = [
+        f"at most {window.HELD_MAX:,} are in view",
+        f"usually they are at most {window.READ_MAX}",
+        f"no answer in {client.ANSWER_TIMEOUT_S:.0f} s",
+        f"up to {circuit.RETRY_AFTER_MAX_S / 60:.0f} minutes",
+        f"every {circuit.BARRED_RETRY_S / 2:.0f} to {circuit.BARRED_RETRY_S:.0f} s",
+        f"anything from 0 to {circuit.BACKOFF_BASE_S} s",
+        f"up to {schedule.RETRY_EVERY_MAX_S:.0f} s",
+        f"pauses of up to {circuit.PROBE_ANSWERING_EVERY_MAX_S:.0f} s while the backend answers",
+        f"up to {circuit.PROBE_EVERY_MAX_S:.0f} s while it does not",
+        f"failed {schedule.POISON_TRIES} times in a row and for {schedule.POISON_AFTER_S / 60:.0f} minutes",
+        f"{client.COMPRESS_FROM_BYTES // 1024} KiB or more",
+        f"The last {letters.LETTERS_MAX:,} are kept",
+        f"with events of {letters.BODIES_MAX_BYTES // 2**20} MiB at most",
+    ]
+    assert [words for words in said if words not in PROSE] == []
+
+
+def test_the_table_of_answers_is_the_verdict_on_each() -> None:
+    for status in (400, 413, 415, 422):
+        assert answer.judge(status) is answer.Verdict.REFUSED
+    row = next(line for line in GUIDE.splitlines() if line.startswith("| 401"))
+    statuses = [int(text) for text in re.findall(r"\b\d{3}\b", row)]
+    assert len(statuses) == 7
+    assert {answer.judge(status) for status in (*statuses, 301, 302, 307, 308)} == {answer.Verdict.BARRED}
