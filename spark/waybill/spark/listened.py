@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from waybill.facets import EventType, RunEvent, decode_event, parse_instant_us
-from waybill.facets.event import Parent
+from waybill.facets.event import Parent, RunFacets
 
 RUNS_MAX: Final = 10_000
 """How many runs are remembered; the ones heard of longest ago are forgotten first."""
@@ -20,6 +20,12 @@ class _JobDetails(msgspec.Struct):
     job_id: int | None = msgspec.field(default=None, name="jobId")
 
 
+class _Exception(msgspec.Struct):
+    message: str = ""
+    stack_trace: str | None = msgspec.field(default=None, name="stackTrace")
+
+
+_EXCEPTION: Final = msgspec.json.Decoder(_Exception)
 _JOB_DETAILS: Final = msgspec.json.Decoder(_JobDetails)
 
 
@@ -35,6 +41,8 @@ class Run(msgspec.Struct):
         ended_ms: the time of its latest terminal event, from Spark's event too.
         spark_jobs: the ids of the Spark jobs that ran for it.
         outputs: the names of the datasets it writes.
+        error: the text of the exception that the listener told of.
+        told: whether its failure was told by us.
     """
 
     run_id: str
@@ -45,6 +53,8 @@ class Run(msgspec.Struct):
     ended_ms: int | None = None
     spark_jobs: set[int] = msgspec.field(default_factory=set)
     outputs: set[str] = msgspec.field(default_factory=set)
+    error: str | None = None
+    told: bool = False
 
 
 class Listened:
@@ -62,14 +72,14 @@ class Listened:
         run = self.runs.get(event.run.runId) or Run(event.run.runId, event.job.namespace, event.job.name)
         self.runs[run.run_id] = run
         self.runs.move_to_end(run.run_id)
-        run.parent = (event.run.facets and event.run.facets.parent) or run.parent
         time_ms = parse_instant_us(event.eventTime) // 1000
         if event.eventType is EventType.START:
             run.started_ms = time_ms
         elif event.eventType in _ENDS:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
         run.outputs.update(output.name for output in event.outputs or ())
-        self._hear_job(event, run)
+        if event.run.facets is not None:
+            self._hear_facets(event.run.facets, run)
         while len(self.runs) > RUNS_MAX:
             self._forget(next(iter(self.runs)))
         return run
@@ -78,12 +88,16 @@ class Listened:
         """The run that a Spark job ran for."""
         return self._by_job.get(spark_job)
 
-    def _hear_job(self, event: RunEvent, run: Run) -> None:
-        raw = b"" if event.run.facets is None else bytes(event.run.facets.spark_job_details)
-        job_id = _JOB_DETAILS.decode(raw).job_id if raw else None
-        if job_id is not None:
-            run.spark_jobs.add(job_id)
-            self._by_job[job_id] = run
+    def _hear_facets(self, facets: RunFacets, run: Run) -> None:
+        run.parent = facets.parent or run.parent
+        if details := bytes(facets.spark_job_details):
+            job_id = _JOB_DETAILS.decode(details).job_id
+            if job_id is not None:
+                run.spark_jobs.add(job_id)
+                self._by_job[job_id] = run
+        if exception := bytes(facets.spark_exception):
+            told = _EXCEPTION.decode(exception)
+            run.error = told.stack_trace or told.message
 
     def _forget(self, run_id: str) -> None:
         for job in self.runs.pop(run_id).spark_jobs:

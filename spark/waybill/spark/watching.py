@@ -93,10 +93,18 @@ class Watch:
             self._unmatched.extend(executions.newly_failed())
             with self._lock:
                 found = match(self._unmatched, self._listened)
+                alone = [run for run in self._listened.runs.values() if run.error] if last else []
             for failed, run in found:
                 if last or run.ended_ms == failed.completed_ms:
+                    self._tell_once(run, failed.error, failed.completed_ms)
                     self._unmatched.remove(failed)
-                    failure = Failure(headline(failed.error), failed.error)
-                    self._tell(run, failure, failed.completed_ms)
+            for run in alone:
+                # The listener is right about a job of no SQL execution, and its word is all there is.
+                self._tell_once(run, run.error or "", run.ended_ms or 0)
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
+
+    def _tell_once(self, run: Run, error: str, time_ms: int) -> None:
+        if not run.told:
+            self._tell(run, Failure(headline(error), error), time_ms)
+            run.told = True
