@@ -12,7 +12,7 @@ import pytest
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def script() -> Path:
     """The installed ``waybill``."""
     return Path(sys.executable).parent / "waybill"

@@ -17,9 +17,7 @@ import msgspec
 
 from waybill.cli.home import existing_journal
 from waybill.marquez import probe
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.jar import listener_path, scala_version, spark_home
-from waybill.spark.java import find_java
+from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import Settings, lease
 from waybill.transport.agreement import conflicts
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of

@@ -29,10 +29,21 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
-RESULT: Final = Console(highlight=False, markup=False)
+_UNBOUNDED_COLUMNS: Final = 1000
+
+
+def _console(*, stderr: bool) -> Console:
+    """A console that folds nothing where there is no terminal: a file has no width."""
+    made = Console(stderr=stderr, highlight=False, markup=False)
+    if not made.is_terminal:
+        made.width = _UNBOUNDED_COLUMNS
+    return made
+
+
+RESULT: Final = _console(stderr=False)
 """What was asked for."""
 
-NOTES: Final = Console(stderr=True, highlight=False, markup=False)
+NOTES: Final = _console(stderr=True)
 """Progress, remarks and errors, so that a result can be piped on."""
 
 
@@ -62,17 +73,22 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         for row in (columns, *rows):
             sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
         return
-    grid = Table(box=None, pad_edge=False, header_style="bold")
+    drawing(grid(columns, rows))
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Rows aligned under headings."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        grid.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    RESULT.print(grid)
+        made.add_row(*(Text(cell) for cell in row))
+    return made
 
 
 def drawing(picture: RenderableType) -> None:
-    """Print a tree or table that looks the same in a file as on a terminal, but for the colours."""
-    RESULT.print(picture, soft_wrap=True)
+    """Print a tree or a grid, the same in a file as on a terminal but for the colours."""
+    RESULT.print(picture)
 
 
 def show_log() -> None:

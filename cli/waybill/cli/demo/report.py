@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -55,12 +57,16 @@ class Trail:
         """From the year's file to the ends of the first month that got through, and Spark's work on it."""
         months = [record for record in self._tracked if record.parent_did == self.year.did]
         month = min((record for record in months if record.data_sink), key=lambda record: record.filename)
-        tree = Tree(Text(f"{self.year.filename}  {self.year.did}", style="bold"))
+        tree = Tree(_name(self.year))
         tree.add(_end(self.year))
-        branch = tree.add(Text(f"{month.filename}  {month.did}", style="bold"))
-        for record in self._records:
-            if month.did in {record.did, record.parent_did}:
+        branch = tree.add(_name(month))
+        for record in months:
+            if record.did == month.did:
                 branch.add(_end(record))
+        runs = branch.add(Text("what Spark's listener says of the same work"))
+        for record in self._records:
+            if record.parent_did == month.did:
+                runs.add(_end(record))
         return tree
 
 
@@ -78,10 +84,8 @@ def file_tree(root: Path) -> Tree:
 def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
     """Print everything."""
     _heading("Records by final state")
-    console.table(
-        ("final state", "files tracked", "Spark's own runs"),
-        ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state()),
-    )
+    rows = ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state())
+    console.drawing(console.grid(("final state", "of files", "of Spark's own runs"), rows))
     _heading("The provenance files")
     console.drawing(file_tree(home / "provenance"))
     _heading("One file's journey")
@@ -95,18 +99,28 @@ def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
 def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> list[tuple[str, str]]:
     compacted = home / "provenance" / "compacted" / "*" / "*" / "*.parquet"
     counted = f"SELECT final_state, count(*) FROM '{compacted}' GROUP BY ALL"  # noqa: S608 - told to a person, never run
+    waybill = _command()
     steps = [
-        ("What failed, and why:", f"waybill find --home {home} --state ERROR"),
-        ("What became of the year's file:", f"waybill find --home {home} --parent {year.did}"),
-        ("What is kept, and how far each output is:", f"waybill status --home {home}"),
+        ("What failed, and why:", f"{waybill} find --home {home} --state ERROR"),
+        ("What became of the year's file:", f"{waybill} find --home {home} --parent {year.did}"),
+        ("What is kept, and how far each output is:", f"{waybill} status --home {home}"),
         ("Ask the files themselves, with DuckDB or anything that reads Parquet:", f'duckdb -c "{counted}"'),
-        ("The pipeline that you just saw, and every command:", f"{pipeline.__file__}, docs/cli.md"),
+        ("The pipeline that you just saw:", pipeline.__file__),
+        ("Every command:", f"{waybill} --help"),
     ]
     if marquez_url:
         steps.append(("The graph, on Marquez's page:", graph_page(marquez_url, year.system_name)))
     else:
-        steps.append(("With Marquez beside it:", "MARQUEZ_URL=http://localhost:5000 waybill demo"))
+        steps.append(("With Marquez beside it:", f"MARQUEZ_URL=http://localhost:5000 {waybill} demo"))
     return steps
+
+
+def _command() -> str:
+    """How the user calls the command: it may have been started by its module, or be off the path."""
+    if shutil.which("waybill"):
+        return "waybill"
+    script = Path(sys.executable).with_name("waybill")
+    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
 
 
 def graph_page(marquez_url: str, system_name: str) -> str:
@@ -119,6 +133,10 @@ def graph_page(marquez_url: str, system_name: str) -> str:
 def _heading(text: str) -> None:
     console.line("")
     console.line(text, "bold")
+
+
+def _name(record: ProvenanceRecord) -> Text:
+    return Text.assemble((record.filename, "bold"), f"  {record.did}")
 
 
 def _end(record: ProvenanceRecord) -> Text:

@@ -1,0 +1,136 @@
+"""`waybill find`, over a layout that the Tracker and `waybill flush` made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from waybill.transport import Settings, Tracker
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+
+class Kept(NamedTuple):
+    """A flushed home, and the files in it."""
+
+    home: Path
+    year: str
+    first: str
+    second: str
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Kept:
+    """One file split in two: the first fans out, the second fails."""
+    home = tmp_path_factory.mktemp("kept") / "home"
+    given = {
+        "home": home,
+        "system_name": "tests",
+        "provenance_enabled": True,
+        "provenance_annotations_allowed": "customer,errorCause",
+        "runner": "none",
+    }
+    with (
+        Tracker(settings=Settings.load(given, origin="tests", env={}, cwd=home.parent)) as tracker,
+        tracker.file("year.csv", data_source="sftp-in", annotations={"customer": "acme=1"}) as year,
+    ):
+        first, second = year.split(["first.csv", "second.csv"], data_source="halves")
+        with first, first.transform("enrich"):
+            first.egress("lake")
+            first.egress("report")
+        with second:
+            second.error("no header\nin the file")
+    done = subprocess.run(
+        [script, "flush", "--home", home, "--json"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"]
+    return Kept(home, year.did, first.did, second.did)
+
+
+def found(waybill: Run, kept: Kept, *arguments: str) -> list[dict[str, Any]]:
+    done = waybill("find", "--home", kept.home, "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_record_is_a_line_of_json_newest_first(waybill: Run, kept: Kept) -> None:
+    records = found(waybill, kept)
+    assert [record["completed"] for record in records] == sorted(
+        (record["completed"] for record in records), reverse=True
+    )
+    assert sorted(record["final_state"] for record in records) == ["COMPLETE", "COMPLETE", "ERROR", "SPLIT"]
+    (failed,) = [record for record in records if record["final_state"] == "ERROR"]
+    assert failed == {
+        "did": kept.second,
+        "parent_did": kept.year,
+        "system_name": "tests",
+        "data_source": "halves",
+        "filename": "second.csv",
+        "transforms": [],
+        "data_sink": None,
+        "final_state": "ERROR",
+        "created": failed["created"],
+        "completed": failed["completed"],
+        "annotations": {"customer": "acme=1", "errorCause": "no header"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "filenames"),
+    [
+        (["--parent", "YEAR"], ["first.csv", "first.csv", "second.csv"]),
+        (["--did", "YEAR"], ["year.csv"]),
+        (["--data-source", "sftp-in"], ["year.csv"]),
+        (["--data-sink", "lake"], ["first.csv"]),
+        (["--system", "tests", "--state", "error"], ["second.csv"]),
+        (["--system", "others"], []),
+        (["--filename", "f*.csv"], ["first.csv", "first.csv"]),
+        (["--annotation", "customer=acme=1", "--annotation", "errorCause=no header"], ["second.csv"]),
+        (["--annotation", "customer=other"], []),
+        (["--since", "1h", "--limit", "1", "--data-sink", "report"], ["first.csv"]),
+        (["--until", "2020-01-01"], []),
+    ],
+)
+def test_a_record_meets_every_condition(
+    waybill: Run, kept: Kept, arguments: list[str], filenames: list[str]
+) -> None:
+    words = [word.replace("YEAR", kept.year) for word in arguments]
+    assert sorted(record["filename"] for record in found(waybill, kept, *words)) == filenames
+
+
+def test_without_a_terminal_a_row_is_a_line_with_tabs(waybill: Run, kept: Kept) -> None:
+    done = waybill("find", "--home", kept.home, "--data-sink", "lake")
+    heading, row = (line.split("\t") for line in done.stdout.splitlines())
+    cells = dict(zip(heading, row, strict=True))
+    assert cells["passage"] == "halves > enrich > lake"
+    assert (cells["state"], cells["did"]) == ("COMPLETE", kept.first)
+
+
+def test_nothing_found_is_exit_code_0_and_says_where_it_looked(waybill: Run, home: Path) -> None:
+    done = waybill("find", "--home", home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert str(home) in done.stderr
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--annotation", "customer"],
+        ["--annotation", "=acme"],
+        ["--since", "yesterday"],
+        ["--state", "LOST"],
+        ["--limit", "0"],
+    ],
+)
+def test_a_condition_that_cannot_be_is_exit_code_2(waybill: Run, home: Path, arguments: list[str]) -> None:
+    done = waybill("find", "--home", home, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert arguments[0] in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,69 @@
+"""What differs on a terminal, and how Ctrl-C ends a command."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from waybill.transport import Journal, lease
+
+
+def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal of 100 columns; its exit code and what it showed."""
+    main, terminal = pty.openpty()
+    variables = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
+    with subprocess.Popen(
+        command, stdin=terminal, stdout=terminal, stderr=terminal, env=variables
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(main, 4096):
+                shown += part
+        except OSError:
+            pass  # Linux says so that the other side is closed
+    os.close(main)
+    return process.returncode, shown.decode()
+
+
+def test_a_terminal_gets_colours_and_aligned_columns(script: Path, home: Path) -> None:
+    code, shown = on_terminal([str(script), "doctor", "--home", str(home)])
+    assert code == 0
+    assert "\x1b[32mok" in shown
+    code, shown = on_terminal([str(script), "settings", "--home", str(home)])
+    assert code == 0
+    assert "\t" not in shown
+    assert "\x1b[1m" in shown
+
+
+def test_no_color_is_obeyed(script: Path, home: Path) -> None:
+    _, shown = on_terminal([str(script), "doctor", "--home", str(home)], NO_COLOR="1")
+    assert "\x1b[32m" not in shown
+
+
+def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> None:
+    Journal(home).close()
+    code, shown = on_terminal([str(script), "flush", "--home", str(home)])
+    assert code == 0
+    assert "flushing" in shown
+
+
+def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -> None:
+    journal = Journal(home)
+    held = lease.take(home)
+    assert held is not None
+    command = [str(script), "flush", "--home", str(home)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline_s = time.monotonic() + 60
+        while journal.last_seq() == 0:
+            assert time.monotonic() < deadline_s, "the flush has not begun"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said, noted = process.communicate(timeout=30)
+    held.release()
+    journal.close()
+    assert (process.returncode, said, noted) == (130, "", "")
