@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from waybill.transport.journal import Journal
     from waybill.transport.settings import Settings
+
+log = logging.getLogger("waybill.transport")
 
 _LOOK_EVERY_S: Final = 1.0
 _LOOK_EVERY_S_MAX: Final = 60.0
@@ -32,6 +35,11 @@ class Keeper:
     def __init__(self, journal: Journal, settings: Settings) -> None:
         """Agree on the settings and start a runner where one is wanted and missing."""
         self.settings = agree(journal, settings)
+        if not self.settings.provenance_enabled:
+            log.warning(
+                "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
+                journal.path,
+            )
         self._home = journal.home
         self._child: subprocess.Popen[bytes] | None = None
         self._pid = os.getpid()

@@ -74,11 +74,6 @@ class WaybillTransport(Transport):
         self._spool = Spool(self._journal) if settings.durability == "process" else None
         self._keeper = Keeper(self._journal, settings)
         self.settings = self._keeper.settings
-        if not self.settings.provenance_enabled:
-            log.warning(
-                "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
-                self._journal.path,
-            )
 
     def emit(self, event: Event) -> None:
         """Keep an event; it is durable on return, as the setting `durability` says.
