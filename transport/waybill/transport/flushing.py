@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waybill.transport.settings import Settings
 
 _POLL_S: Final = 0.05
+_PUBLISHED: Final = "flush:"
 
 Progress = Callable[[int, int], None]
 """Called with how many entries are through every projection, and how many there are."""
@@ -71,7 +72,8 @@ class _Flush:
         self._on_progress = on_progress
         adopt(journal, living=True)
         self._mark = journal.mark(b"flush")
-        self._start = min(journal.cursors().values(), default=0)
+        self._cursors = journal.cursors()
+        self._start = min(self._cursors.values(), default=0)
 
     def report(self) -> FlushReport:
         while (held := lease.take(self._journal.home)) is None:
@@ -83,15 +85,17 @@ class _Flush:
                 Runner(self._journal, self._settings).run(until=self._over, idle_s=float("inf"))
             finally:
                 held.release()
-        files = [
-            file
-            for name in statuses(self._journal)
-            for file in msgspec.json.decode(
-                self._journal.state_get(name, f"flush:{self._mark}") or b"[]", type=list[str]
-            )
-        ]
         problems = {name: said.problem for name, said in statuses(self._journal).items() if said.problem}
-        return FlushReport(files=tuple(files), left=self._left(), problems=problems)
+        return FlushReport(files=self._files(), left=self._left(), problems=problems)
+
+    def _files(self) -> tuple[str, ...]:
+        """What was published for this flush and for earlier ones that nobody had worked when it began."""
+        files: dict[str, None] = {}
+        for name in statuses(self._journal):
+            for key, published in self._journal.state(name, _PUBLISHED).items():
+                if self._cursors.get(name, 0) < int(key.removeprefix(_PUBLISHED)) <= self._mark:
+                    files.update(dict.fromkeys(msgspec.json.decode(published, type=list[str])))
+        return tuple(files)
 
     def _left(self) -> dict[str, int]:
         cursors = self._journal.cursors()
