@@ -43,7 +43,21 @@ _ENCODING: Final = {
     "created": "DELTA_BINARY_PACKED",
     "completed": "DELTA_BINARY_PACKED",
 }
-_LEVEL: Final = 1
+# Of zstd, by column: only the values of annotations become smaller for more effort.
+_LEVEL: Final = {
+    "did": 1,
+    "parent_did": 1,
+    "system_name": 1,
+    "data_source": 1,
+    "filename": 1,
+    "transforms.list.element": 1,
+    "data_sink": 1,
+    "final_state": 1,
+    "created": 1,
+    "completed": 1,
+    "annotations.key_value.key": 1,
+    "annotations.key_value.value": 3,
+}
 
 _FORMAT: Final = ds.ParquetFileFormat(dictionary_columns=list(CODED))
 

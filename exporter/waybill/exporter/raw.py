@@ -37,11 +37,15 @@ class RawWriter:
         self._workers = workers
 
     def write(self, raw: RawName, records: Sequence[ProvenanceRecord]) -> list[Hour]:
+        """Write the records of one range, in any order; see `write_table`."""
+        return self.write_table(raw, to_table(records))
+
+    def write_table(self, raw: RawName, table: pa.Table) -> list[Hour]:
         """Write the records of one range, durable on return.
 
         Args:
             raw: the range that the records come from.
-            records: in any order; what is written depends on their order only among equal ones.
+            table: the records, of `waybill.facets.arrow.SCHEMA`, in any order.
 
         Returns:
             The hours touched, in order.
@@ -50,7 +54,7 @@ class RawWriter:
             OSError: a file could not be written; others of the range may have been, and writing it again
                 mends it.
         """
-        parts = list(_by_hour(to_table(records)))
+        parts = list(_by_hour(table))
         work(lambda part: self._publish(raw, *part), parts, workers=self._workers)
         return [hour for hour, _ in parts]
 

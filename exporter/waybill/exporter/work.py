@@ -12,8 +12,8 @@ _Result = TypeVar("_Result")
 
 
 def workers_default() -> int:
-    """Two for each core, since a worker waits for the disk about as long as it computes; at most 16."""
-    return min(2 * (os.cpu_count() or 1), 16)
+    """Four for each core, since most of what a worker does for a small file is to wait for the disk; at most 16."""
+    return min(4 * (os.cpu_count() or 1), 16)
 
 
 def work(do: Callable[[_Item], _Result], items: Iterable[_Item], *, workers: int) -> list[_Result]:
