@@ -71,8 +71,9 @@ class _Flush:
         self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
         adopt(journal, living=True)
-        self._mark = journal.mark(b"flush")
+        # Before the mark: a live runner may be past it at once.
         self._cursors = journal.cursors()
+        self._mark = journal.mark(b"flush")
         self._start = min(self._cursors.values(), default=0)
 
     def report(self) -> FlushReport:
