@@ -3,10 +3,10 @@
     python -m benchmarks.compact              # one million records over 24 hours and 5 systems
     python -m benchmarks.compact --backfill   # the same over 8,760 hours and 5 systems
 
-Both read the same raw files, merge what came twice, sort, and write one zstd file per system and hour; what
-DuckDB runs is benchmarks/compact.sql. Ours also makes every file durable before it removes the raw ones. Each
-measurement is a fresh process; the two take turns, and the median of the rounds is shown. The rows of both are
-compared.
+Both read the same raw files, merge what came twice, sort, and write one zstd file per system and hour;
+what DuckDB runs is benchmarks/compact.sql. Ours also makes every file durable before it removes the raw ones.
+Each measurement is a fresh process; the two take turns, and the median of the rounds is shown. The rows of
+both are compared.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]
 
 
 def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, float]:
-    """Raw files as a projection writes them, batch after batch; how many rows and files, and their size in MB."""
+    """Raw files as a projection writes them, batch after batch; how many rows, files and MB."""
     from benchmarks.records import records
     from waybill.exporter import RawName, RawWriter
     from waybill.exporter.work import workers_default

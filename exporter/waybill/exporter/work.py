@@ -12,7 +12,7 @@ _Result = TypeVar("_Result")
 
 
 def workers_default() -> int:
-    """Four for each core, since most of what a worker does for a small file is to wait for the disk; at most 16."""
+    """Four for each core, since a worker with a small file mostly waits for the disk; at most 16."""
     return min(4 * (os.cpu_count() or 1), 16)
 
 
