@@ -149,6 +149,37 @@ assert apsw.Connection(str(journal.path)).pragma("integrity_check") == "ok"
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=120)
 
 
+def test_threads_that_fork_at_once_leave_the_journal_usable(tmp_path: Path) -> None:
+    script = """
+import logging, os, sys, threading  # logging's own hooks would run first and hide the race
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journals = [Journal(Path(sys.argv[1]) / str(number)) for number in range(4)]
+stop = threading.Event()
+def appending(journal):
+    number = 0
+    while not stop.is_set():
+        journal.append(Kind.OPENLINEAGE, b"%d" % number)
+        number += 1
+def forking():
+    for _ in range(15):
+        pid = os.fork()
+        if pid == 0:
+            journals[0].append(Kind.OPENLINEAGE, b"child %d" % os.getpid())
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+writers = [threading.Thread(target=appending, args=(journal,)) for journal in journals[:2]]
+forkers = [threading.Thread(target=forking) for _ in range(4)]
+for thread in writers + forkers: thread.start()
+for thread in forkers: thread.join()
+stop.set()
+for thread in writers: thread.join()
+children = [entry for entry in journals[0].read(0, limit=1_000_000) if entry.body.startswith(b"child")]
+assert len(children) == 60, len(children)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
+
+
 def test_received_times_never_decrease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
     journal.append(EVENT, b"a")
@@ -311,6 +342,28 @@ def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("waybill.transport.mounts._MOUNTS", mounts)
     with pytest.raises(JournalError, match="network file system \\(nfs4\\)"):
         Journal(tmp_path / "home")
+
+
+def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> None:
+    first = Journal(tmp_path)
+    first.append(EVENT, b"a")
+    path = str(first.path)
+    reader, checkpointer = apsw.Connection(path), apsw.Connection(path)
+    checkpointer.set_busy_timeout(60_000)
+    reader.execute("BEGIN")
+    for connection in (reader, checkpointer):
+        assert connection.execute("SELECT count(*) FROM entries").get == 1
+    first.append(EVENT, b"b")
+    # It waits for the reader, and keeps everybody else from a checkpoint meanwhile.
+    waiting = threading.Thread(
+        target=checkpointer.wal_checkpoint, kwargs={"mode": apsw.SQLITE_CHECKPOINT_TRUNCATE}
+    )
+    waiting.start()
+    time.sleep(0.2)
+    assert waiting.is_alive()
+    assert bodies(Journal(tmp_path)) == [b"a", b"b"]
+    reader.execute("COMMIT")
+    waiting.join()
 
 
 def test_a_closed_journal_opens_anew_when_it_is_used(tmp_path: Path) -> None:

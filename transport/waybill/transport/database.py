@@ -14,13 +14,13 @@ import fcntl
 import os
 import secrets
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
 from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.forking import survive_forks
 from waybill.transport.schema import migrate
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Database:
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
         """Called in the child of a fork, before anything else uses the database there."""
-        _OPEN.add(self)
+        survive_forks(self)
 
     def write(self, work: Callable[[apsw.Connection], _T]) -> _T:
         """Do `work` in one write transaction, fsynced on return.
@@ -199,26 +199,3 @@ class Database:
 def _roll_back(writer: apsw.Connection) -> None:
     if writer.in_transaction:
         writer.execute("ROLLBACK")
-
-
-_OPEN: weakref.WeakSet[Database] = weakref.WeakSet()
-_forking: list[Database] = []
-
-
-def _before_fork() -> None:
-    _forking.extend(sorted(_OPEN, key=id))
-    for database in _forking:
-        database.before_fork()
-
-
-def _after_fork(*, in_child: bool) -> None:
-    for database in _forking:
-        database.after_fork(in_child=in_child)
-    _forking.clear()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _after_fork(in_child=False),
-    after_in_child=lambda: _after_fork(in_child=True),
-)

@@ -30,6 +30,7 @@ from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
+from waybill.transport.forking import survive_forks
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Spool:
         self._folder = journal.home / _FOLDER
         self._begin()
         adopt(journal)
-        _OPEN.add(self)
+        survive_forks(self)
         weakref.finalize(self, self._wanted.set)
         atexit.register(_close_at_exit, weakref.ref(self))
 
@@ -329,32 +330,9 @@ def _records(path: Path) -> Iterator[Item]:
         place = end
 
 
-_OPEN: weakref.WeakSet[Spool] = weakref.WeakSet()
-_forking: list[Spool] = []
-
-
-def _before_fork() -> None:
-    _forking.extend(sorted(_OPEN, key=id))
-    for spool in _forking:
-        spool.before_fork()
-
-
-def _after_fork(*, in_child: bool) -> None:
-    for spool in _forking:
-        spool.after_fork(in_child=in_child)
-    _forking.clear()
-
-
 def _close_at_exit(reference: weakref.ref[Spool]) -> None:
     spool = reference()
     if spool is not None:
         # What cannot be taken now is adopted later.
         with contextlib.suppress(JournalError):
             spool.close()
-
-
-os.register_at_fork(
-    before=_before_fork,
-    after_in_parent=lambda: _after_fork(in_child=False),
-    after_in_child=lambda: _after_fork(in_child=True),
-)
