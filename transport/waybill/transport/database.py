@@ -105,6 +105,8 @@ class Database:
         with self.write_lock:
             try:
                 self._writing().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.BusyError:
+                pass  # another process is at it
             except apsw.Error as error:
                 raise self._explained(error) from None
 
