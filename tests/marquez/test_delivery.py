@@ -236,7 +236,7 @@ def test_a_real_marquez_takes_a_run(
     run = str(uuid.uuid4())
     for number, kind in enumerate(("START", "RUNNING", "COMPLETE")):
         keep(run, number, eventType=kind, eventTime=f"2026-01-01T00:00:0{number}+00:00")
-    new_worker(journal, real_marquez_url, connect_timeout_s=5.0, answer_timeout_s=30.0).run()
+    new_worker(journal, real_marquez_url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
     assert journal.cursor("marquez") == journal.last_seq()
     found = requests.get(f"{real_marquez_url.rstrip('/')}/api/v1/jobs/runs/{run}", timeout=30)
     assert json.loads(found.content)["state"] == "COMPLETED"

@@ -51,6 +51,8 @@ def run(code: str, home: Path, folder: Path) -> str:
 def test_the_figures_are_those_of_the_code() -> None:
     said = [
         f"at most {window.HELD_MAX:,} are in view",
+        f"more than {window.HELD_MAX:,} runs are in trouble at once",
+        f"(or {window.HELD_MAX // window.BLOCKED_KEY_MAX}, each with {window.BLOCKED_KEY_MAX} events",
         f"usually they are at most {window.READ_MAX}",
         f"no answer in {client.ANSWER_TIMEOUT_S:.0f} s",
         f"up to {circuit.RETRY_AFTER_MAX_S / 60:.0f} minutes",

@@ -104,7 +104,7 @@ def test_an_entry_that_is_no_event_is_parked_while_others_pass(
     assert dead_letter_body(journal, bad) == body
 
 
-@pytest.mark.parametrize("fault", ["500", "502", "403", "404", "409", "hang", "close", "500-stored"])
+@pytest.mark.parametrize("fault", ["500", "502", "403", "404", "409", "close", "500-stored"])
 def test_poison_at_the_head_never_keeps_the_others_waiting(
     journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, fault: str
 ) -> None:
@@ -119,6 +119,23 @@ def test_poison_at_the_head_never_keeps_the_others_waiting(
     stream(worker, keep, for_s=1200)
     assert [letter.key for letter in dead_letters(journal)] == ["run ill"]
     assert [n for n in numbers_of(marquez.stored, "ill") if n] == list(range(1, 21))
+
+
+def test_an_event_that_marquez_never_answers_keeps_no_other_waiting_for_long(
+    journal: Journal, marquez: ContractServer, hasty_worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("ill", 0)
+    keep("ill", 1)
+    for number in range(20):
+        keep("well", number)
+    marquez.fault_of = lambda body: "hang" if is_ill(body) and json.loads(body)["number"] == 0 else None
+    hasty_worker.run(at_most_s=100)
+    assert set(numbers_of(marquez.stored, "well")) == set(range(20))
+    assert numbers_of(marquez.stored, "ill") == []
+    stream(hasty_worker, keep, for_s=1200)
+    assert [letter.key for letter in dead_letters(journal)] == ["run ill"]
+    assert "no answer within 0.3 s" in dead_letters(journal)[0].words
+    assert set(numbers_of(marquez.stored, "ill")) == {1}
 
 
 def test_many_poisons_at_the_head_are_passed_by(

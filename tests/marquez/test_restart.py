@@ -110,6 +110,25 @@ def test_an_answer_that_could_not_be_stored_is_stored_later_and_its_event_not_se
     assert [letter.seq for letter in dead_letters(journal)] == [bad]
 
 
+def test_a_journal_that_cannot_be_read_for_a_while_loses_nothing(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        keep("run", number)
+    worker.delivery.step()
+
+    def fail(*_: object, **__: object) -> None:
+        raise JournalError("the disk fails; replace it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "read", fail)
+        for _ in range(3):
+            with pytest.raises(JournalError):
+                worker.delivery.step()
+    worker.run()
+    assert [event["number"] for event in marquez.stored] == [0, 1, 2]
+
+
 def test_a_process_killed_again_and_again_repeats_at_most_one_event_each_time(
     journal: Journal, home: Path, marquez: ContractServer, event_of: Callable[..., bytes], seed: int
 ) -> None:

@@ -110,13 +110,18 @@ class Delivery:
 
     def _send(self, seq: int) -> bool:
         """Send one event; tells whether it is dealt with."""
-        entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
-        if entry is None or entry.seq != seq:
+        try:
+            entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
+            answer = self._backend.deliver(entry.body) if entry is not None and entry.seq == seq else None
+        except BaseException:
+            # A journal that cannot be read, or a stop in the middle: the event is still to be sent.
+            self._schedule.give_back(seq, self._clock())
+            raise
+        if entry is None or answer is None:
             log.warning("entry %d left the journal before it was delivered", seq)
             self._schedule.forget(seq)
             return True
         key, tries = self._window.key_of(seq), self._schedule.tries(seq) + 1
-        answer = self._backend.deliver(entry.body)
         outcome = self._schedule.answered(seq, answer, self._clock())
         if outcome is Outcome.PARKED:
             self._park(entry, key, tries, answer)

@@ -89,7 +89,7 @@ class Schedule:
         """How many new events failed at their first try."""
 
     def next(self, now_s: float) -> int | None:
-        """The event to send now; None when none may go. `answered` is due for each."""
+        """The event to send now, if any may go; for each, `answered`, `give_back` or `forget` is due."""
         if self._circuit.due_s is not None:
             return self._probe() if now_s >= self._circuit.due_s else None
         retry_is_due = bool(self._aside) and self._aside[0][0] <= now_s
@@ -124,6 +124,13 @@ class Schedule:
         """How often a waiting event has failed."""
         return self._troubles[seq].tries if seq in self._troubles else 0
 
+    def give_back(self, seq: int, now_s: float) -> None:
+        """An event that `next` gave is to be sent again, whatever became of it."""
+        if seq in self._troubles:
+            heapq.heappush(self._aside, (now_s, seq))
+        else:
+            self._window.put_back(seq)
+
     def forget(self, seq: int) -> None:
         """An event that `next` gave is no more in the journal."""
         self._settle(seq)
@@ -132,7 +139,7 @@ class Schedule:
         """Take in what the backend said of an event that `next` gave."""
         if answer.verdict is Verdict.AWAY:
             self._circuit.failed(answer, now_s)
-            self._give_back(seq, now_s)
+            self.give_back(seq, now_s)
             return Outcome.LATER
         if answer.verdict in {Verdict.DELIVERED, Verdict.REFUSED}:
             self.delivered += answer.verdict is Verdict.DELIVERED and seq not in self._troubles
@@ -159,12 +166,6 @@ class Schedule:
         if self._window.any_ready:
             return self._window.take()
         return heapq.heappop(self._aside)[1] if self._aside else None
-
-    def _give_back(self, seq: int, now_s: float) -> None:
-        if seq in self._troubles:
-            heapq.heappush(self._aside, (now_s, seq))
-        else:
-            self._window.put_back(seq)
 
     def _note_failure(self, seq: int, answer: Answer, now_s: float) -> Trouble:
         trouble = self._troubles.get(seq)
