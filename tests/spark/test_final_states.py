@@ -125,7 +125,7 @@ def test_a_failure_is_told_once_and_after_the_listener(writes: Ran) -> None:
 
 
 APPLICATIONS = """
-first = waybill.spark.session("block", **SETTINGS, **LOCAL)
+first = waybill.spark.session("block", tags={"team": "day"}, **SETTINGS, **LOCAL)
 assert waybill.spark.session("block", **SETTINGS, **LOCAL) is first
 assert first.conf.get("spark.extraListeners").count("OpenLineage") == 1
 try:
@@ -140,8 +140,18 @@ try:
         raise LookupError("inside")
 except LookupError:
     pass
-with waybill.spark.session("good block", **SETTINGS, **LOCAL) as second:
+other = {**SETTINGS, "system_name": "other tests"}
+with waybill.spark.session("good block", tags={"team": "night"}, **other, **LOCAL) as second:
     second.range(5).write.parquet(OUT + "/second")
+from pyspark.sql import SparkSession
+plain = SparkSession.builder.getOrCreate()
+try:
+    waybill.spark.session("too late", **SETTINGS)
+except waybill.spark.SparkSetupError as error:
+    assert "not tracked" in str(error)
+else:
+    raise AssertionError
+plain.stop()
 third = waybill.spark.session("never stopped", **SETTINGS, **LOCAL)
 third.range(5).write.parquet(OUT + "/third")
 raise SystemExit(3)
@@ -170,10 +180,20 @@ def test_an_application_ends_as_its_block_or_its_program_does(
     assert (record.final_state, (record.annotations or {}).get("errorCause")) == (state, cause)
 
 
-def test_several_sessions_of_one_program_are_tracked_each(applications: Ran) -> None:
-    for name in ("first", "second", "third"):
-        (record,) = applications.written(name)
-        assert record.final_state is FinalState.COMPLETE
+@pytest.mark.parametrize(
+    ("name", "system_name", "annotations"),
+    [
+        ("first", "tests", {"team": "day"}),
+        ("second", "other tests", {"team": "night"}),
+        ("third", "tests", None),
+    ],
+)
+def test_several_sessions_of_one_program_are_tracked_each_by_its_own_settings(
+    applications: Ran, name: str, system_name: str, annotations: dict[str, str] | None
+) -> None:
+    (record,) = applications.written(name)
+    assert record.final_state is FinalState.COMPLETE
+    assert (record.system_name, record.annotations) == (system_name, annotations)
 
 
 @pytest.fixture(scope="module")

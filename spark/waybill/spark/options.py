@@ -11,6 +11,7 @@ from typing import Final
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.jar import LISTENER_CLASS
 
+LISTENERS: Final = "spark.extraListeners"
 CLASS_PATH: Final = "spark.driver.extraClassPath"
 APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
 NAMESPACE: Final = "spark.openlineage.namespace"
@@ -27,7 +28,6 @@ OVERRIDES: Final = (
 )
 """Fields of a record that a property ``spark.waybill.<field>`` sets."""
 
-_LISTENERS: Final = "spark.extraListeners"
 _CAPTURED: Final = "spark.openlineage.capturedProperties"
 _TAGS: Final = "spark.openlineage.run.tags"
 _PROPERTY: Final = "spark.waybill."
@@ -57,7 +57,7 @@ def listener_options(
     names = dict.fromkeys([*OVERRIDES, *sorted(names)])
     captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(_PROPERTY + name for name in names)]
     options = {
-        _LISTENERS: ",".join(dict.fromkeys([*_listed(given(_LISTENERS)), LISTENER_CLASS])),
+        LISTENERS: ",".join(dict.fromkeys([*_listed(given(LISTENERS)), LISTENER_CLASS])),
         "spark.openlineage.transport.type": "http",
         "spark.openlineage.transport.url": url,
         "spark.openlineage.transport.timeoutInMillis": str(_TIMEOUT_MS),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
 from pyspark import SparkContext
@@ -59,29 +59,39 @@ class TrackedBuilder(SparkSession.Builder):
         if running is not None:
             self._check(running)
             return super().getOrCreate()
-        if self.waybill_endpoint is not None:
-            self._prepare(self.waybill_endpoint)
-            return super().getOrCreate()
-        return self._begin()
+        self._refuse_connect()
+        given = dict(self._options)
+        try:
+            return self._begin() if self.waybill_endpoint is None else self._make(self.waybill_endpoint)
+        finally:
+            # The same builder may make another session later, for another application run.
+            self._options = given
 
     def _check(self, running: SparkContext) -> None:
-        if self.waybill_endpoint is None and not isinstance(running, TrackedContext):
-            what = "a Spark session that is not tracked is running already"
-            raise SparkSetupError(f"{what}; stop it, or make it by waybill.spark too")
         if isinstance(running, TrackedContext):
             theirs = running.waybill.settings
             for name in sorted(self.waybill_given):
                 if getattr(theirs, name) != getattr(self.waybill_settings, name):
-                    shown = theirs.shown(name)
-                    what = f"the running session is tracked with {name} = {shown}"
+                    what = f"the running session is tracked with {name} = {theirs.shown(name)}"
                     raise SparkSetupError(f"{what}; stop it first, or give the same")
+        elif self.waybill_endpoint is None or LISTENER_CLASS not in running.getConf().get(
+            options.LISTENERS, ""
+        ):
+            what = "a Spark session that is not tracked is running already"
+            raise SparkSetupError(f"{what}; stop it, or make it by waybill.spark too")
+
+    def _refuse_connect(self) -> None:
+        remote = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys()
+        if remote or "spark.remote" in self._options or self._options.get("spark.api.mode") == "connect":
+            what = "a session of Spark Connect has its listeners in its server"
+            raise SparkSetupError(
+                f"{what}; configure that with `waybill.spark.configure`, or take spark.master"
+            )
 
     def _begin(self) -> SparkSession:
         application = Application(self.waybill_settings, self._given("spark.app.name") or "spark")
         try:
-            self._prepare(application.url)
-            self.config(options.APPLICATION_RUN, application.run_id)
-            session = super().getOrCreate()
+            session = self._make(application.url, {options.APPLICATION_RUN: application.run_id})
         except BaseException:
             application.discard()
             raise
@@ -93,10 +103,10 @@ class TrackedBuilder(SparkSession.Builder):
         begin(application, context.stop)
         return session
 
-    def _prepare(self, url: str) -> None:
+    def _make(self, url: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
         java = find_java()
         jar = fetch_listener(java)
-        wanted = options.listener_options(
+        wanted = {**more} | options.listener_options(
             self._given,
             url=url,
             namespace=self.waybill_settings.system_name,
@@ -108,8 +118,12 @@ class TrackedBuilder(SparkSession.Builder):
         else:
             os.environ["JAVA_HOME"] = str(java.home)
             wanted[options.CLASS_PATH] = options.class_path(self._given, jar)
+        given = {name: self._given(name) for name in wanted}
         for name, value in wanted.items():
             self.config(name, value)
+        session = super().getOrCreate()
+        _reset(_running_jvm(), given)
+        return session
 
     def _given(self, name: str) -> str | None:
         """What the user gave for an option: to the builder, to spark-submit, in ``spark-defaults.conf``."""
@@ -172,3 +186,13 @@ def _load(jvm: Any, jar: Path) -> None:  # noqa: ANN401 - as above
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     if loader.getResource(LISTENER_CLASS.replace(".", "/") + ".class") is None:
         loader.addURL(jvm.java.net.URL(jar.as_uri()))
+
+
+def _reset(jvm: Any, given: Mapping[str, str | None]) -> None:  # noqa: ANN401 - as above
+    """Take back what was this session's alone: a JVM hands its options on to the next one, tracked or not."""
+    system = jvm.java.lang.System
+    for name, value in given.items():
+        if value is None:
+            system.clearProperty(name)
+        else:
+            system.setProperty(name, value)

@@ -57,10 +57,7 @@ class Watch:
 
     def attach(self, spark: SparkSession) -> None:
         """Begin to ask Spark about what the listener says."""
-        executions = Executions(spark)
-        self._thread = threading.Thread(
-            target=self._work, args=(executions,), name="waybill-watch", daemon=True
-        )
+        self._thread = threading.Thread(target=self._work, args=(spark,), name="waybill-watch", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
@@ -70,7 +67,12 @@ class Watch:
         if self._thread is not None:
             self._thread.join(SETTLE_TIMEOUT_S * 1.5)
 
-    def _work(self, executions: Executions) -> None:
+    def _work(self, spark: SparkSession) -> None:
+        try:
+            executions = Executions(spark)
+        except Exception:
+            log.warning("the final states of this application cannot be checked", exc_info=True)
+            return
         while not self._closing.is_set():
             self._woken.wait()
             self._woken.clear()
