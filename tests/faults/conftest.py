@@ -1,8 +1,32 @@
-"""The fault tests' own modules are importable, and what they emit is known by number."""
+"""The fault tests' own modules are importable; a home and a root that cost no disk."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is such a thing: these faults are made, and need no slow disk."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder below it has a name of its own
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="waybill-faults-", dir=memory))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(autouse=True)
+def _no_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restart replays a range and then has nothing to wait for."""
+    monkeypatch.setattr("waybill.exporter.projection._LINGER_S", 0.0)

@@ -5,10 +5,11 @@ Every emission is known by its number alone, so that a process that dies needs t
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Kind
@@ -19,8 +20,10 @@ HOURS: Final = 2
 HOUR_MS: Final = 3_600_000
 SYSTEMS: Final = ("edge", "core/7")
 
+FAILURE: Final = 1_000_000_000
+"""Added to a plain run's number, the number of its failure."""
+
 Item = tuple[Kind, bytes, str]
-Shape = Literal["facet", "derived", "records"]
 
 
 @dataclass(frozen=True)
@@ -40,21 +43,32 @@ class Emission:
     replaces: int | None = None
 
 
-def emission(number: int, shape: Shape | None = None) -> Emission:
-    """The emission of a number: by turns a facet's event, a plain run's two events, and DeltaFi's own records."""
-    shapes: tuple[Shape, ...] = ("facet", "derived", "records")
-    shape = shape or shapes[number % 3]
+@functools.cache
+def emission(number: int) -> Emission:
+    """The emission of a number.
+
+    By turns a facet's event, a plain run's two events, and DeltaFi's own records; from `FAILURE` on, the failure of
+    the plain run whose number follows.
+    """
+    if number >= FAILURE:
+        return _failure(number)
     record = _record(number)
-    if shape == "facet":
+    if number % 3 == 0:
         return Emission(number, (_facet_event(record),), record)
-    if shape == "derived":
+    if is_plain_run(number):
         return _derived(number, record)
     body = json.dumps([_delta_fi(record)]).encode()
     return Emission(number, ((Kind.PROVENANCE, body, ""),), record)
 
 
-def failure_after(number: int, failed: int) -> Emission:
+def is_plain_run(number: int) -> bool:
+    """Whether the emission is a run without a facet, so that it can fail afterwards."""
+    return number % 3 == 1
+
+
+def _failure(number: int) -> Emission:
     """A FAIL that comes after the end of a plain run: the run did not complete after all."""
+    failed = number - FAILURE
     before = _record(failed)
     run = _derived(failed, before)
     body = json.loads(run.items[-1][1])

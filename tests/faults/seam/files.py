@@ -19,8 +19,11 @@ class FaultyFiles(Files):
         self._plan = plan
 
     def make_folder(self, path: Path) -> None:
-        if not path.is_dir():
-            self._plan.reach("make folder", path)
+        if path.is_dir():
+            return
+        # One by one, as the real one does it; each is noted with the folder that it is in.
+        self.make_folder(path.parent)
+        self._plan.reach("make folder", path)
         super().make_folder(path)
 
     def write(self, path: Path, data: ReadableBuffer) -> None:
@@ -28,22 +31,28 @@ class FaultyFiles(Files):
         half = super().write
         self._plan.reach("write", path, lambda: half(path, view[: len(view) // 2]))
         super().write(path, data)
+        self._plan.noted().created(path)
+        self._plan.noted().wrote(path, 0, bytes(view))
 
     def fsync(self, path: Path) -> None:
         self._plan.reach("fsync", path)
         super().fsync(path)
+        self._plan.noted().synced(path)
 
     def rename(self, source: Path, target: Path) -> None:
         self._plan.reach("rename", target)
         super().rename(source, target)
+        self._plan.noted().renamed(source, target)
 
     def fsync_folder(self, path: Path) -> None:
         self._plan.reach("fsync folder", path)
         super().fsync_folder(path)
+        self._plan.noted().synced(path)
 
     def remove(self, path: Path) -> None:
         self._plan.reach("delete", path)
         super().remove(path)
+        self._plan.noted().removed(path)
 
     def remove_folder(self, path: Path) -> None:
         self._plan.reach("delete folder", path)

@@ -21,6 +21,7 @@ class Ledger:
     Attributes:
         offered: numbers of what was about to be emitted, in order; it may have been kept or not.
         acknowledged: numbers of what the emitter was told is safe.
+        shown: numbers of what a flush has brought into the layout.
         refused: numbers of what the emitter was told is not kept, with the error's type.
         faults: what must never happen, for example an error of no type of ours.
         calls: every call that could have failed, as counted by the process.
@@ -29,6 +30,7 @@ class Ledger:
 
     offered: list[int] = field(default_factory=list)
     acknowledged: set[int] = field(default_factory=set)
+    shown: set[int] = field(default_factory=set)
     refused: dict[int, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -41,6 +43,8 @@ class Ledger:
             self.offered.append(value)
         elif word == "ack":
             self.acknowledged.add(value)
+        elif word == "shown":
+            self.shown.update(value)
         elif word == "refuse":
             self.refused[value[0]] = value[1]
         elif word == "call":

@@ -9,12 +9,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Set
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
-from seam.emissions import Emission, emission
+from seam.emissions import emission
 from seam.ledger import Ledger
+from waybill.exporter import Query, find
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.record import RecordKey
@@ -28,22 +30,34 @@ def check_visible(root: Path) -> None:
     """Every file that a glob finds is whole, whenever one looks."""
     for path in root.rglob("*.parquet"):
         if not path.name.startswith("."):
-            assert pq.read_table(path, partitioning=None).num_columns == len(SCHEMA), path
+            try:
+                table = pq.read_table(path, partitioning=None)
+            except (OSError, pa.ArrowException) as error:
+                raise AssertionError(f"half a file is visible: {path} ({error})") from error
+            assert table.num_columns == len(SCHEMA), path
 
 
-def recover_and_check(settings: Settings, ledger: Ledger, emissions: Mapping[int, Emission]) -> None:
+def check_seen(root: Path, ledger: Ledger) -> None:
+    """Whoever asks between a crash and a restart sees each record once, and whatever a flush has shown already."""
+    lost, invented = compare(find(root, Query()), ledger, ledger.shown)
+    assert not lost, f"shown before and lost: {lost}"
+    assert not invented, f"nobody emitted {invented}"
+
+
+def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FRESH_AFTER_RESTART) -> None:
     """Restart after the faults and hold what is there against what was said.
 
     Args:
         settings: of the home that was hit.
-        ledger: what its processes said.
-        emissions: by number, what may have been emitted.
+        ledger: what its processes said; what is emitted here is added.
+        fresh_number: of the emission that must pass now.
     """
     assert not ledger.faults, "\n".join(ledger.faults)
     check_visible(settings.root)
+    check_seen(settings.root, ledger)
     journal = Journal(settings.home)
     adopt(journal)
-    fresh = emission(FRESH_AFTER_RESTART)
+    fresh = emission(fresh_number)
     journal.append_many(fresh.items)
     check_journal(journal)
     report = flush(settings)
@@ -51,8 +65,8 @@ def recover_and_check(settings: Settings, ledger: Ledger, emissions: Mapping[int
     journal.close()
     ledger.offered.append(fresh.number)
     ledger.acknowledged.add(fresh.number)
-    known = {**emissions, fresh.number: fresh}
-    check_layout(settings.root, ledger, known)
+    ledger.shown = set(ledger.acknowledged)
+    check_layout(settings.root, ledger)
 
 
 def check_journal(journal: Journal) -> None:
@@ -64,7 +78,7 @@ def check_journal(journal: Journal) -> None:
     assert times == sorted(times)
 
 
-def check_layout(root: Path, ledger: Ledger, emissions: Mapping[int, Emission]) -> None:
+def check_layout(root: Path, ledger: Ledger) -> None:
     """The compacted files hold exactly what they must; for a flushed layout, as any reader of globs sees it."""
     check_visible(root)
     left = [path for path in root.glob("provenance/raw/**/*") if path.is_file()]
@@ -72,7 +86,7 @@ def check_layout(root: Path, ledger: Ledger, emissions: Mapping[int, Emission]) 
     strays = [path for path in root.rglob("*") if path.is_file() and not _belongs(path.relative_to(root))]
     assert not strays, f"no file of the layout: {strays}"
     found = read_compacted(root)
-    lost, invented = compare(found, ledger, emissions)
+    lost, invented = compare(found, ledger, ledger.acknowledged)
     assert not lost, f"acknowledged and lost: {lost}"
     assert not invented, f"nobody emitted {invented}"
 
@@ -86,26 +100,33 @@ def read_compacted(root: Path) -> list[ProvenanceRecord]:
 
 
 def compare(
-    found: Iterable[ProvenanceRecord], ledger: Ledger, emissions: Mapping[int, Emission]
+    found: Iterable[ProvenanceRecord], ledger: Ledger, due: Set[int]
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
-    """What is missing, and what is there that must not be, a second copy included."""
+    """What is missing, and what is there that must not be, a second copy included.
+
+    Args:
+        found: the rows.
+        ledger: what was emitted.
+        due: numbers of what must have had its effect.
+    """
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
     for record in found:
         counts[record_key(record)] += 1
         rows[record_key(record)] = record
+    emissions = {number: emission(number) for number in ledger.offered}
     replaced = {emissions[number].replaces: number for number in ledger.offered}
     lost, allowed = [], Counter[RecordKey]()
     for number in dict.fromkeys(ledger.offered):
         record = emissions[number].record
         successor = replaced.get(number)
-        if successor in ledger.acknowledged:
+        if successor in due:
             continue
         allowed[record_key(record)] = 1
-        maybe = number not in ledger.acknowledged
+        maybe = number not in due
         if successor is not None:
             # Its fate is open: it is there, or what replaces it is.
-            maybe = maybe or rows.get(record_key(emissions[successor].record)) is not None
+            maybe = maybe or record_key(emissions[successor].record) in rows
         if not maybe and rows.get(record_key(record)) != record:
             lost.append(record)
     invented = [rows[key] for key, count in counts.items() if count > allowed[key]]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 TAKES_ROOM: Final = frozenset({"write", "make folder", "create", "rename"})
 """Calls that a full disk can fail; it fails no deletion."""
@@ -34,11 +34,13 @@ class Act(StrEnum):
     """This one call fails."""
     DEAD = "DEAD"
     """Every call from this one on fails, a write having got its first half in, until the fault ends."""
+    POWER = "power"
+    """The process is killed in front of it, and the disk forgets what was not fsynced."""
 
     @property
     def is_death(self) -> bool:
         """Whether the process does not live through it."""
-        return self in {Act.KILL, Act.TEAR}
+        return self in {Act.KILL, Act.TEAR, Act.POWER}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,33 @@ class Call:
         return self.name in TAKES_ROOM if act in {Act.ENOSPC, Act.FULL} else True
 
 
+class Disk(Protocol):
+    """Keeps note of the changes that were made; see `seam.disk`."""
+
+    def created(self, path: Path) -> None: ...
+    def wrote(self, path: Path, offset: int | None, data: bytes) -> None: ...
+    def truncated(self, path: Path, size_bytes: int) -> None: ...
+    def synced(self, path: Path) -> None: ...
+    def renamed(self, source: Path, target: Path) -> None: ...
+    def removed(self, path: Path) -> None: ...
+    def lose_power(self) -> None: ...
+
+
+class _NoDisk:
+    """Keeps no note."""
+
+    def created(self, path: Path) -> None: ...
+    def wrote(self, path: Path, offset: int | None, data: bytes) -> None: ...
+    def truncated(self, path: Path, size_bytes: int) -> None: ...
+    def synced(self, path: Path) -> None: ...
+    def renamed(self, source: Path, target: Path) -> None: ...
+    def removed(self, path: Path) -> None: ...
+    def lose_power(self) -> None: ...
+
+
+_NO_DISK: Final = _NoDisk()
+
+
 @dataclass
 class Plan:
     """Which call is hit and by what; with neither, all calls are only counted.
@@ -68,6 +97,7 @@ class Plan:
         calls: every call so far.
         ended: set to True when the fault ends; from then on nothing fails.
         on_strike: told of the chosen call just before it is hit.
+        disk: told of every change once it is made.
     """
 
     at: int | None = None
@@ -75,6 +105,7 @@ class Plan:
     calls: list[Call] = field(default_factory=list)
     ended: bool = False
     on_strike: Callable[[Call], object] = lambda _: None
+    disk: Disk | None = None
 
     def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
         """Count a call, and be killed or fail if it is the chosen one.
@@ -98,9 +129,22 @@ class Plan:
         elif self.act is Act.DEAD or (self.act is Act.FULL and call.can(Act.FULL)):
             fail(errno.EIO if self.act is Act.DEAD else errno.ENOSPC, path)
 
+    def noted(self) -> Disk:
+        """Where a change that was made is noted."""
+        return self.disk if self.disk is not None and not self.ended else _NO_DISK
+
+    def lose_power(self) -> NoReturn:
+        """Turn the power off: the process is gone, and so is what was not fsynced."""
+        disk, self.ended = self.disk, True
+        assert disk is not None
+        disk.lose_power()
+        die()
+
     def _strike(self, act: Act, path: Path, half: Callable[[], object]) -> None:
         if act in {Act.TEAR, Act.FULL, Act.DEAD}:
             half()
+        if act is Act.POWER:
+            self.lose_power()
         if act.is_death:
             die()
         fail(errno.EIO if act in {Act.EIO, Act.DEAD} else errno.ENOSPC, path)

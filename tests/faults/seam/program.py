@@ -6,14 +6,16 @@ notes the refusal and goes on, the runner tries a projection's step again.
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from seam.emissions import Emission, emission, failure_after
+from seam.emissions import FAILURE, Emission, emission, is_plain_run
 from seam.files import FaultyFiles
 from seam.ledger import Teller
-from seam.plan import Plan
+from seam.plan import Act, Plan
 from seam.sqlite import FaultySqlite
 from seam.system import FaultySystem
 from waybill.exporter import projection
@@ -24,6 +26,7 @@ from waybill.transport.spool import Spool, adopt
 
 STEPS_MAX: Final = 60
 SEGMENT_BYTES: Final = 1_000
+WANDERINGS: Final = 40
 FRESH: Final = 900
 """The number of the first emission after the faults have ended."""
 
@@ -46,9 +49,13 @@ class Program:
         self._files = files
         self._vfs = vfs
         self.journal = self._open()
-        self.layout = Layout(self.journal, settings, files=files, workers=1)
+        self.restart_layout()
         self._spool: Spool | None = None
         self._kept: set[int] = set()
+
+    def restart_layout(self) -> None:
+        """Begin the projection anew, as another runner does."""
+        self.layout = Layout(self.journal, self.settings, files=self._files, workers=1)
 
     def run(self) -> None:
         """Everything that the journal, the spool, the raw writer and the compactor do, in every order of theirs."""
@@ -63,7 +70,7 @@ class Program:
         # Late for hours that are compacted, and a run that failed after it had been recorded as complete.
         self.emit([emission(9)])
         if 1 in self._kept:
-            self.emit([failure_after(10, failed=1)])
+            self.emit([emission(FAILURE + 1)])
         self.emit([emission(2)])
         self.work()
         self.keep_house()
@@ -89,11 +96,15 @@ class Program:
         """Keep emissions in the spool, one by one, then in the journal."""
         if self._spool is None:
             self._attempt(self._open_spool)
-        if self._spool is None:
+        if (spool_ := self._spool) is None:
+            return
+        if self.plan.act is Act.POWER:
+            # What is in the spool survives its process at once, and the power only once it is synced.
+            self._offer(emissions, lambda: [*map(self._append, emissions), spool_.sync()])
             return
         for one in emissions:
             self._offer([one], lambda one=one: self._append(one))
-        self._attempt(self._spool.sync)
+        self._attempt(spool_.sync)
 
     def close_spool(self) -> None:
         """Empty the spool and remove its files."""
@@ -102,8 +113,11 @@ class Program:
 
     def flush(self) -> None:
         """Settle, write and compact everything."""
-        if self._attempt(lambda: self.journal.mark(b"flush")):
-            self.work()
+        if not self._attempt(lambda: self.journal.mark(b"flush")):
+            return
+        self.work()
+        if self.layout.pending() == 0:
+            self._teller.tell("shown", sorted(self._kept))
 
     def work(self) -> None:
         """What the runner does: step by step, until nothing is left."""
@@ -161,8 +175,8 @@ class Program:
         return True
 
 
-def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
-    """Run the program with a plan, in this process, which is thrown away afterwards."""
+def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
+    """Begin the program with a plan, in this process, which is thrown away afterwards."""
     projection._LINGER_S = 0.0  # type: ignore[misc] # noqa: SLF001 - the batches of this program are its own
     # The program itself syncs the spool where it says so, and has it turn segments.
     Spool._start_thread = lambda _: None  # type: ignore[method-assign] # noqa: SLF001
@@ -171,9 +185,50 @@ def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
     FaultySystem(plan, settings.home).install()
     sqlite = FaultySqlite(plan)
     program = Program(settings, plan, teller, FaultyFiles(plan), sqlite.name)
+    return program
+
+
+def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
+    """Run the program from end to end, once more after a fault that it lives through."""
+    program = begin(settings, plan, teller)
     program.run()
     if plan.at is not None:
         program.go_on()
     else:
         for call in plan.calls:
             teller.tell("call", [call.name, call.path])
+
+
+def wander(program: Program, chance: random.Random, first: int) -> None:
+    """Do what emitters and a runner do, in an order that chance decides, as often as `WANDERINGS`.
+
+    Args:
+        program: whose parts do it.
+        chance: decides.
+        first: the number of the first emission.
+    """
+    numbers = itertools.count(first)
+    failable: list[int] = []
+
+    def emit() -> None:
+        batch = [emission(next(numbers)) for _ in range(chance.randint(1, 3))]
+        program.emit(batch)
+        failable.extend(one.number for one in batch if is_plain_run(one.number))
+
+    def fail() -> None:
+        if failable:
+            program.emit([emission(FAILURE + failable.pop(chance.randrange(len(failable))))])
+
+    actions: tuple[tuple[int, Callable[[], object]], ...] = (
+        (8, emit),
+        (2, fail),
+        (3, lambda: program.spool([emission(next(numbers)) for _ in range(2)])),
+        (1, program.close_spool),
+        (6, lambda: program.layout.step()),
+        (3, program.flush),
+        (2, program.keep_house),
+        (1, program.restart_layout),
+    )
+    weights, does = zip(*actions, strict=True)
+    for do in chance.choices(does, weights, k=WANDERINGS):
+        do()

@@ -13,6 +13,8 @@ from typing import Any
 
 from seam.plan import Plan
 
+Args = tuple[Any, ...]
+
 
 class FaultySystem:
     """Makes the calls of `os` on files below a folder ask the plan first.
@@ -28,48 +30,60 @@ class FaultySystem:
 
     def install(self) -> None:
         """Take the place of the functions, for the rest of this process."""
-        self._replace("mkdir", "make folder", lambda path, *_: path)
-        self._replace("rename", "rename", lambda _, target, *__: target)
-        self._replace("unlink", "delete", lambda path, *_: path)
-        self._replace("fsync", "fsync", _path_of)
-        self._replace("fdatasync", "fsync", _path_of)
-        self._replace("ftruncate", "truncate", lambda descriptor, *_: _path_of(descriptor))
-        self._replace("write", "write", lambda descriptor, *_: _path_of(descriptor), self._write_half)
-        self._replace("open", "create", _created)
+        noted = self._plan.noted
+        self._replace("mkdir", "make folder", _path)
+        self._replace("rename", "rename", _target, lambda path, args: noted().renamed(Path(args[0]), path))
+        self._replace("unlink", "delete", _path, lambda path, _: noted().removed(path))
+        self._replace("fsync", "fsync", _open_path, lambda path, _: noted().synced(path))
+        self._replace("fdatasync", "fsync", _open_path, lambda path, _: noted().synced(path))
+        self._replace("ftruncate", "truncate", _open_path, lambda path, args: noted().truncated(path, args[1]))
+        self._replace("write", "write", _open_path, lambda path, args: noted().wrote(path, None, args[1]))
+        self._replace("open", "create", _created_path, lambda path, _: noted().created(path))
 
     def _replace(
         self,
         function: str,
         name: str,
-        path_of: Callable[..., str | os.PathLike[str] | None],
-        half: Callable[..., list[object]] = lambda *_: [],
+        path_of: Callable[[Args], Path | None],
+        note: Callable[[Path, Args], object] = lambda *_: None,
     ) -> None:
         real = getattr(os, function)
 
         def faulty(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the real one takes
-            path = path_of(*args)
-            if path is None or not Path(path).is_relative_to(self._folder):
+            path = path_of(args)
+            if path is None or not path.is_relative_to(self._folder):
                 return real(*args, **named)
-            written: list[object] = []
+            written: list[int] = []
+
+            def half() -> None:
+                if name == "write":
+                    written.append(real(args[0], args[1][: len(args[1]) // 2]))
+
             try:
-                self._plan.reach(name, Path(path), lambda: written.extend(half(real, *args)))
+                self._plan.reach(name, path, half)
             except OSError:
                 # What got some bytes in says how many; the next call hears of the trouble.
                 if written:
                     return written[0]
                 raise
-            return real(*args, **named)
+            result = real(*args, **named)
+            note(path, args)
+            return result
 
         setattr(os, function, faulty)
 
-    @staticmethod
-    def _write_half(real: Callable[[int, bytes], int], descriptor: int, data: bytes) -> list[object]:
-        return [real(descriptor, data[: len(data) // 2])]
+
+def _path(args: Args) -> Path:
+    return Path(args[0])
 
 
-def _path_of(descriptor: int) -> str:
-    return os.readlink(f"/proc/self/fd/{descriptor}")
+def _target(args: Args) -> Path:
+    return Path(args[1])
 
 
-def _created(path: str | os.PathLike[str], flags: int, *_: int) -> str | os.PathLike[str] | None:
-    return path if flags & os.O_CREAT and not os.path.exists(path) else None  # noqa: PTH110 - as it came
+def _open_path(args: Args) -> Path:
+    return Path(f"/proc/self/fd/{args[0]}").readlink()
+
+
+def _created_path(args: Args) -> Path | None:
+    return Path(args[0]) if args[1] & os.O_CREAT and not Path(args[0]).exists() else None

@@ -1,0 +1,170 @@
+"""A disk that forgets what was not fsynced.
+
+Every change is really made, and noted here as well. When the power goes, the folder is put back to what the disk had
+to keep, and to as much of the rest as chance has it:
+
+- Of a file: what was there at its last fsync, and any of the writes since then, each whole, in part, or not at all.
+- Of a folder: the names that were there at its last fsync, and the first few of the changes since then. A new folder
+  is gone unless the one that holds it was fsynced.
+
+SQLite's shared memory and the lock files are gone; nothing durable is in them. SQLite's own file system fsyncs the
+folder when it first fsyncs a new journal or write-ahead log, which cannot be seen from here and is noted for it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+SECTOR_BYTES: Final = 512
+_FORGOTTEN: Final = ("-shm", ".lock")
+
+
+@dataclass
+class _File:
+    """A file's content as the disk must keep it, and what was done to it since."""
+
+    kept: bytearray = field(default_factory=bytearray)
+    since: list[Callable[[bytearray], object]] = field(default_factory=list)
+    fresh: bool = True
+
+    def now(self) -> bytearray:
+        content = bytearray(self.kept)
+        for change in self.since:
+            change(content)
+        return content
+
+
+Names = dict[Path, _File]
+
+
+class ForgetfulDisk:
+    """What a disk keeps of some folders and of everything below them.
+
+    Args:
+        folders: what is in them when this begins is durable.
+        chance: decides what else survives.
+        deaf: the disk does not hear of an fsync of these paths, as though the program made none.
+    """
+
+    def __init__(
+        self, folders: list[Path], chance: random.Random, deaf: Callable[[Path], bool] = lambda _: False
+    ) -> None:
+        self._folders = folders
+        self._deaf = deaf
+        self._chance = chance
+        self._files: Names = {}
+        self._kept: Names = {}
+        self._made: set[Path] = set()
+        self._since: dict[Path, list[Callable[[Names], object]]] = defaultdict(list)
+        for folder in folders:
+            for path in folder.rglob("*"):
+                if path.is_dir():
+                    self._made.add(path)
+                elif not path.name.endswith(_FORGOTTEN):
+                    self._files[path] = self._kept[path] = _File(bytearray(path.read_bytes()), fresh=False)
+        self._made.update(folder for folder in folders if folder.is_dir())
+
+    # -- what was done ---------------------------------------------------------------------------------------
+
+    def created(self, path: Path) -> None:
+        """A new file, empty."""
+        file = self._files[path] = _File()
+        self._since[path.parent].append(lambda names: names.__setitem__(path, file))
+
+    def wrote(self, path: Path, offset: int | None, data: bytes) -> None:
+        """Bytes at a place of a file; at its end for None."""
+        if path.name.endswith(_FORGOTTEN):
+            return
+        file = self._files[path]
+        at = len(file.now()) if offset is None else offset
+        for start in range(0, len(data), SECTOR_BYTES):
+            file.since.append(_writing(at + start, bytes(data[start : start + SECTOR_BYTES])))
+
+    def truncated(self, path: Path, size_bytes: int) -> None:
+        """A file cut, or filled up with zeros, to a size."""
+        if path in self._files:
+            self._files[path].since.append(_cutting(size_bytes))
+
+    def synced(self, path: Path) -> None:
+        """A file's content is durable, or a folder's names are."""
+        if self._deaf(path):
+            return
+        if path in self._made or path.is_dir():
+            self.synced_folder(path)
+            return
+        file = self._files[path]
+        file.kept, file.since = file.now(), []
+        if file.fresh and path.name.endswith(("-wal", "-journal")):
+            self.synced_folder(path.parent)
+        file.fresh = False
+
+    def renamed(self, source: Path, target: Path) -> None:
+        """A file under another name in the same folder, in one step."""
+        file = self._files[target] = self._files.pop(source)
+
+        def change(names: Names) -> None:
+            names.pop(source, None)
+            names[target] = file
+
+        self._since[target.parent].append(change)
+
+    def removed(self, path: Path) -> None:
+        """A file without its name."""
+        if self._files.pop(path, None) is not None:
+            self._since[path.parent].append(lambda names: names.pop(path, None))
+
+    def synced_folder(self, folder: Path) -> None:
+        """A folder's names are durable, those of folders in it as well."""
+        for change in self._since.pop(folder, []):
+            change(self._kept)
+        self._made.update(path for path in folder.iterdir() if path.is_dir())
+
+    # -- what is left ----------------------------------------------------------------------------------------
+
+    def lose_power(self) -> None:
+        """Make the real folders what a disk could have left of them."""
+        for changes in self._since.values():
+            for change in changes[: self._chance.randint(0, len(changes))]:
+                change(self._kept)
+        contents = {path: self._left_of(file) for path, file in self._kept.items()}
+        # A folder that was deleted is back with any file in it that is.
+        folders = {path for path in self._made if path.is_dir()} | {path.parent for path in contents}
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        for folder in sorted(folders & self._made):
+            folder.mkdir(parents=True, exist_ok=True)
+        for path, content in contents.items():
+            if path.parent in self._made:
+                path.write_bytes(content)
+
+    def _left_of(self, file: _File) -> bytearray:
+        content = bytearray(file.kept)
+        share = self._chance.choice((0.0, 0.5, 0.9, 1.0))
+        for change in file.since:
+            if self._chance.random() < share:
+                change(content)
+        return content
+
+
+def _writing(at: int, data: bytes) -> Callable[[bytearray], object]:
+    def change(content: bytearray) -> None:
+        if len(content) < at:
+            content.extend(bytes(at - len(content)))
+        content[at : at + len(data)] = data
+
+    return change
+
+
+def _cutting(size_bytes: int) -> Callable[[bytearray], object]:
+    def change(content: bytearray) -> None:
+        del content[size_bytes:]
+        content.extend(bytes(size_bytes - len(content)))
+
+    return change
+

@@ -1,0 +1,111 @@
+"""Real pipelines and the real runner, killed at random moments while events stream in."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from seam.homes import settings_in
+from seam.ledger import Ledger
+from seam.oracle import recover_and_check
+
+from waybill.transport import lease
+
+EMITTER = Path(__file__).parent / "seam" / "emitter.py"
+APART = 10_000
+"""Between the first numbers of two emitters; none lives long enough to emit as many."""
+ROUNDS_QUICK = 4
+ROUNDS_EXHAUSTIVE = 40
+LIFE_S_MAX = 1.0
+
+
+class Emitter:
+    """A pipeline's process, and what it says."""
+
+    def __init__(self, home: Path, root: Path, first: int, durability: str) -> None:
+        self.ledger = Ledger()
+        self._lines: list[bytes] = []
+        self._errors = (home.parent / f"emitter-{first}.log").open("wb")
+        environment = dict(os.environ) | {"PYTHONPATH": str(EMITTER.parent.parent)}
+        words = [sys.executable, str(EMITTER), str(home), str(root), str(first), durability]
+        self._process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=self._errors, env=environment
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self.born = threading.Event()
+        self._reader.start()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does, and take down what it had said."""
+        assert self._process.poll() is None, f"the emitter died by itself: {Path(self._errors.name).read_text()}"
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        self._errors.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # The kill may have cut the last line short.
+            if line.endswith(b"\n"):
+                self.ledger.take(line)
+                self.born.set()
+
+
+def kill_runner(home: Path) -> None:
+    """End the home's runner, if it has one."""
+    pid = lease.holder(home) if (home / "runner.lock").exists() else None
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_at_random(folder: Path, seed: int, rounds: int) -> None:
+    settings = settings_in(folder)
+    chance = random.Random(seed)
+    ledger, emitters, firsts = Ledger(), [], itertools.count(1, APART)
+
+    def begin() -> None:
+        durability = chance.choice(("power", "process"))
+        emitters.append(Emitter(settings.home, settings.root, next(firsts), durability))
+
+    def end(emitter: Emitter) -> None:
+        emitter.kill()
+        ledger.offered += emitter.ledger.offered
+        ledger.acknowledged |= emitter.ledger.acknowledged
+
+    begin()
+    try:
+        for _ in range(rounds):
+            begin()
+            assert emitters[-1].born.wait(30), "the emitter says nothing"
+            time.sleep(chance.random() * LIFE_S_MAX)
+            if chance.random() < 0.5:
+                kill_runner(settings.home)
+            end(emitters.pop(chance.randrange(len(emitters))))
+    finally:
+        while emitters:
+            end(emitters.pop())
+        kill_runner(settings.home)
+    assert len(ledger.acknowledged) > rounds
+    recover_and_check(settings, ledger, fresh_number=next(firsts))
+    kill_runner(settings.home)
+
+
+def test_nothing_acknowledged_is_lost_when_processes_are_killed_at_random(tmp_path: Path, seed: int) -> None:
+    kill_at_random(tmp_path, seed, ROUNDS_QUICK)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_nothing_acknowledged_is_lost_in_a_long_massacre(tmp_path: Path, seed: int) -> None:
+    kill_at_random(tmp_path, seed, ROUNDS_EXHAUSTIVE)
