@@ -27,7 +27,8 @@ class Copy:
         self.cursor = journal.cursor(self.name)
     def step(self):
         if (self.folder / "down").exists():
-            return Step(retry_s=0.05, problem="the backend is down; start it")
+            retry_s = float((self.folder / "down").read_text() or 0.05)
+            return Step(retry_s=retry_s, problem="the backend is down; start it")
         if (self.folder / "bug").exists():
             raise RuntimeError("a bug")
         entries = self.journal.read(self.cursor, limit=7)
@@ -42,6 +43,9 @@ class Copy:
         self.journal.commit(self.name, cursor=self.cursor, put=put)
         return Step(applied=len(entries))
     def pending(self):
+        if (self.folder / "no count").exists():
+            (self.folder / "no count").unlink()
+            raise RuntimeError("cannot count")
         return self.journal.last_seq() - self.cursor
     def finish(self):
         (self.folder / "finished").touch()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from waybill.transport import Journal, Kind, Settings, SettingsConflictError, fl
 from waybill.transport import lease as leases
 from waybill.transport.agreement import agree
 from waybill.transport.keeper import Keeper
-from waybill.transport.runner import statuses
+from waybill.transport.runner import Runner, statuses
 
 
 def settings_of(home: Path, **given: object) -> Settings:
@@ -195,6 +196,53 @@ def test_old_entries_go_only_when_a_projection_keeps_what_they_said(
     wait_for(pruned)
     assert copied(copy_folder) == [b"%d" % number for number in range(5)]
     assert statuses(journal)["copy"].problem is None
+
+
+def test_an_interrupted_flush_leaves_no_worker_behind(tmp_path: Path, copy_folder: Path) -> None:
+    home = tmp_path / "home"
+    Journal(home).append(Kind.OPENLINEAGE, b"a")
+
+    def interrupt(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        flush(settings_of(home), on_progress=interrupt)
+    assert not leases.is_held(home)
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "waybill-copy"]
+    Journal(home).append(Kind.OPENLINEAGE, b"b")
+    flush(settings_of(home))
+    assert copied(copy_folder) == [b"a", b"b"]
+
+
+def test_a_projection_that_backs_off_costs_no_processor_while_entries_come(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    (copy_folder / "down").write_text("1000")
+    runner = Runner(journal, settings_of(tmp_path / "home"))
+    used_s, deadline_s = time.process_time(), time.monotonic() + 2
+
+    def until() -> bool:
+        journal.append(Kind.OPENLINEAGE, b"%d" % time.monotonic_ns())
+        return time.monotonic() > deadline_s
+
+    runner.run(until=until)
+    assert time.process_time() - used_s < 1
+
+
+def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path, copy_folder: Path) -> None:
+    journal = Journal(tmp_path / "home")
+    (copy_folder / "no count").touch()
+    runner = Runner(journal, settings_of(tmp_path / "home"))
+    deadline_s = time.monotonic() + 20
+
+    def until() -> bool:
+        if not (copy_folder / "no count").exists():
+            journal.append(Kind.OPENLINEAGE, b"later")
+        return copied(copy_folder) == [b"later"] or time.monotonic() > deadline_s
+
+    runner.run(until=until)
+    assert copied(copy_folder) == [b"later"]
 
 
 def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ class Runner:
         Returns:
             The last entry that the decision to end knew of.
         """
+        try:
+            seen = self._work(idle_s, blocked_s, until)
+        finally:
+            # Whatever ends this, KeyboardInterrupt too: the lease goes next, and the workers go before it.
+            self._halt()
+        self._end()
+        return seen
+
+    def _work(self, idle_s: float, blocked_s: float, until: Callable[[], bool] | None) -> int:
         for worker in self._workers:
             worker.start()
         seen, quiet_since_s = -1, time.monotonic()
@@ -127,7 +136,6 @@ class Runner:
             if quiet_s > idle_s and all(worker.settled or quiet_s > blocked_s for worker in self._workers):
                 break
             self._stopping.wait(_POLL_S)
-        self._end()
         return seen
 
     def stop(self) -> None:
@@ -144,10 +152,17 @@ class Runner:
         """Whether the runner is about to end."""
         return self._stopping.is_set()
 
-    def _end(self) -> None:
+    def wait_for_stop(self, timeout_s: float) -> None:
+        """Wait until the runner is about to end, at most for so long."""
+        self._stopping.wait(timeout_s)
+
+    def _halt(self) -> None:
         self._stopping.set()
         for worker in self._workers:
-            worker.join()
+            if worker.ident is not None:
+                worker.join()
+
+    def _end(self) -> None:
         home_is_there = self.journal.path.exists()
         for projection in self.projections:
             if home_is_there:
@@ -223,28 +238,31 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while not self._runner.stopping:
             self._woken.clear()
-            step = self._step()
+            step, pending = self._step()
             self._tell(step.problem)
             if step.applied:
                 continue
-            self.settled = (
-                step.problem is None and self.projection.pending() == 0 and not self._woken.is_set()
-            )
+            self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
             self._rest(step)
 
     def _rest(self, step: Step) -> None:
+        if step.problem is not None and step.retry_s is not None:
+            # A projection that backs off from its backend is not woken by new entries.
+            self._runner.wait_for_stop(step.retry_s)
+            return
         deadline_s = time.monotonic() + step.retry_s if step.retry_s is not None else float("inf")
         while not self._runner.stopping and (remaining_s := deadline_s - time.monotonic()) > 0:
-            # A projection that backs off from its backend is not woken by new entries.
-            if self._woken.wait(min(remaining_s, _POLL_S)) and step.problem is None:
+            if self._woken.wait(min(remaining_s, _POLL_S)):
                 return
 
-    def _step(self) -> Step:
+    def _step(self) -> tuple[Step, int]:
+        """A step, and how much is pending after one that found nothing to do."""
         try:
-            return self.projection.step()
+            step = self.projection.step()
+            return step, 0 if step.applied or step.problem is not None else self.projection.pending()
         except Exception as error:
             log.exception("projection %s failed", self.projection.name)
-            return Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}")
+            return Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}"), 0
 
     def _tell(self, problem: str | None) -> None:
         if problem == self.problem:
