@@ -53,7 +53,7 @@ def _without_job(runs: Iterable[Run], submitted_ms: int, completed_ms: int) -> l
     return [
         run
         for run in runs
-        # Some commands, DROP TABLE for one, have no START.
+        # DROP TABLE has no START, nor has what fails before the listener could look at it.
         if not run.spark_jobs and run.started_ms in (None, submitted_ms) and run.ended_ms == completed_ms
     ]
 
