@@ -14,6 +14,7 @@ from waybill.cli import main
 from waybill.exporter import (
     Compactor,
     Hour,
+    Layout,
     Query,
     RawName,
     RawWriter,
@@ -21,6 +22,7 @@ from waybill.exporter import (
     Retraction,
     find,
     hour_of,
+    open_layout,
     safe_name,
     scan,
 )
@@ -79,6 +81,7 @@ from waybill.transport import (
     JournalVersionError,
     Kind,
     Projection,
+    Receiver,
     Settings,
     SettingsConflictError,
     SettingsError,
@@ -166,6 +169,13 @@ def the_journal_keeps_entries(settings: Settings) -> None:
     assert_type(journal.state_get("layout", "run:1"), bytes | None)
     journal.commit("layout", cursor=1, put={"run:1": b""}, delete=["run:2"])
     journal.close()
+
+
+def an_endpoint_takes_events(journal: Journal) -> str:
+    receiver = Receiver(journal, system_name="edge", port=0, on_event=None)
+    receiver.start()
+    receiver.close()
+    return receiver.url
 
 
 def what_comes_in_is_checked(body: bytes) -> None:
@@ -281,7 +291,13 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     report = Compactor(root).compact([hour_of(record.completed)], retraction=retraction)
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
-    assert_type(report.problem, str | None)
+    assert_type(report.failed, Mapping[Hour, str])
+
+
+def the_layout_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:
+    layout = open_layout(journal, settings)
+    assert_type(layout, Layout | None)
+    return layout
 
 
 def records_are_found_again(root: Path) -> None:

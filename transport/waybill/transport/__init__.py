@@ -16,13 +16,14 @@ from waybill.transport.errors import (
     JournalVersionError,
     SettingsConflictError,
     SettingsError,
+    TrackerStateError,
     WaybillError,
 )
 from waybill.transport.flushing import FlushReport, flush
 from waybill.transport.journal import Entry, Journal, Kind
 from waybill.transport.projection import Projection, Step
 from waybill.transport.settings import Settings
-from waybill.transport.tracker import TrackedFile, Tracker, TrackerStateError
+from waybill.transport.tracker import TrackedFile, Tracker
 
 if TYPE_CHECKING:
     from waybill.transport.receiver import Receiver

@@ -4,9 +4,11 @@
     ├── SettingsError             a setting is unknown, malformed or impossible here
     │   └── SettingsConflictError a live runner of the same home works with another value
     ├── AdmissionError            an event or record is not what its specification asks for
-    └── JournalError              the journal cannot do what was asked of it
-        ├── JournalFullError      no room: the disk, or `journal_max_bytes`
-        └── JournalVersionError   a newer Waybill wrote this journal
+    ├── JournalError              the journal cannot do what was asked of it
+    │   ├── JournalFullError      no room: the disk, or `journal_max_bytes`
+    │   └── JournalVersionError   a newer Waybill wrote this journal
+    ├── TrackerStateError         a file was told something that cannot follow what was told before
+    └── SparkSetupError           no tracked Spark session can be made (in `waybill.spark`)
 
 Each is built from plain values only, so that it survives pickling: Spark and multiprocessing ship errors
 between processes.
@@ -81,3 +83,24 @@ class JournalFullError(JournalError):
 
 class JournalVersionError(JournalError):
     """The journal's schema is newer than this Waybill knows."""
+
+
+class TrackerStateError(WaybillError):
+    """A path was asked for something that cannot follow what was said about it before.
+
+    Args:
+        file: the file's name and did, as its ``repr`` shows them.
+        call: what was called.
+        state: what it cannot follow.
+        way_out: what to do instead.
+    """
+
+    def __init__(self, file: str, call: str, state: str, way_out: str) -> None:
+        super().__init__(file, call, state, way_out)
+        self.file = file
+        self.call = call
+        self.state = state
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.call} cannot follow {self.state}; {self.way_out}"

@@ -31,7 +31,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
-from waybill.transport.errors import WaybillError
+from waybill.transport.errors import TrackerStateError
 from waybill.transport.file_events import FileIdentity, PathEnd
 from waybill.transport.passage import (
     Passage,
@@ -58,27 +58,6 @@ ERROR_CAUSE: Final = "errorCause"
 
 FILTERED_CAUSE: Final = "filteredCause"
 """Annotation of a FILTERED path: the reason that was given."""
-
-
-class TrackerStateError(WaybillError):
-    """A path was asked for something that cannot follow what was said about it before.
-
-    Args:
-        file: the file's name and did, as its ``repr`` shows them.
-        call: what was called.
-        state: what it cannot follow.
-        way_out: what to do instead.
-    """
-
-    def __init__(self, file: str, call: str, state: str, way_out: str) -> None:
-        super().__init__(file, call, state, way_out)
-        self.file = file
-        self.call = call
-        self.state = state
-        self.way_out = way_out
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.call} cannot follow {self.state}; {self.way_out}"
 
 
 class Tracker:
