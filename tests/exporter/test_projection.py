@@ -372,6 +372,31 @@ def test_a_range_that_was_cut_short_is_written_again_exactly(site: Site) -> None
     assert names == {f"{node}-1-3.parquet", f"{node}-4-4.parquet"}
 
 
+def test_a_runner_that_ends_between_two_steps_of_a_range_takes_nothing_from_what_it_takes_back(
+    settings: Settings, tmp_path: Path
+) -> None:
+    for at in itertools.count(1):
+        place = tmp_path / str(at)
+        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
+        site.emit(event("r", "COMPLETE", 5))
+        site.flush()
+        site.emit(event("r", "FAIL", 4))
+        site.files = StoppingFiles(at)
+        site.restart()
+        try:
+            site.flush()
+            break
+        except StoppedError:
+            site.files = Files()
+            site.restart()
+            site.layout.finish()
+            site.flush()
+            assert site.rows() == [derived("r", 4, final_state=FinalState.ERROR)], at
+        finally:
+            site.journal.close()
+    assert at > 10
+
+
 class FullDisk(Files):
     """Refuses to write while it is full."""
 

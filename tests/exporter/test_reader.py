@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import fnmatch
+import shutil
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,8 @@ from layouts import (
     records_strategy,
 )
 
-from waybill.exporter import Compactor, Query, find, scan
-from waybill.facets import FinalState, ProvenanceRecord, merge_all
+from waybill.exporter import Compactor, Query, Retraction, find, scan
+from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA
 
 
@@ -164,6 +166,38 @@ def test_each_record_is_seen_once_wherever_a_compaction_stops(tmp_path: Path) ->
         if survived:
             break
     assert survived
+
+
+def test_a_raw_file_that_vanishes_before_it_is_read_is_looked_for_in_the_compacted_files(
+    tmp_path: Path,
+) -> None:
+    layout, later = Layout(tmp_path / "root"), Layout(tmp_path / "later")
+    later.write(record("a"))
+    later.compactor().compact()
+    # Listed, yet not there: what a reader sees of a raw file that goes between the two.
+    gone = layout.root / f"provenance/raw/20260101/00/{NODE}-1-10.parquet"
+    gone.parent.mkdir(parents=True)
+    gone.symlink_to(tmp_path / "nowhere")
+    found: list[ProvenanceRecord] = []
+    reader = threading.Thread(target=lambda: found.extend(find(layout.root)))
+    reader.start()
+    time.sleep(0.2)
+    shutil.copytree(later.root / "provenance/compacted", layout.root / "provenance/compacted")
+    gone.unlink()
+    reader.join()
+    assert found == [record("a")]
+
+
+def test_what_was_taken_back_is_not_seen_in_a_raw_file_that_is_still_there(layout: Layout) -> None:
+    wrong = record("run", filename="wrong.csv")
+    layout.write(record("a"), wrong)
+    raw_file = layout.raw()[0]
+    content = raw_file.read_bytes()
+    raw = layout.write(record("run", filename="right.csv"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    raw_file.parent.mkdir(parents=True)
+    raw_file.write_bytes(content)
+    assert sorted(one.filename for one in find(layout.root)) == ["orders.csv", "right.csv"]
 
 
 def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout: Layout) -> None:

@@ -94,7 +94,7 @@ def open_file(path: Path) -> pq.ParquetFile:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    file = pq.ParquetFile(pa.memory_map(str(path)), read_dictionary=list(CODED))
+    file = pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=list(CODED))
     _check(file.schema_arrow)
     return file
 
@@ -108,7 +108,7 @@ def open_fragment(path: Path) -> ds.ParquetFileFragment:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    fragment = _FORMAT.make_fragment(pa.memory_map(str(path)))
+    fragment = _FORMAT.make_fragment(pa.OSFile(str(path)))
     _check(fragment.physical_schema)
     return fragment
 
