@@ -25,6 +25,8 @@ class Copy:
     def __init__(self, journal, settings):
         self.journal, self.folder = journal, Path(os.environ["WAYBILL_TEST_FOLDER"])
         self.cursor = journal.cursor(self.name)
+        works_by = [str(settings.root), settings.marquez_url, settings.journal_when_full, journal.max_bytes]
+        (self.folder / "works by").write_text(json.dumps(works_by))
     def step(self):
         if (self.folder / "down").exists():
             retry_s = float((self.folder / "down").read_text() or 0.05)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,7 +115,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
     journal = Journal(home)
     keeper = Keeper(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"before")
-    wait_for(lambda: copied(copy_folder) == [b"before"])
+    wait_for(lambda: journal.cursor("copy") == 1)
     first = leases.holder(home)
     assert first
     os.kill(first, signal.SIGKILL)
@@ -172,6 +175,78 @@ def test_a_setting_that_nobody_gave_follows_the_home(tmp_path: Path) -> None:
     assert followed.origins["root"] == "home"
     assert followed.marquez_api_key is None
     assert b"secret" not in (home / "journal.db-wal").read_bytes()
+
+
+def test_the_runner_works_by_what_was_agreed_whatever_its_environment_says(
+    tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch, end_runner: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("WAYBILL_ROOT", str(tmp_path / "environment"))
+    monkeypatch.setenv("MARQUEZ_URL", "http://environment:1")
+    given = {"root": tmp_path / "given", "journal_when_full": "drop-delivered", "journal_max_bytes": "2MiB"}
+    Keeper(Journal(home), settings_of(home, **given))
+    wait_for((copy_folder / "works by").exists)
+    works_by = json.loads((copy_folder / "works by").read_text())
+    assert works_by == [str(tmp_path / "given"), None, "drop-delivered", 2 * 2**20]
+    end_runner(home)
+
+
+def test_two_who_look_for_a_runner_at_once_do_not_see_each_other(tmp_path: Path) -> None:
+    held = leases.take(tmp_path)
+    assert held
+    held.release()
+    looking = (tmp_path / "runner.lock").open()
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert not leases.is_held(tmp_path)
+    looking.close()
+
+
+def test_a_released_lease_is_free_although_a_child_forked_meanwhile_has_its_descriptor(
+    tmp_path: Path,
+) -> None:
+    held = leases.take(tmp_path)
+    assert held
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    held.release()
+    assert not leases.is_held(tmp_path)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_threads_that_find_no_runner_start_one_between_them(
+    tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch, end_runner: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    started: list[int] = []
+    keeper = Keeper(Journal(home), settings_of(home, runner="none"))
+    keeper.settings = settings_of(home)
+    popen = subprocess.Popen
+
+    def counting(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever Popen takes and gives
+        started.append(1)
+        return popen(*args, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", counting)
+    threads = [threading.Thread(target=keeper.keep) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(started) == 1
+    wait_for((copy_folder / "works by").exists)
+    end_runner(home)
+
+
+def test_a_look_that_fails_for_want_of_descriptors_is_no_concern_of_the_pipelines(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    keeper = Keeper(Journal(home), settings_of(home, runner="none"))
+    keeper.settings = settings_of(home)
+    (home / "runner.lock").symlink_to("runner.lock")
+    keeper.keep()
+    assert not (home / "runner.log").exists()
 
 
 def test_old_entries_go_only_when_a_projection_keeps_what_they_said(

@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 
 from waybill.transport import lease
-from waybill.transport.agreement import agreed, follow
+from waybill.transport.agreement import obey
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner
-from waybill.transport.settings import Settings
 
 _BELOW_PIPELINES = 5
 _TAKE_WITHIN_S = 2.0
@@ -31,8 +30,7 @@ def main(home: Path) -> int:
     while (held := _take(home)) is not None:
         try:
             journal = Journal(home)
-            settings = follow(Settings.load({"home": home}), agreed(journal))
-            seen = Runner(journal, settings).run(until=stop_requested.is_set)
+            seen = Runner(journal, obey(journal)).run(until=stop_requested.is_set)
         finally:
             held.release()
         # An emitter that looked before the release saw a runner and started none.

@@ -63,15 +63,22 @@ def agree(journal: Journal, settings: Settings) -> Settings:
     }
     if joined != home:
         journal.set_meta(_META_KEY, msgspec.json.encode(joined).decode())
-    return follow(settings, joined)
+    followed = follow(settings, joined)
+    journal.max_bytes = followed.journal_max_bytes
+    return followed
 
 
 def follow(settings: Settings, home: dict[str, Any]) -> Settings:
     """The settings with a home's values in place of those that nobody gave."""
-    given = {name: getattr(settings, name) for name in settings.origins if settings.explicit(name)}
-    joined = Settings.load({**home, **given, "home": settings.home}, origin="home", env={}, cwd=settings.home)
-    origins = {
-        name: settings.origins[name] if settings.explicit(name) else joined.origins[name]
-        for name in settings.origins
+    followed: dict[str, object] = {
+        name: home[name] for name in _AGREED if name in home and not settings.explicit(name)
     }
-    return msgspec.structs.replace(joined, system_name=settings.system_name, origins=origins)
+    return settings.with_values(followed, "home")
+
+
+def obey(journal: Journal) -> Settings:
+    """The settings of a home's runner: what was agreed, whatever this process's environment and files say."""
+    home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
+    settings = Settings.load({**home, "home": journal.home}, origin="home").with_values(home, "home")
+    journal.max_bytes = settings.journal_max_bytes
+    return settings

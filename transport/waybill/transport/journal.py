@@ -89,7 +89,7 @@ class Journal:
 
     Args:
         home: the folder; made when missing.
-        max_bytes: new entries are refused when the journal's content is larger.
+        max_bytes: new entries are refused when the journal's content is larger; may be set anew.
         vfs: SQLite's file system by name; the fault tests pass theirs.
 
     Raises:
@@ -100,7 +100,7 @@ class Journal:
         """Open the journal, making or migrating it where needed."""
         self.home = home
         self.path = home / "journal.db"
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._queue: deque[_Pending] = deque()
         self._full = False
         self._size_checked_s = 0.0
@@ -193,7 +193,7 @@ class Journal:
         for kind, system_name, digest, body in pending.rows:
             if self._full and kind != Kind.MARK:
                 raise JournalFullError(
-                    f"the journal at {self.path} has reached journal_max_bytes = {self._max_bytes}; "
+                    f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
                     "let its projections catch up (`waybill status`), or raise the setting"
                 )
             seq = writer.execute(_INSERT, (now_ms, kind, system_name, digest, body)).get
@@ -207,7 +207,7 @@ class Journal:
         if now_s - self._size_checked_s < _SIZE_CHECK_EVERY_S:
             return
         self._size_checked_s = now_s
-        self._full = _content_bytes(writer) >= self._max_bytes
+        self._full = _content_bytes(writer) >= self.max_bytes
 
     # -- reading ---------------------------------------------------------------------------------------------
 

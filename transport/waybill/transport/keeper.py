@@ -52,16 +52,23 @@ class Keeper:
         now_s = time.monotonic()
         if now_s < self._next_look_s or self.settings.runner == "none":
             return
+        # Set first, so that threads that come meanwhile do not each start one.
+        self._next_look_s = now_s + self._pause_s
         if self._pid != os.getpid():
             # The child process belongs to the parent of this fork.
             self._pid, self._child = os.getpid(), None
-        if lease.is_held(self._home):
+        try:
+            held = lease.is_held(self._home)
+        except OSError:
+            # No descriptor is left, say. The event is kept, and that is all that an emitter has to hear.
+            return
+        if held:
             self._pause_s = _LOOK_EVERY_S
         elif self._child is None or self._child.poll() is not None:
             # A runner that keeps dying is started ever more rarely; its log says why.
             self._child = start_runner(self._home, self.settings)
             self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
-        self._next_look_s = now_s + self._pause_s
+            self._next_look_s = now_s + self._pause_s
 
 
 def start_runner(home: Path, settings: Settings) -> subprocess.Popen[bytes] | None:

@@ -24,12 +24,14 @@ class Lease:
     def release(self) -> None:
         """Let another process be the runner."""
         os.ftruncate(self._descriptor, 0)
+        # Closing alone leaves the lock to a child that was forked meanwhile and has the descriptor too.
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)
 
 
 def take(home: Path) -> Lease | None:
     """Become the runner of a home; None when another process is."""
-    descriptor = _locked(home, os.O_RDWR | os.O_CREAT)
+    descriptor = _locked(home, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
     if descriptor is None:
         return None
     os.ftruncate(descriptor, 0)
@@ -40,7 +42,8 @@ def take(home: Path) -> Lease | None:
 def is_held(home: Path) -> bool:
     """Whether some process is the runner of a home."""
     try:
-        descriptor = _locked(home, os.O_RDWR)
+        # Shared, so that two who look at once do not take each other for the runner.
+        descriptor = _locked(home, os.O_RDONLY, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
     if descriptor is None:
@@ -57,10 +60,10 @@ def holder(home: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _locked(home: Path, flags: int) -> int | None:
+def _locked(home: Path, flags: int, lock: int) -> int | None:
     descriptor = os.open(home / "runner.lock", flags | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         return None

@@ -28,6 +28,8 @@ PROJECTION_SETTINGS: Final = (
     "marquez_url",
     "marquez_api_key",
     "journal_retain_days",
+    "journal_max_bytes",
+    "journal_when_full",
 )
 """Settings that the one runner of a home works by; the home keeps them, and every process must agree."""
 
@@ -114,6 +116,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         checked.setdefault("system_name", socket.gethostname())
         origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
         return cls(**cast("dict[str, Any]", checked), origins=MappingProxyType(origins))
+
+    def with_values(self, values: Mapping[str, object], origin: str) -> Settings:
+        """The same settings with other values in place of their own.
+
+        Args:
+            values: each is checked; a None is no value.
+            origin: where they come from.
+
+        Raises:
+            SettingsError: a value that cannot be.
+        """
+        checked = {
+            name: None if value is None else _check(name, value, origin) for name, value in values.items()
+        }
+        sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
+        return msgspec.structs.replace(self, **checked, origins=MappingProxyType({**self.origins, **sources}))
 
     def explicit(self, name: str) -> bool:
         """Whether somebody gave this setting a value."""
