@@ -19,6 +19,7 @@ from waybill.transport import Journal, JournalError, JournalFullError, flush
 from waybill.transport.spool import Spool
 
 SIZE_BYTES = 24 * 2**20
+UMOUNT = shutil.which("umount") or "/usr/bin/umount"
 ROOM_BYTES = 2 * 2**20
 EMISSIONS_MAX = 50_000
 
@@ -46,7 +47,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         if done.returncode:
             pytest.skip(f"a {request.param} cannot be mounted here: {done.stderr.strip()}")
     yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+    subprocess.run([UMOUNT, "--lazy", place], check=True)
 
 
 def fill(disk: Path) -> Path:

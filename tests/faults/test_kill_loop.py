@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
+from seam.chance import chance_from
 from seam.homes import settings_in
 from seam.ledger import Ledger
 from seam.oracle import recover_and_check
@@ -37,16 +37,16 @@ class Emitter:
         self._errors = (home.parent / f"emitter-{first}.log").open("wb")
         environment = dict(os.environ) | {"PYTHONPATH": str(EMITTER.parent.parent)}
         words = [sys.executable, str(EMITTER), str(home), str(root), str(first), durability]
-        self._process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, stderr=self._errors, env=environment
-        )
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self.born = threading.Event()
         self._reader.start()
 
     def kill(self) -> None:
         """End it as `kill -9` does, and take down what it had said."""
-        assert self._process.poll() is None, f"the emitter died by itself: {Path(self._errors.name).read_text()}"
+        assert self._process.poll() is None, (
+            f"the emitter died by itself: {Path(self._errors.name).read_text()}"
+        )
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -71,7 +71,7 @@ def kill_runner(home: Path) -> None:
 
 def kill_at_random(folder: Path, seed: int, rounds: int) -> None:
     settings = settings_in(folder)
-    chance = random.Random(seed)
+    chance = chance_from(seed)
     ledger, emitters, firsts = Ledger(), [], itertools.count(1, APART)
 
     def begin() -> None:

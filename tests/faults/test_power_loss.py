@@ -1,18 +1,20 @@
 """A seeded simulation over a disk that forgets what was not fsynced.
 
-The journal, the spool, the layout with its raw writer and its compactor, and the runner's housekeeping are the real
-ones, called one after the other in an order that the seed decides; only the runner's threads are left out.
+The journal, the spool, the layout with its raw writer and its compactor, and the runner's housekeeping are
+the real ones, called one after the other in an order that the seed decides. Only the runner's threads are
+left out.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
-from seam.homes import settings_in
+from seam.chance import chance_from
 from seam.disk import ForgetfulDisk
+from seam.homes import settings_in
 from seam.ledger import Ledger, Teller, run_in_process
 from seam.oracle import recover_and_check
 from seam.plan import Act, Plan
@@ -40,13 +42,13 @@ MISSING: dict[str, Callable[[Path], bool]] = {
 def simulate(folder: Path, seed: int, run: int, deaf: Callable[[Path], bool] = lambda _: False) -> None:
     """One home through several outages; each time everything acknowledged must be there again."""
     settings = settings_in(folder / f"run-{run}")
-    chance = random.Random(f"{seed}/{run}")
+    chance = chance_from(seed, run)
     ledger = Ledger()
     for outage in range(OUTAGES):
-        within = random.Random(chance.random())
+        within = chance_from(seed, run, outage)
         at = chance.randrange(CALLS_MAX)
 
-        def work(teller: Teller, within: random.Random = within, at: int = at, outage: int = outage) -> None:
+        def work(teller: Teller, within: Random = within, at: int = at, outage: int = outage) -> None:
             plan = Plan(at, Act.POWER)
             plan.disk = ForgetfulDisk([settings.home, settings.root], within, deaf)
             wander(begin(settings, plan, teller), within, first=1 + outage * 1_000)

@@ -1,14 +1,16 @@
 """A disk that forgets what was not fsynced.
 
-Every change is really made, and noted here as well. When the power goes, the folder is put back to what the disk had
-to keep, and to as much of the rest as chance has it:
+Every change is really made, and noted here as well. When the power goes, the folder is put back to what the
+disk had to keep, and to as much of the rest as chance has it:
 
-- Of a file: what was there at its last fsync, and any of the writes since then, each whole, in part, or not at all.
-- Of a folder: the names that were there at its last fsync, and the first few of the changes since then. A new folder
-  is gone unless the one that holds it was fsynced.
+- Of a file: what was there at its last fsync, and any of the writes since then, each whole, in part (by
+  sectors), or not at all.
+- Of a folder: the names that were there at its last fsync, and the first few of the changes since then. A new
+  folder is gone unless the one that holds it was fsynced.
 
-SQLite's shared memory and the lock files are gone; nothing durable is in them. SQLite's own file system fsyncs the
-folder when it first fsyncs a new journal or write-ahead log, which cannot be seen from here and is noted for it.
+SQLite's shared memory is gone; nothing durable is in it. SQLite's own file system fsyncs the folder when it
+first fsyncs a new journal or write-ahead log (strace shows it), which cannot be seen from here and is noted
+for it.
 """
 
 from __future__ import annotations
@@ -167,4 +169,3 @@ def _cutting(size_bytes: int) -> Callable[[bytearray], object]:
         content.extend(bytes(size_bytes - len(content)))
 
     return change
-

@@ -47,8 +47,8 @@ class Emission:
 def emission(number: int) -> Emission:
     """The emission of a number.
 
-    By turns a facet's event, a plain run's two events, and DeltaFi's own records; from `FAILURE` on, the failure of
-    the plain run whose number follows.
+    By turns a facet's event, a plain run's two events, and DeltaFi's own records; from `FAILURE` on, the
+    failure of the plain run whose number follows.
     """
     if number >= FAILURE:
         return _failure(number)

@@ -1,7 +1,7 @@
 """A pipeline as users write one, to be killed: ``python emitter.py HOME ROOT FIRST DURABILITY``.
 
-It emits through the OpenLineage client, one after the other without end, and says on its standard output what it is
-about to emit and what it was told is safe.
+It emits through the OpenLineage client, one after the other without end, and says on its standard output what
+it is about to emit and what it was told is safe.
 """
 
 from __future__ import annotations

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seam.plan import Plan
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+    from seam.plan import Plan
 
 
 class FaultyFiles(Files):

@@ -9,19 +9,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from seam.emissions import emission
-from seam.ledger import Ledger
+
 from waybill.exporter import Query, find
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.record import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.spool import adopt
+
+if TYPE_CHECKING:
+    from seam.ledger import Ledger
 
 FRESH_AFTER_RESTART = 950
 
@@ -38,7 +43,7 @@ def check_visible(root: Path) -> None:
 
 
 def check_seen(root: Path, ledger: Ledger) -> None:
-    """Whoever asks between a crash and a restart sees each record once, and whatever a flush has shown already."""
+    """Whoever asks between crash and restart sees each record once, and all that a flush has shown."""
     lost, invented = compare(find(root, Query()), ledger, ledger.shown)
     assert not lost, f"shown before and lost: {lost}"
     assert not invented, f"nobody emitted {invented}"
@@ -79,7 +84,7 @@ def check_journal(journal: Journal) -> None:
 
 
 def check_layout(root: Path, ledger: Ledger) -> None:
-    """The compacted files hold exactly what they must; for a flushed layout, as any reader of globs sees it."""
+    """After a flush: the compacted files, as any reader of globs sees them, hold exactly what they must."""
     check_visible(root)
     left = [path for path in root.glob("provenance/raw/**/*") if path.is_file()]
     assert not left, f"a flush left {left}"
@@ -100,7 +105,7 @@ def read_compacted(root: Path) -> list[ProvenanceRecord]:
 
 
 def compare(
-    found: Iterable[ProvenanceRecord], ledger: Ledger, due: Set[int]
+    found: Iterable[ProvenanceRecord], ledger: Ledger, due: AbstractSet[int]
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
     """What is missing, and what is there that must not be, a second copy included.
 

@@ -1,7 +1,7 @@
 """What goes wrong, and where: calls that could fail are counted, and one of them is chosen to.
 
-A workload that makes the same calls in the same order every time can be stopped or failed at each of them in turn;
-the number of the call and the act are all that is needed to see the same thing again.
+A program that makes the same calls in the same order every time can be stopped or failed at each of them in
+turn; the number of the call and the act are all that is needed to see the same thing again.
 """
 
 from __future__ import annotations

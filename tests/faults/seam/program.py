@@ -1,28 +1,32 @@
 """The program that the faults hit: journal, spool, raw writer and compactor, one call after the other.
 
-It makes the same calls in the same order each time. When something fails it does what its callers do: an emitter
-notes the refusal and goes on, the runner tries a projection's step again.
+It makes the same calls in the same order each time. When something fails it does what its callers do: an
+emitter notes the refusal and goes on, the runner tries a projection's step again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from seam.emissions import FAILURE, Emission, emission, is_plain_run
 from seam.files import FaultyFiles
-from seam.ledger import Teller
 from seam.plan import Act, Plan
 from seam.sqlite import FaultySqlite
 from seam.system import FaultySystem
+
 from waybill.exporter import projection
 from waybill.exporter.projection import Layout
 from waybill.transport import Journal, JournalError, Settings, spool
-from waybill.transport.files import Files
 from waybill.transport.spool import Spool, adopt
+
+if TYPE_CHECKING:
+    from seam.ledger import Teller
+
+    from waybill.transport.files import Files
 
 STEPS_MAX: Final = 60
 SEGMENT_BYTES: Final = 1_000
@@ -58,7 +62,7 @@ class Program:
         self.layout = Layout(self.journal, self.settings, files=self._files, workers=1)
 
     def run(self) -> None:
-        """Everything that the journal, the spool, the raw writer and the compactor do, in every order of theirs."""
+        """Everything that the journal, the spool, the raw writer and the compactor do."""
         for number in range(3):
             self.emit([emission(number)])
         self.work()
@@ -113,24 +117,27 @@ class Program:
 
     def flush(self) -> None:
         """Settle, write and compact everything."""
+        if not self._attempt(lambda: adopt(self.journal, living=True)):
+            return
         if not self._attempt(lambda: self.journal.mark(b"flush")):
             return
         self.work()
         if self.layout.pending() == 0:
             self._teller.tell("shown", sorted(self._kept))
 
+    def step(self) -> None:
+        """One step of the projection, whichever it is now."""
+        self.layout.step()
+
     def work(self) -> None:
         """What the runner does: step by step, until nothing is left."""
         for _ in range(STEPS_MAX):
-            try:
+            # The runner, too, tries again whatever it was.
+            with contextlib.suppress(Exception):
                 step = self.layout.step()
-            except Exception:  # noqa: BLE001 - the runner, too, tries again whatever it was
-                continue
-            if not step.applied and self.layout.pending() == 0:
-                return
-            if not step.applied and not step.problem:
-                # What is pending will settle with a flush or with time.
-                return
+                if not step.applied and not step.problem:
+                    # What is pending, if anything, will settle with a flush or with time.
+                    return
 
     def keep_house(self) -> None:
         """What the runner does between the steps."""
@@ -184,8 +191,7 @@ def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()
     sqlite = FaultySqlite(plan)
-    program = Program(settings, plan, teller, FaultyFiles(plan), sqlite.name)
-    return program
+    return Program(settings, plan, teller, FaultyFiles(plan), sqlite.name)
 
 
 def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
@@ -224,7 +230,7 @@ def wander(program: Program, chance: random.Random, first: int) -> None:
         (2, fail),
         (3, lambda: program.spool([emission(next(numbers)) for _ in range(2)])),
         (1, program.close_spool),
-        (6, lambda: program.layout.step()),
+        (6, program.step),
         (3, program.flush),
         (2, program.keep_house),
         (1, program.restart_layout),

@@ -1,7 +1,7 @@
 """SQLite's file system with a plan of what fails.
 
-The production code is unchanged but for the name of the file system it opens the journal with. Everything else is
-SQLite's own: the write-ahead log, its shared memory and its locks are those of the file system `unix`.
+The production code is unchanged but for the name of the file system it opens the journal with. Everything
+else is SQLite's own: write-ahead log, shared memory and locks are those of its file system `unix`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import apsw
-from seam.plan import Plan
+
+if TYPE_CHECKING:
+    from seam.plan import Plan
 
 CREATES: Final = apsw.SQLITE_OPEN_CREATE
 

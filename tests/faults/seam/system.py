@@ -1,6 +1,6 @@
 """The operating system's calls on a home's other files, the spools and the locks, with a plan of what fails.
 
-The spool has no seam of its own: one write of its own is all that an emitter waits for. So this replaces functions of
+The spool has no seam of its own: one write is all that an emitter waits for. So this replaces functions of
 the module `os`, for files below one folder, and belongs into a process that is thrown away.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seam.plan import Plan
+if TYPE_CHECKING:
+    from seam.plan import Plan
 
 Args = tuple[Any, ...]
 
@@ -21,7 +22,7 @@ class FaultySystem:
 
     Args:
         plan: what fails.
-        folder: calls on files elsewhere are left alone.
+        folder: calls on files elsewhere are left alone, but for the fsync of the folder that it is in.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
@@ -36,7 +37,9 @@ class FaultySystem:
         self._replace("unlink", "delete", _path, lambda path, _: noted().removed(path))
         self._replace("fsync", "fsync", _open_path, lambda path, _: noted().synced(path))
         self._replace("fdatasync", "fsync", _open_path, lambda path, _: noted().synced(path))
-        self._replace("ftruncate", "truncate", _open_path, lambda path, args: noted().truncated(path, args[1]))
+        self._replace(
+            "ftruncate", "truncate", _open_path, lambda path, args: noted().truncated(path, args[1])
+        )
         self._replace("write", "write", _open_path, lambda path, args: noted().wrote(path, None, args[1]))
         self._replace("open", "create", _created_path, lambda path, _: noted().created(path))
 
@@ -51,7 +54,7 @@ class FaultySystem:
 
         def faulty(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - whatever the real one takes
             path = path_of(args)
-            if path is None or not path.is_relative_to(self._folder):
+            if path is None or not (path.is_relative_to(self._folder) or path == self._folder.parent):
                 return real(*args, **named)
             written: list[int] = []
 
