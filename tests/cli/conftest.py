@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from waybill.transport import Settings, Tracker
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -16,6 +20,44 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 def script() -> Path:
     """The installed ``waybill``."""
     return Path(sys.executable).parent / "waybill"
+
+
+class Kept(NamedTuple):
+    """A flushed home, and the files in it."""
+
+    home: Path
+    year: str
+    first: str
+    second: str
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Kept:
+    """One file split in two: the first fans out, the second fails."""
+    home = tmp_path_factory.mktemp("kept") / "home"
+    given = {
+        "home": home,
+        "system_name": "tests",
+        "provenance_enabled": True,
+        "provenance_annotations_allowed": "customer,errorCause",
+        "runner": "none",
+    }
+    with (
+        Tracker(settings=Settings.load(given, origin="tests", env={}, cwd=home.parent)) as tracker,
+        tracker.file("year.csv", data_source="sftp-in", annotations={"customer": "acme=1"}) as year,
+    ):
+        first, second = year.split(["first.csv", "second.csv"], data_source="halves")
+        with first, first.transform("enrich"):
+            first.egress("lake")
+            first.egress("report")
+        with second:
+            second.error("no header\nin the file")
+    done = subprocess.run(
+        [script, "flush", "--home", home, "--json"], check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"]
+    return Kept(home, year.did, first.did, second.did)
 
 
 @pytest.fixture

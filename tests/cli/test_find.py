@@ -3,54 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.transport import Settings, Tracker
-
 if TYPE_CHECKING:
-    from conftest import Run
-
-
-class Kept(NamedTuple):
-    """A flushed home, and the files in it."""
-
-    home: Path
-    year: str
-    first: str
-    second: str
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, script: Path) -> Kept:
-    """One file split in two: the first fans out, the second fails."""
-    home = tmp_path_factory.mktemp("kept") / "home"
-    given = {
-        "home": home,
-        "system_name": "tests",
-        "provenance_enabled": True,
-        "provenance_annotations_allowed": "customer,errorCause",
-        "runner": "none",
-    }
-    with (
-        Tracker(settings=Settings.load(given, origin="tests", env={}, cwd=home.parent)) as tracker,
-        tracker.file("year.csv", data_source="sftp-in", annotations={"customer": "acme=1"}) as year,
-    ):
-        first, second = year.split(["first.csv", "second.csv"], data_source="halves")
-        with first, first.transform("enrich"):
-            first.egress("lake")
-            first.egress("report")
-        with second:
-            second.error("no header\nin the file")
-    done = subprocess.run(
-        [script, "flush", "--home", home, "--json"], check=False, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"]
-    return Kept(home, year.did, first.did, second.did)
+    from conftest import Kept, Run
 
 
 def found(waybill: Run, kept: Kept, *arguments: str) -> list[dict[str, Any]]:

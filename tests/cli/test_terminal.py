@@ -8,8 +8,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from waybill.transport import Journal, lease
+
+if TYPE_CHECKING:
+    from conftest import Kept
 
 
 def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
@@ -43,6 +47,13 @@ def test_a_terminal_gets_colours_and_aligned_columns(script: Path, home: Path) -
 def test_no_color_is_obeyed(script: Path, home: Path) -> None:
     _, shown = on_terminal([str(script), "doctor", "--home", str(home)], NO_COLOR="1")
     assert "\x1b[32m" not in shown
+
+
+def test_on_a_terminal_a_record_keeps_its_name_passage_and_identity_whole(script: Path, kept: Kept) -> None:
+    code, shown = on_terminal([str(script), "find", "--home", str(kept.home), "--state", "error"])
+    assert code == 0
+    for whole in ("second.csv", "halves", kept.second, "errorCause=no header"):
+        assert whole in shown
 
 
 def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> None:

@@ -16,7 +16,6 @@ import apsw
 import msgspec
 
 from waybill.cli.home import existing_journal
-from waybill.marquez import probe
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import Settings, lease
 from waybill.transport.agreement import conflicts
@@ -150,6 +149,8 @@ def marquez_answers(settings: Settings) -> Finding:
     if settings.marquez_url is None:
         mend = "set `marquez_url` (or MARQUEZ_URL) to have them delivered"
         return Finding("Marquez", Level.NOTE, "no backend is named: events wait in the journal", mend)
+    from waybill.marquez import probe
+
     found = probe(settings.marquez_url, settings.marquez_api_key)
     if found.problem:
         return _broken("Marquez", found.problem)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 import typer
-from rich.text import Text
 
 from waybill.cli import checks, console
 from waybill.cli.options import EVERY, with_settings
@@ -49,6 +48,6 @@ def doctor(
 
 def _show(finding: checks.Finding) -> None:
     level = (f"{finding.level.value:7}", _STYLES[finding.level])
-    console.RESULT.print(Text.assemble(level, f" {finding.check}: {finding.says}"), soft_wrap=True)
+    console.line(level, f" {finding.check}: {finding.says}")
     if finding.mend:
         console.line(f"        mend: {finding.mend}")

@@ -77,7 +77,6 @@ def _option(name: str) -> inspect.Parameter:
         f"{flag}/--no-{flag.removeprefix('--')}" if switch else flag,
         metavar=words.metavar or None,
         help=words.help,
-        rich_help_panel="Settings",
         show_default=False,
     )
     annotation = Annotated[bool | None, info] if switch else Annotated[str | None, info]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from waybill.cli import console
 from waybill.facets import FinalState, ProvenanceRecord
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
 STATE_STYLES: Final = {
     FinalState.COMPLETE: "green",
-    FinalState.ERROR: "bold red",
+    FinalState.ERROR: "red",
     FinalState.FILTERED: "yellow",
     FinalState.CANCELLED: "yellow",
     FinalState.SPLIT: "cyan",
@@ -26,7 +29,11 @@ def passage_of(record: ProvenanceRecord) -> str:
 
 
 def show(records: Sequence[ProvenanceRecord]) -> None:
-    """Print records as a table."""
+    """Print records: a column for each field, and on a terminal, which is not as wide, a line for each."""
+    if console.on_terminal():
+        rows = ((instant_of(one.completed)[:19], one.final_state.value, _block(one)) for one in records)
+        console.drawing(console.grid(("completed", "state", "file"), rows))
+        return
     console.table(
         _COLUMNS,
         (
@@ -35,13 +42,26 @@ def show(records: Sequence[ProvenanceRecord]) -> None:
                 record.final_state.value,
                 record.filename,
                 passage_of(record),
-                " ".join(f"{key}={value}" for key, value in sorted((record.annotations or {}).items())),
+                _annotations_of(record),
                 record.system_name,
                 record.did,
             )
             for record in records
         ),
     )
+
+
+def _block(record: ProvenanceRecord) -> Text:
+    from rich.text import Text
+
+    lines = [f"{record.did} in {record.system_name}", _annotations_of(record)]
+    beneath = "".join(f"\n{text}" for text in lines if text)
+    name = (record.filename, f"bold {STATE_STYLES[record.final_state]}")
+    return Text.assemble(name, f"\n{passage_of(record)}", (beneath, "dim"))
+
+
+def _annotations_of(record: ProvenanceRecord) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted((record.annotations or {}).items()))
 
 
 def instant_of(epoch_ms: int) -> str:

@@ -11,7 +11,6 @@ import typer
 from waybill.cli import console
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
-from waybill.marquez import dead_letters
 from waybill.transport import Journal, Settings, lease
 from waybill.transport.runner import statuses
 
@@ -103,6 +102,8 @@ def status_of(settings: Settings) -> Status:
     Raises:
         JournalError: its journal cannot be used.
     """
+    from waybill.marquez import dead_letters
+
     with existing_journal(settings) as journal:
         settings = as_agreed(settings, journal)
         return Status(
@@ -150,7 +151,7 @@ def _show(found: Status) -> None:
     console.line(f"journal   {kept.entries} entries{since}, {kept.size_bytes / 2**20:.1f} MiB")
     console.line(f"refused   {found.dead_letters} events, for good by the backend (dead letters)")
     if not found.provenance_enabled:
-        console.line("layout    off: events are kept, and become files once it is on", "yellow")
+        console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
     if found.projections:
         console.line("")
         console.table(
@@ -161,7 +162,7 @@ def _show(found: Status) -> None:
             ),
         )
     for text in found.notes:
-        console.note(f"note: {text}", "dim")
+        console.note((f"note: {text}", "dim"))
 
 
 def _runner_words(found: Status) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.demo import report
 from waybill.cli.demo.flights import YEAR, data_folder
 from waybill.cli.demo.folder import prepare
 from waybill.cli.demo.pipeline import Flights
@@ -24,6 +23,8 @@ from waybill.transport import FlushReport, Settings, Tracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from waybill.cli.demo.report import Trail
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
@@ -55,6 +56,7 @@ def demo(
       waybill demo
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
+    from waybill.cli.demo import report
     from waybill.exporter import Query, find
 
     start_s = time.monotonic()
@@ -138,7 +140,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
             os.dup2(descriptor, 2)
 
 
-def _summary(trail: report.Trail, home: Path, flushed: FlushReport, took_s: float) -> dict[str, object]:
+def _summary(trail: Trail, home: Path, flushed: FlushReport, took_s: float) -> dict[str, object]:
     return {
         "home": str(home),
         "did": trail.year.did,

@@ -93,7 +93,7 @@ def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
     _heading("Where to look next")
     for what, how in _next_steps(trail.year, home, marquez_url):
         console.line(what)
-        console.line(f"    {how}", "cyan")
+        console.line((f"    {how}", "cyan"))
 
 
 def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> list[tuple[str, str]]:
@@ -132,7 +132,7 @@ def graph_page(marquez_url: str, system_name: str) -> str:
 
 def _heading(text: str) -> None:
     console.line("")
-    console.line(text, "bold")
+    console.line((text, "bold"))
 
 
 def _name(record: ProvenanceRecord) -> Text:
