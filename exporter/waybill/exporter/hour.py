@@ -86,7 +86,6 @@ class HourCompaction:
             self.unreadable.append(parquet.unreadable(self._root / path, error))
             return
         tables = [base, *(table for raw, table in parts if not covers.has(raw))]
-        covered: list[RawName] = list(self._tables)
         # A range that is covered has had its retraction, so what it says itself must not be taken back.
         if retraction is not None and not covers.has(retraction.raw):
             keys = retraction.of(self._hour)[system]
@@ -94,12 +93,11 @@ class HourCompaction:
             for raw, table in parts:
                 if not covers.has(raw):
                     tables.append(without(table, keys) if retraction.takes_from(raw) else table)
-            covered.append(retraction.raw)
         elif len(tables) == 1:
             return
         merged = merge(parquet.join(tables))
         if merged.num_rows:
-            self._publish(path, merged, covers.adding(covered))
+            self._publish(path, merged, covers.adding(self._tables))
         else:
             self._emptied.append(self._root / path)
 
