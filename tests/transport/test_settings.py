@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -78,13 +79,18 @@ def test_values_are_read_as_people_write_them(
     [
         ("home", ""),
         ("home", 7),
+        ("home", "a\0b"),
+        ("home", "a\udcffb"),
+        ("home", "~nobody-of-this-name/waybill"),
         ("root", "s3://bucket/lineage"),
         ("system_name", ""),
         ("system_name", "a\0b"),
+        ("system_name", "a\udcffb"),
         ("provenance_enabled", "perhaps"),
         ("provenance_age_off_days", 0),
         ("provenance_age_off_days", "nan"),
         ("journal_retain_days", "inf"),
+        ("journal_retain_days", 1e15),
         ("journal_retain_days", True),
         ("provenance_annotations_allowed", 5),
         ("marquez_url", "marquez:5000"),
@@ -109,6 +115,23 @@ def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(
     assert (raised.value.name, raised.value.value, raised.value.origin) == (name, value, "constructor")
     assert name in str(raised.value)
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_a_user_without_a_home_needs_to_give_one_and_nothing_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # one that no password file has
+    assert Settings.load({"home": tmp_path}, env={}, cwd=tmp_path).home == tmp_path
+    with pytest.raises(SettingsError, match="setting home"):
+        Settings.load(env={}, cwd=tmp_path)
+
+
+def test_a_settings_file_that_cannot_be_read_is_refused_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "waybill.yaml").mkdir()
+    with pytest.raises(SettingsError, match=r"waybill\.yaml.*cannot be read"):
+        load(tmp_path)
 
 
 def test_a_bad_value_in_the_environment_is_named_with_its_variable(tmp_path: Path) -> None:

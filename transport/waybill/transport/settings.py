@@ -7,6 +7,7 @@ an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml``
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import socket
@@ -38,6 +39,7 @@ SECRETS: Final = frozenset({"marquez_api_key"})
 
 _DEFAULT: Final = "default"
 _OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
+_DAYS_MAX: Final = 3_650_000
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -111,7 +113,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 if value is not None and name not in found:
                     found[name] = (value, source)
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
-        checked.setdefault("home", _default_home())
+        if "home" not in checked:
+            checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
         checked.setdefault("system_name", socket.gethostname())
         origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
@@ -167,19 +170,25 @@ def _sources(
         variables = (f"WAYBILL_{name.upper()}", *_OTHER_NAMES.get(name, ()))
         sources += [(f"environment {one}", {name: env[one]}) for one in variables if env.get(one)]
     sources.append((str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")))
-    config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
-    sources.append((str(config), _from_yaml(config)))
+    with contextlib.suppress(RuntimeError):  # a user id of a container's own choice has no home
+        config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
+        sources.append((str(config), _from_yaml(config)))
     return sources
 
 
 def _from_yaml(path: Path) -> Mapping[str, object]:
-    if not path.is_file():
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
         return {}
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"cannot be read ({error}); correct it, or its permissions, or the environment's HOME"
+        raise SettingsError("(file)", str(path), str(path), what) from None
     import yaml  # a pipeline without a settings file does not pay for the parser
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
         raise SettingsError("(file)", str(path), str(path), f"is not YAML, correct it: {error}") from None
     if content is None:
         return {}
@@ -193,7 +202,11 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
 def _default_home() -> Path:
     import platformdirs
 
-    return Path(platformdirs.user_data_dir("waybill", appauthor=False))
+    try:
+        return Path(platformdirs.user_data_dir("waybill", appauthor=False))
+    except RuntimeError:
+        what = "this user has no folder for it; give the path of one"
+        raise SettingsError("home", None, _DEFAULT, what) from None
 
 
 def _check(name: str, value: object, origin: str) -> object:
@@ -205,17 +218,29 @@ def _check(name: str, value: object, origin: str) -> object:
 
 def _path(value: object) -> Path:
     text = os.fspath(value) if isinstance(value, (str, Path)) else ""
-    if not text:
-        raise ValueError("give the path of a folder")
+    if not text or "\0" in text or not _is_unicode(text):
+        raise ValueError("give the path of a folder, in UTF-8")
     if "://" in text:
         raise ValueError("object stores are not supported here yet, give the path of a local folder")
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise ValueError("there is no such user's home, give the path in full") from None
 
 
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise ValueError("give a text that is not empty")
+    if not isinstance(value, str) or not value or "\0" in value or not _is_unicode(value):
+        raise ValueError("give a text that is not empty, in UTF-8")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it is no environment variable or argument with bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _flag(value: object) -> bool:
@@ -227,8 +252,8 @@ def _flag(value: object) -> bool:
 
 def _days(value: object) -> float:
     number = math.nan if isinstance(value, bool) else _float(value)
-    if not 0 < number < math.inf:
-        raise ValueError("give a number of days greater than 0")
+    if not 0 < number <= _DAYS_MAX:
+        raise ValueError(f"give a number of days greater than 0, at most {_DAYS_MAX}")
     return number
 
 
