@@ -180,6 +180,53 @@ assert len(children) == 60, len(children)
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
 
 
+def test_an_entry_that_no_database_takes_costs_the_later_ones_nothing(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    with pytest.raises(UnicodeEncodeError):
+        journal.append(EVENT, b"a", "\udcff")
+    assert journal.append(EVENT, b"b") == 1
+    assert bodies(journal) == [b"b"]
+
+
+def test_interruptions_of_a_group_commit_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    script = """
+import random, signal, sys, threading
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journal = Journal(Path(sys.argv[1]))
+kept, wrong = set(), []
+def appending(thread):
+    for number in range(400):
+        body = b"%d %d" % (thread, number)
+        try:
+            journal.append(Kind.OPENLINEAGE, body)
+            kept.add(body)
+        except BaseException as error:
+            wrong.append(error)
+threads = [threading.Thread(target=appending, args=(thread,)) for thread in range(4)]
+for thread in threads: thread.start()
+def interrupt(*_):
+    raise KeyboardInterrupt
+signal.signal(signal.SIGALRM, interrupt)
+number = interrupted = 0
+while any(thread.is_alive() for thread in threads):
+    number += 1
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 1e-3))
+        journal.append(Kind.OPENLINEAGE, b"main %d" % number)
+        kept.add(b"main %d" % number)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        interrupted += 1
+for thread in threads: thread.join()
+found = {entry.body for entry in journal.read(0, limit=1_000_000)}
+assert not wrong, wrong[0]
+assert interrupted
+assert kept <= found, sorted(kept - found)[:3]
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=120)
+
+
 def test_received_times_never_decrease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
     journal.append(EVENT, b"a")

@@ -70,8 +70,9 @@ class Database:
         """The same for a caller that holds `write_lock` already."""
         writer = self._writing()
         descriptor = self._os_lock_descriptor()
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
+            # Inside, so that an interruption right after it does not leave every other process waiting.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             writer.execute("BEGIN IMMEDIATE")
             result = work(writer)
             writer.execute("COMMIT")
@@ -131,8 +132,8 @@ class Database:
         """The connection that writes; the caller holds `write_lock`."""
         if self._writer is None:
             descriptor = self._os_lock_descriptor()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
             try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
                 writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
                 migrate(writer, node=secrets.token_hex(6))
             except apsw.Error as error:

@@ -80,7 +80,7 @@ class _Pending:
     def __init__(self, rows: list[tuple[int, str, bytes | None, bytes]]) -> None:
         self.rows = rows
         self.seqs: list[int] = []
-        self.error: JournalError | None = None
+        self.error: Exception | None = None
         self.done = False
 
 
@@ -162,19 +162,18 @@ class Journal:
             raise pending.error
 
     def _commit_queue(self) -> None:
-        group = [self._queue.popleft() for _ in range(len(self._queue))]
-        try:
-            self._commit_group(group)
-        finally:
-            # What an interruption (KeyboardInterrupt) left undone goes back for the threads that wait for it.
-            self._queue.extendleft(pending for pending in reversed(group) if not pending.done)
+        # Taken out only when done: an interruption (KeyboardInterrupt) at any place leaves the rest for the
+        # threads that wait for it.
+        self._commit_group([pending for pending in list(self._queue) if not pending.done])
+        while self._queue and self._queue[0].done:
+            self._queue.popleft()
 
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         try:
             seqs = self._database.write_locked(
                 lambda writer: [self._insert(writer, pending) for pending in group]
             )
-        except JournalError as error:
+        except Exception as error:  # noqa: BLE001 - raised again for the one whose entry it is about
             if len(group) == 1:
                 group[0].error = error
                 group[0].done = True
