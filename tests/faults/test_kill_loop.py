@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -14,11 +12,9 @@ from pathlib import Path
 
 import pytest
 from seam.chance import chance_from
-from seam.homes import settings_in
+from seam.homes import kill_runner, settings_in
 from seam.ledger import Ledger
 from seam.oracle import recover_and_check
-
-from waybill.transport import lease
 
 EMITTER = Path(__file__).parent / "seam" / "emitter.py"
 APART = 10_000
@@ -59,14 +55,6 @@ class Emitter:
             if line.endswith(b"\n"):
                 self.ledger.take(line)
                 self.born.set()
-
-
-def kill_runner(home: Path) -> None:
-    """End the home's runner, if it has one."""
-    pid = lease.holder(home) if (home / "runner.lock").exists() else None
-    if pid is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def kill_at_random(folder: Path, seed: int, rounds: int) -> None:

@@ -25,8 +25,8 @@ from waybill.transport import WaybillError
 OUTAGES = 4
 CALLS_MAX = 260
 """About as many calls as the program makes between two outages."""
-QUICK_RUNS = 6
-EXHAUSTIVE_RUNS = 120
+QUICK_RUNS = 4
+EXHAUSTIVE_RUNS = 60
 
 
 MISSING: dict[str, Callable[[Path], bool]] = {

@@ -101,7 +101,9 @@ class ForgetfulDisk:
             self.synced_folder(path)
             return
         file = self._files[path]
-        file.kept, file.since = file.now(), []
+        for change in file.since:
+            change(file.kept)
+        file.since = []
         if file.fresh and path.name.endswith(("-wal", "-journal")):
             self.synced_folder(path.parent)
         file.fresh = False

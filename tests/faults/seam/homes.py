@@ -1,10 +1,13 @@
-"""Settings for the homes that faults hit."""
+"""The homes that faults hit."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from pathlib import Path
 
-from waybill.transport import Settings
+from waybill.transport import Settings, lease
 
 
 def settings_in(folder: Path, **given: object) -> Settings:
@@ -17,3 +20,11 @@ def settings_in(folder: Path, **given: object) -> Settings:
         "runner": "none",
     }
     return Settings.load({**usual, **given}, origin="tests", env={}, cwd=folder.parent)
+
+
+def kill_runner(home: Path) -> None:
+    """End a home's runner, if it has one, as `kill -9` does."""
+    pid = lease.holder(home) if (home / "runner.lock").exists() else None
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
