@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import os
 import resource
 import signal
@@ -10,11 +10,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from waybill.transport import Journal, JournalFullError, Kind, Settings, flush
+from waybill.transport import Journal, JournalError, JournalFullError, Kind, Settings, flush
+from waybill.transport.runner import Runner
 from waybill.transport.spool import SYNC_WITHIN_S, Spool, adopt
 
 EVENT = Kind.OPENLINEAGE
@@ -212,3 +214,54 @@ def test_a_pipeline_that_nobody_adopts_from_does_it_itself_in_time(
     assert len(bodies(tmp_path)) > 50
     spool.close()
     assert len(bodies(tmp_path)) == 100
+
+
+def test_what_could_not_be_synced_is_left_to_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = Spool(Journal(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", _fails)
+        with pytest.raises(JournalError, match="cannot be synced"):
+            for _ in range(100):  # the thread may have been first
+                spool.append(EVENT, b"a", "")
+                spool.sync()
+    assert adopt(Journal(tmp_path)) > 0
+    spool.append(EVENT, b"b", "")
+    spool.close()
+    assert bodies(tmp_path) == [b"a", b"b"]
+
+
+def _fails(_descriptor: int) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_entries_are_synced_where_the_system_has_no_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "fdatasync")
+    spool = Spool(Journal(tmp_path))
+    spool.append(EVENT, b"a", "")
+    spool.sync()
+    spool.close()
+    assert bodies(tmp_path) == [b"a"]
+
+
+def test_a_runner_does_not_end_while_a_spool_has_entries(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    spool = Spool(Journal(tmp_path))
+    Runner(journal, Settings.load({"home": tmp_path}, env={}, cwd=tmp_path)).run(
+        idle_s=0.0, until=_once(lambda: spool.append(EVENT, b"late", ""))
+    )
+    assert b"late" in bodies(tmp_path)
+
+
+def _once(do: Callable[[], None]) -> Callable[[], bool]:
+    left = [do]
+
+    def until() -> bool:
+        if left:
+            left.pop()()
+        return False
+
+    return until

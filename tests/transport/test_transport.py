@@ -30,6 +30,7 @@ from waybill.transport import (
     AdmissionError,
     Entry,
     Journal,
+    Kind,
     SettingsConflictError,
     SettingsError,
     WaybillConfig,
@@ -129,6 +130,28 @@ def test_an_event_that_breaks_the_specification_is_refused_with_what_to_do(tmp_p
         waybill.emit(event(time="1903-12-17T10:35:00Z"))
     assert raised.value.where == "$.eventTime"
     assert entries(tmp_path) == []
+
+
+def test_an_event_without_a_bottom_is_refused_as_such(tmp_path: Path) -> None:
+    endless: dict[str, object] = {}
+    endless["again"] = endless
+    bottomless = event()
+    bottomless.run.facets = {"endless": endless}  # type: ignore[dict-item] # what people do
+    with pytest.raises(AdmissionError, match="nested too deeply"):
+        transport(tmp_path).emit(bottomless)
+
+
+def test_closing_while_the_journal_is_full_keeps_the_events_and_raises_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
+    waybill = transport(tmp_path, durability="process", journal_max_bytes=2**20)
+    journal = Journal(tmp_path)
+    journal.append(Kind.PROVENANCE, bytes(2 * 2**20))
+    waybill.emit(event(RUN))
+    assert waybill.close()
+    adopt(journal)
+    assert json.loads(entries(tmp_path)[-1].body)["run"]["runId"] == RUN
 
 
 @pytest.mark.parametrize("durability", ["power", "process"])

@@ -14,6 +14,7 @@ from waybill.transport import lease
 from waybill.transport.agreement import obey
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner
+from waybill.transport.spool import waiting
 
 _BELOW_PIPELINES = 5
 _TAKE_WITHIN_S = 2.0
@@ -34,7 +35,7 @@ def main(home: Path) -> int:
         finally:
             held.release()
         # An emitter that looked before the release saw a runner and started none.
-        if stop_requested.is_set() or journal.last_seq() <= seen:
+        if stop_requested.is_set() or (journal.last_seq() <= seen and not waiting(home)):
             break
     return 0
 

@@ -13,7 +13,7 @@ import msgspec
 
 from waybill.transport.errors import JournalError
 from waybill.transport.projection import PROJECTIONS_GROUP, Projection, Step
-from waybill.transport.spool import adopt
+from waybill.transport.spool import adopt, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,8 @@ class Runner:
                 break
             self._adopt(now_s)
             quiet_s = now_s - quiet_since_s
-            if quiet_s > idle_s and all(worker.settled or quiet_s > blocked_s for worker in self._workers):
+            settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
+            if quiet_s > idle_s and settled and not waiting(self.journal.home):
                 break
             self._stopping.wait(_POLL_S)
         return seen

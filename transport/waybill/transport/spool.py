@@ -82,7 +82,10 @@ class _Segment:
         self.begun_s = self.begun_s or time.monotonic()
 
     def sync(self) -> None:
-        os.fdatasync(self.descriptor)
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self.descriptor)
+        else:  # macOS
+            os.fsync(self.descriptor)
         if not self._name_is_durable:
             Files().fsync_folder(self._folder)
             self._name_is_durable = True
@@ -200,12 +203,26 @@ class Spool:
         if segment is None:
             return
         if segment.full:
-            following = self._new_segment()
-            with self._lock:
-                self._segment = following
-        segment.sync()
+            # Without room for another file this one goes on, and is synced all the same.
+            with contextlib.suppress(OSError):
+                following = self._new_segment()
+                with self._lock:
+                    self._segment = following
+        try:
+            segment.sync()
+        except OSError:
+            # The next try may succeed although the kernel has dropped what it could not write. Whoever adopts
+            # the segment writes it anew.
+            self._leave(segment)
+            raise
         if segment is not self._segment:
             segment.close()
+
+    def _leave(self, segment: _Segment) -> None:
+        with self._lock:
+            if self._segment is segment:
+                self._segment = None
+        segment.close()
 
     def _new_segment(self) -> _Segment:
         self._number += 1
@@ -275,6 +292,15 @@ def adopt(journal: Journal, *, living: bool = False) -> int:
         return sum(_adopt(path, journal, living=living) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     except OSError as error:
         raise JournalError(f"{folder} cannot be emptied ({error}); check the disk of the home") from None
+
+
+def waiting(home: Path) -> bool:
+    """Whether a home's spools hold entries that may not be in the journal yet."""
+    for path in (home / _FOLDER).glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size:
+                return True
+    return False
 
 
 def _adopt(path: Path, journal: Journal, *, living: bool) -> int:

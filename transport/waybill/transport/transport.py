@@ -13,7 +13,7 @@ import attr
 from openlineage.client.transport.transport import Config, Transport
 
 from waybill.transport.admission import admit_event
-from waybill.transport.errors import JournalError
+from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Journal, Kind
 from waybill.transport.keeper import Keeper
 from waybill.transport.serial import event_to_json
@@ -82,7 +82,10 @@ class WaybillTransport(Transport):
             AdmissionError: the event breaks the OpenLineage specification where a backend would refuse it.
             JournalError: it could not be kept, for example because the disk is full.
         """
-        body = event_to_json(event)
+        try:
+            body = event_to_json(event)
+        except RecursionError:
+            raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
         admit_event(body)
         (self._spool or self._journal).append(Kind.OPENLINEAGE, body, self.settings.system_name)
         self._keeper.keep()
@@ -99,9 +102,15 @@ class WaybillTransport(Transport):
         durable = self.wait_for_completion(timeout)
         if durable:
             if self._spool is not None:
-                self._spool.close()
+                self._close_spool(self._spool)
             self._journal.close()
         return durable
+
+    def _close_spool(self, spool: Spool) -> None:
+        try:
+            spool.close()
+        except JournalError:
+            log.exception("events stay in the spool of %s and will be taken from there", self._journal.home)
 
     def wait_for_completion(self, timeout: float = -1) -> bool:
         """The same answer as `close`, and the transport stays in use."""
