@@ -97,6 +97,15 @@ def test_a_setting_against_a_live_runner_s_is_broken_and_without_one_a_note(
     assert (code, found["settings"]["level"]) == (0, "note")
 
 
+def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "journal.db").write_bytes(b"not a database at all" * 1000)
+    code, found = findings(waybill, "--home", home)
+    assert (code, found["settings"]["level"]) == (1, "broken")
+    assert "journal.db" in found["settings"]["says"]
+    assert len(found) == 8
+
+
 def test_another_waybill_in_the_working_folder_is_broken(waybill: Run, home: Path, tmp_path: Path) -> None:
     package = tmp_path / "waybill"
     package.mkdir()

@@ -17,7 +17,7 @@ import msgspec
 
 from waybill.cli.home import existing_journal
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
-from waybill.transport import Settings, lease
+from waybill.transport import JournalError, Settings, WaybillError, lease
 from waybill.transport.agreement import conflicts
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
 
@@ -96,8 +96,11 @@ def sqlite_is_safe(_: Settings) -> Finding:
 
 def settings_agree(settings: Settings) -> Finding:
     """Whether the settings given here are those that the home's runner works by."""
-    with existing_journal(settings) as journal:
-        differing = conflicts(journal, settings) if journal else []
+    try:
+        with existing_journal(settings) as journal:
+            differing = conflicts(journal, settings) if journal else []
+    except JournalError as error:
+        return _broken("settings", error)
     if not differing:
         return Finding("settings", Level.OK, "none in conflict with the home's")
     name = differing[0].name
@@ -179,7 +182,7 @@ def foreign_packages(folders: Iterable[str]) -> list[Path]:
     return [path.parent for path in candidates if path.is_file()]
 
 
-def _broken(check: str, error: SparkSetupError | str) -> Finding:
+def _broken(check: str, error: WaybillError | str) -> Finding:
     """The finding of an error's sentence, whose end is the way out."""
     says, _, mend = str(error).partition("; ")
     return Finding(check, Level.BROKEN, says, mend or None)

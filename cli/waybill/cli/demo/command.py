@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -70,7 +71,7 @@ def demo(
     own = Settings.load(given, origin="the demo")
     flushed = flush_with_progress(own)
     for name, count in flushed.left.items():
-        why = flushed.problems.get(name)
+        why = flushed.problems.get(name, "they are on their way")
         console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
     trail = report.Trail(find(home, Query()))
     took_s = time.monotonic() - start_s
@@ -108,7 +109,7 @@ def _run(given: dict[str, Any], home: Path, data: Path) -> None:
 
 
 def _session(given: dict[str, Any], log: Path) -> SparkSession:
-    """A tracked session whose JVM says what it says to a file."""
+    """A tracked session that says what it says to a file: the JVM, and py4j when Ctrl-C cuts a call short."""
     from waybill.spark import session
 
     conf = {
@@ -119,6 +120,7 @@ def _session(given: dict[str, Any], log: Path) -> SparkSession:
         # In a minute the JVM's second compiler costs more than it gives: 85 s of CPU with it, 48 s without.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+    logging.basicConfig(filename=log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     with _stderr_to(log), warnings.catch_warnings():
         # The data's package brings a pandas that PySpark warns of; neither is used here.
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
