@@ -227,6 +227,39 @@ assert kept <= found, sorted(kept - found)[:3]
     subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=120)
 
 
+def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_itself(tmp_path: Path) -> None:
+    script = """
+import signal, sys
+from pathlib import Path
+from waybill.transport import Journal, JournalError, Kind
+from waybill.transport.spool import Spool
+journal = Journal(Path(sys.argv[1]))
+spool = Spool(journal)
+kept, refused = set(), 0
+def append(body, keep):
+    global refused
+    try:
+        keep(Kind.OPENLINEAGE, body, "")
+        kept.add(body)
+    except JournalError as error:
+        assert "signal handler" in str(error), error
+        refused += 1
+def handle(*_):
+    for keep in (journal.append, spool.append):
+        append(b"%s %d" % (keep.__qualname__.encode(), len(kept) + refused), keep)
+signal.signal(signal.SIGALRM, handle)
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+for number in range(1000):
+    append(b"journal %d" % number, journal.append)
+    append(b"spool %d" % number, spool.append)
+signal.setitimer(signal.ITIMER_REAL, 0)
+spool.close()
+assert {b"journal %d" % number for number in range(1000)} <= kept
+assert kept == {entry.body for entry in journal.read(0, limit=1_000_000)}
+"""
+    subprocess.run([sys.executable, "-c", script, tmp_path], check=True, timeout=60)
+
+
 def test_received_times_never_decrease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
     journal.append(EVENT, b"a")

@@ -50,8 +50,9 @@ class Database:
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._lock_descriptor: int | None = None
-        self.write_lock = threading.Lock()
-        """Held by the thread that writes."""
+        self.write_lock = threading.RLock()
+        """Held by the thread that writes; a signal handler may come in between, see `refuse_reentry`."""
+        self._in_transaction = False
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
         """Called in the child of a fork, before anything else uses the database there."""
@@ -68,9 +69,11 @@ class Database:
 
     def write_locked(self, work: Callable[[apsw.Connection], _T]) -> _T:
         """The same for a caller that holds `write_lock` already."""
+        self.refuse_reentry()
         writer = self._writing()
         descriptor = self._os_lock_descriptor()
         try:
+            self._in_transaction = True
             # Inside, so that an interruption right after it does not leave every other process waiting.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             writer.execute("BEGIN IMMEDIATE")
@@ -83,8 +86,21 @@ class Database:
             _roll_back(writer)
             raise
         finally:
+            self._in_transaction = False
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         return result
+
+    def refuse_reentry(self) -> None:
+        """Keep out a signal handler that interrupts this thread's own write; the caller holds `write_lock`.
+
+        Raises:
+            JournalError: it has.
+        """
+        if self._in_transaction:
+            raise JournalError(
+                f"{self._path} cannot be written by a signal handler that interrupts a write; "
+                "note the signal there and write after it, or raise an exception"
+            )
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:

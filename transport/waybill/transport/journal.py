@@ -157,9 +157,17 @@ class Journal:
         self._queue.append(pending)
         with self._database.write_lock:
             if not pending.done:
+                self._refuse_reentry(pending)
                 self._commit_queue()
         if pending.error is not None:
             raise pending.error
+
+    def _refuse_reentry(self, pending: _Pending) -> None:
+        try:
+            self._database.refuse_reentry()
+        except JournalError:
+            self._queue.remove(pending)
+            raise
 
     def _commit_queue(self) -> None:
         # Taken out only when done: an interruption (KeyboardInterrupt) at any place leaves the rest for the

@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
@@ -118,8 +118,9 @@ class Spool:
 
     def _begin(self) -> None:
         """Be as new: nothing is unsynced, no segment is open."""
-        self._lock = threading.Lock()
-        self._sync_lock = threading.Lock()
+        # A signal handler may append in the middle of an append.
+        self._lock = threading.RLock()
+        self._sync_lock = threading.RLock()
         """Held by whoever syncs and turns segments; taken before `_lock`."""
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
@@ -144,8 +145,8 @@ class Spool:
         with self._lock:
             try:
                 if self._segment is None:
-                    self._segment = self._new_segment()
-                self._segment.write(record)
+                    self._begin_segment()
+                cast("_Segment", self._segment).write(record)
             except OSError as error:
                 raise JournalFullError(
                     f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
@@ -223,6 +224,13 @@ class Spool:
             if self._segment is segment:
                 self._segment = None
         segment.close()
+
+    def _begin_segment(self) -> None:
+        segment = self._new_segment()
+        if self._segment is None:
+            self._segment = segment
+        else:  # a signal handler's append has begun one meanwhile
+            segment.close()
 
     def _new_segment(self) -> _Segment:
         self._number += 1
