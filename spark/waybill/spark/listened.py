@@ -42,6 +42,7 @@ class Run(msgspec.Struct):
         spark_jobs: the ids of the Spark jobs that ran for it.
         outputs: the names of the datasets it writes.
         error: the text of the exception that the listener told of.
+        of_rdd: whether it is a job of no SQL execution, which the listener names at once.
         told: whether its failure was told by us.
     """
 
@@ -54,6 +55,7 @@ class Run(msgspec.Struct):
     spark_jobs: set[int] = msgspec.field(default_factory=set)
     outputs: set[str] = msgspec.field(default_factory=set)
     error: str | None = None
+    of_rdd: bool = False
     told: bool = False
 
 
@@ -72,14 +74,15 @@ class Listened:
         run = self.runs.get(event.run.runId) or Run(event.run.runId, event.job.namespace, event.job.name)
         self.runs[run.run_id] = run
         self.runs.move_to_end(run.run_id)
-        time_ms = parse_instant_us(event.eventTime) // 1000
-        if event.eventType is EventType.START:
-            run.started_ms = time_ms
-        elif event.eventType in _ENDS:
-            run.ended_ms = max(time_ms, run.ended_ms or 0)
         run.outputs.update(output.name for output in event.outputs or ())
         if event.run.facets is not None:
             self._hear_facets(event.run.facets, run)
+        time_ms = parse_instant_us(event.eventTime) // 1000
+        if event.eventType is EventType.START:
+            run.started_ms = time_ms
+            run.of_rdd = bool(run.spark_jobs)
+        elif event.eventType in _ENDS:
+            run.ended_ms = max(time_ms, run.ended_ms or 0)
         while len(self.runs) > RUNS_MAX:
             self._forget(next(iter(self.runs)))
         return run

@@ -95,13 +95,13 @@ class Watch:
             self._unmatched.extend(executions.newly_failed())
             with self._lock:
                 found = match(self._unmatched, self._listened)
-                alone = [run for run in self._listened.runs.values() if run.error] if last else []
+                rdds = [run for run in self._listened.runs.values() if run.of_rdd and run.error]
             for failed, run in found:
                 if last or run.ended_ms == failed.completed_ms:
                     self._tell_once(run, failed.error, failed.completed_ms)
                     self._unmatched.remove(failed)
-            for run in alone:
-                # The listener is right about a job of no SQL execution, and its word is all there is.
+            for run in rdds:
+                # About these the listener is right, but for the facet that its reason is in.
                 self._tell_once(run, run.error or "", run.ended_ms or 0)
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
