@@ -16,7 +16,7 @@ from seam.program import run_program
 
 ONE = "FAILPOINT"
 """Environment variable that picks one case, for example ``FAILPOINT=kill:17``."""
-SAMPLE = 36
+SAMPLE = 24
 ACTS = [act for act in Act if act is not Act.POWER]
 
 
