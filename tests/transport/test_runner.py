@@ -327,3 +327,24 @@ def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:
     home.rename(tmp_path / "gone")
     wait_for(lambda: not leases.is_held(tmp_path / "gone"))
     del keeper
+
+
+def test_a_flush_does_not_take_an_earlier_runners_word_for_a_live_ones(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    home = tmp_path / "home"
+    (copy_folder / "down").touch()
+    script = (
+        "import sys; from waybill.transport import Settings, flush;"
+        "flush(Settings.load({'home': sys.argv[1]}))"
+    )
+    subprocess.run([sys.executable, "-c", script, home], check=True)
+    journal = Journal(home)
+    held = leases.take(home)
+    assert held
+    started = time.monotonic()
+    report = flush(settings_of(home), timeout_s=0.5)
+    assert time.monotonic() - started >= 0.5
+    assert report.left["copy"] > 0
+    held.release()
+    assert journal.last_seq() == 2

@@ -11,7 +11,7 @@ import msgspec
 from waybill.transport import lease
 from waybill.transport.agreement import agree
 from waybill.transport.journal import Journal
-from waybill.transport.runner import Runner, has_run, statuses
+from waybill.transport.runner import Runner, has_said, statuses
 from waybill.transport.spool import adopt
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class _Flush:
 
     def report(self) -> FlushReport:
         while (held := lease.take(self._journal.home)) is None:
-            if has_run(self._journal) and self._over():
+            if self._expired or (has_said(self._journal) and self._over()):
                 break
             time.sleep(_POLL_S)
         else:
@@ -98,6 +98,10 @@ class _Flush:
                     files.update(dict.fromkeys(msgspec.json.decode(published, type=list[str])))
         return tuple(files)
 
+    @property
+    def _expired(self) -> bool:
+        return time.monotonic() >= self._deadline_s
+
     def _left(self) -> dict[str, int]:
         cursors = self._journal.cursors()
         left = {name: self._mark - cursors.get(name, 0) for name in statuses(self._journal)}
@@ -109,4 +113,4 @@ class _Flush:
         if self._on_progress:
             total = max(self._mark - self._start, 1)
             self._on_progress(total - min(max(moving, default=0), total), total)
-        return time.monotonic() >= self._deadline_s or not moving
+        return self._expired or not moving

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from importlib.metadata import entry_points
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport import lease
 from waybill.transport.errors import JournalError
 from waybill.transport.projection import PROJECTIONS_GROUP, Projection, Step
 from waybill.transport.spool import adopt, waiting
@@ -29,7 +31,7 @@ BLOCKED_S: Final = 3600.0
 """A runner whose only work left waits for a backend that is down ends after this long without a new entry."""
 
 _RUNNER: Final = "runner"
-_STARTED: Final = "runner_started_ms"
+_SAID_BY: Final = "runner_pid"
 _POLL_S: Final = 0.05
 _ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
@@ -74,9 +76,9 @@ def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
     }
 
 
-def has_run(journal: Journal) -> bool:
-    """Whether the home ever had a runner, so that `statuses` says which projections there are."""
-    return journal.meta(_STARTED) is not None
+def has_said(journal: Journal) -> bool:
+    """Whether `statuses` are those of the runner that is alive; a new one has said none for a moment."""
+    return journal.meta(_SAID_BY) == str(lease.holder(journal.home))
 
 
 class Runner:
@@ -101,7 +103,7 @@ class Runner:
         }
         said |= {projection.name: msgspec.json.encode(ProjectionStatus()) for projection in self.projections}
         journal.commit(_RUNNER, put=said, delete=journal.state(_RUNNER).keys() - said.keys())
-        journal.set_meta(_STARTED, str(time.time_ns() // 1_000_000))
+        journal.set_meta(_SAID_BY, str(os.getpid()))
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
