@@ -117,11 +117,32 @@ class Database:
             except apsw.Error as error:
                 raise self._explained(error) from None
 
+    def prepare(self) -> None:
+        """Make the database, or migrate what is there.
+
+        Raises:
+            JournalError: it can hold no journal, or is none.
+        """
+        with self.write_lock:
+            self._writing()
+
     def checkpoint(self) -> None:
-        """Move what the WAL holds into the database, as far as no writer has to wait for it."""
+        """Move what the WAL holds into the database, so that the next writer begins it anew.
+
+        Most is moved while others write. Writers wait only for what they have added meanwhile: a WAL that is
+        never moved whole grows for as long as somebody writes, and what grows is slower to fsync than what
+        is written over.
+        """
         with self.write_lock:
             try:
-                self._writing().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                writer = self._writing()
+                writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                descriptor = self._os_lock_descriptor()
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                    writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                finally:
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
             except apsw.BusyError:
                 pass  # another process is at it
             except apsw.Error as error:

@@ -114,7 +114,7 @@ class Journal:
         self._database = Database(self.path, vfs)
         # Other threads' entries are committed by the parent, where those threads live on.
         self._database.on_fork = self._queue.clear
-        self._database.checkpoint()  # makes or migrates what is there
+        self._database.prepare()
         self.node = cast("str", self.meta("node"))
 
     @staticmethod
@@ -350,7 +350,7 @@ class Journal:
         return self._database.write(remove)
 
     def checkpoint(self) -> None:
-        """Move what the WAL holds into the database, as far as no writer has to wait for it."""
+        """Move what the WAL holds into the database, so that the WAL begins anew."""
         self._database.checkpoint()
 
     def wal_bytes(self) -> int:
