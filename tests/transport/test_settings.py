@@ -152,3 +152,9 @@ def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, {"marquez_api_key": "hunter2\0"})
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:
+    assert Settings.load({"system_name": "é" * 1_000}).system_name == "é" * 1_000
+    with pytest.raises(SettingsError, match="system_name"):
+        Settings.load({"system_name": "é" * 1_001})

@@ -221,7 +221,7 @@ def test_what_could_not_be_synced_is_left_to_the_journal(
 ) -> None:
     spool = Spool(Journal(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", _fails)
+        patched.setattr("waybill.transport.spool.sync", _fails)
         with pytest.raises(JournalError, match="cannot be synced"):
             for _ in range(100):  # the thread may have been first
                 spool.append(EVENT, b"a", "")
@@ -234,17 +234,6 @@ def test_what_could_not_be_synced_is_left_to_the_journal(
 
 def _fails(_descriptor: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-
-def test_entries_are_synced_where_the_system_has_no_fdatasync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(os, "fdatasync")
-    spool = Spool(Journal(tmp_path))
-    spool.append(EVENT, b"a", "")
-    spool.sync()
-    spool.close()
-    assert bodies(tmp_path) == [b"a"]
 
 
 def test_a_runner_does_not_end_while_a_spool_has_entries(tmp_path: Path) -> None:

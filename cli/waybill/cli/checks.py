@@ -19,6 +19,7 @@ from waybill.cli.home import existing_journal
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import JournalError, Settings, WaybillError, lease
 from waybill.transport.agreement import conflicts
+from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
 
 SQLITE_SAFE: Final = (3, 51, 3)
@@ -202,6 +203,6 @@ def _fsync_ms(folder: Path) -> list[float]:
             file.write(_BLOCK)
             file.flush()
             start_ns = time.perf_counter_ns()
-            os.fdatasync(file.fileno())
+            sync(file.fileno())
             took_ms.append((time.perf_counter_ns() - start_ns) / 1e6)
     return took_ms

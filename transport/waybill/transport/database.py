@@ -188,6 +188,7 @@ class Database:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if flags & apsw.SQLITE_OPEN_CREATE:
             connection.pragma("synchronous", "FULL")
+            connection.pragma("fullfsync", 1)  # macOS; nothing elsewhere
             connection.pragma("journal_mode", "wal")
         # A pipeline waits for no checkpoint: the runner makes them. Without one the WAL grows this far.
         connection.wal_autocheckpoint(_CHECKPOINT_WAL_BYTES // 4096)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +47,7 @@ class Files:
     def fsync(self, path: Path) -> None:
         """Make the content of a file durable."""
         with _descriptor(path, os.O_RDONLY) as descriptor:
-            os.fsync(descriptor)
+            sync(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
@@ -54,7 +56,7 @@ class Files:
     def fsync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
         with _descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-            os.fsync(descriptor)
+            sync(descriptor)
 
     def remove(self, path: Path) -> None:
         """Delete a file; one that is gone already is no error."""
@@ -67,6 +69,14 @@ class Files:
         except OSError as error:
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}:
                 raise
+
+
+def sync(descriptor: int) -> None:
+    """Make what is behind a descriptor durable; on macOS that needs more than an fsync, see its fcntl(2)."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
 
 
 @contextlib.contextmanager

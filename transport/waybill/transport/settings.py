@@ -40,6 +40,7 @@ SECRETS: Final = frozenset({"marquez_api_key"})
 _DEFAULT: Final = "default"
 _OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
 _DAYS_MAX: Final = 3_650_000
+_NAME_CHARS_MAX: Final = 1_000
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -234,6 +235,13 @@ def _text(value: object) -> str:
     return value
 
 
+def _name(value: object) -> str:
+    text = _text(value)
+    if len(text) > _NAME_CHARS_MAX:
+        raise ValueError(f"give at most {_NAME_CHARS_MAX} characters")
+    return text
+
+
 def _is_unicode(text: str) -> bool:
     """Whether it is no environment variable or argument with bytes that are no UTF-8."""
     try:
@@ -309,7 +317,7 @@ def _one_of(*choices: str) -> Callable[[object], str]:
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "home": _path,
     "root": _path,
-    "system_name": _text,
+    "system_name": _name,
     "provenance_enabled": _flag,
     "provenance_age_off_days": _days,
     "provenance_annotations_allowed": _keys,

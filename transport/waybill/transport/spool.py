@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Final, cast
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
-from waybill.transport.files import Files
+from waybill.transport.files import Files, sync
 from waybill.transport.forking import survive_forks
 from waybill.transport.journal import Kind
 
@@ -82,10 +82,7 @@ class _Segment:
         self.begun_s = self.begun_s or time.monotonic()
 
     def sync(self) -> None:
-        if hasattr(os, "fdatasync"):
-            os.fdatasync(self.descriptor)
-        else:  # macOS
-            os.fsync(self.descriptor)
+        sync(self.descriptor)
         if not self._name_is_durable:
             Files().fsync_folder(self._folder)
             self._name_is_durable = True
