@@ -17,8 +17,7 @@ def failure_event(run: Run, failure: Failure, time_ms: int, *, language: str) ->
 
     Args:
         run: as the listener named it; its job and parent must be repeated, or a backend would take the
-            event for
-            another job's.
+            event for another job's.
         failure: the reason.
         time_ms: when it failed, in epoch milliseconds.
         language: what wrote the details: ``PYTHON`` or ``JAVA``.

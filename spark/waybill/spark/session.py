@@ -58,8 +58,7 @@ def configure(
         builder: as from `SparkSession.builder`.
         tags: as for `session`.
         endpoint: the URL of an endpoint that runs elsewhere. Events then go there, this program keeps no
-            journal,
-            and final states are what the listener says.
+            journal, and final states are what the listener says.
         **settings: as for `session`.
 
     Returns:

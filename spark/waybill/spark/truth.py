@@ -4,9 +4,8 @@ Three facts tie the two together, and none of them is a guess:
 
 1. A Spark job belongs to one execution, and the listener names the job in an event of the run it belongs to.
 2. The listener's START and terminal events carry the very times of Spark's own events, to the millisecond,
-which
-   are also the times that Spark keeps of the execution. An execution that failed before its first job (its
-   path already exists, say) is found by them among the runs without a job.
+   which are also the times that Spark keeps of the execution. An execution that failed before its first job
+   (its path already exists, say) is found by them among the runs without a job.
 3. The path a run writes to stands in the plan of its execution. It decides between runs with the same times.
 
 Where several runs remain for fewer failures, none of them is called a failure.
