@@ -254,3 +254,19 @@ def _once(do: Callable[[], None]) -> Callable[[], bool]:
         return False
 
     return until
+
+
+def test_an_entry_is_synced_at_once_where_no_thread_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    spool = Spool(Journal(tmp_path))
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for body in (b"a", b"b"):
+        spool.append(EVENT, body, "")
+        assert not spool.unsynced
+    monkeypatch.undo()
+    spool.close()
+    assert bodies(tmp_path) == [b"a", b"b"]

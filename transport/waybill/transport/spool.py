@@ -242,10 +242,17 @@ class Spool:
         with self._sync_lock:
             if self._thread is None:
                 reference = weakref.ref(self)
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=_keep_syncing, args=(reference, self._wanted), name="waybill-spool", daemon=True
                 )
-                self._thread.start()
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # From 3.12 on there is no new thread once the interpreter shuts down.
+                    with contextlib.suppress(JournalError):
+                        self.sync()
+                else:
+                    self._thread = thread
 
     def before_fork(self) -> None:
         """Finish what is under way."""
