@@ -18,6 +18,7 @@ from seam.homes import settings_in
 from seam.oracle import check_visible, read_compacted
 
 from waybill.exporter import Query, find
+from waybill.exporter.stored import archived_files, read_entries
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import AdmissionError, Journal, Kind, Settings, WaybillConfig, WaybillTransport, flush
 from waybill.transport.receiver import Receiver
@@ -97,8 +98,16 @@ class Site:
             if path.is_file()
             and not path.is_relative_to(self.settings.home)
             and not path.is_relative_to(self.settings.root / "provenance")
+            and not path.is_relative_to(self.settings.root / "events")
         ]
         assert not outside
+        archived = [
+            entry
+            for _, path in archived_files(self.settings.root)
+            for batch in read_entries(path)
+            for entry in batch
+        ]
+        assert archived == self.journal.read(0), "the archive is the journal, to the byte"
         found = read_compacted(self.settings.root)
         lost = [record for record in self._good if record not in found]
         assert not lost
@@ -194,7 +203,7 @@ def test_any_system_name_is_kept_whole_and_leaves_no_folder_of_its_own(site: Sit
         dids = {record.did for record in find(root, Query(system_name=name))}
         assert dids == {f"did-{number}", f"derived-{number}"}, name
     folders = {path.name for path in (root / "provenance" / "compacted").iterdir()}
-    assert {len(path.relative_to(root).parts) for path in root.rglob("*.parquet")} == {5}
+    assert {len(path.relative_to(root).parts) for path in root.glob("provenance/**/*.parquet")} == {5}
     assert len(folders) >= len(SYSTEM_NAMES)
 
 

@@ -20,6 +20,7 @@ def test_the_defaults_are_those_of_the_documentation(tmp_path: Path) -> None:
     settings = load(tmp_path)
     assert settings.root == settings.home
     assert settings.provenance_enabled is False
+    assert settings.archive_enabled is True
     assert settings.provenance_age_off_days == 3
     assert settings.provenance_annotations_allowed == frozenset()
     assert settings.marquez_url is None
@@ -60,6 +61,7 @@ def test_the_names_that_openlineage_users_know_serve_as_well(tmp_path: Path) -> 
     [
         ("provenance_enabled", "yes", True),
         ("provenance_enabled", "0", False),
+        ("archive_enabled", "off", False),
         ("journal_max_bytes", "500 MiB", 500 * 2**20),
         ("journal_max_bytes", "1.5gb", 1_500_000_000),
         ("journal_max_bytes", 2**20, 2**20),

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from waybill.cli import main
 from waybill.exporter import (
+    Archive,
     Compactor,
     Hour,
     Layout,
@@ -22,6 +23,7 @@ from waybill.exporter import (
     Retraction,
     find,
     hour_of,
+    open_archive,
     open_layout,
     safe_name,
     scan,
@@ -292,6 +294,12 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.failed, Mapping[Hour, str])
+
+
+def the_archive_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:
+    archive = open_archive(journal, settings)
+    assert_type(archive, Archive | None)
+    return archive
 
 
 def the_layout_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:

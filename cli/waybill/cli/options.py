@@ -29,6 +29,7 @@ _WORDS: Final = {
     "provenance_annotations_allowed": _Words(
         "KEYS", "Annotation keys that reach the records, with commas between them."
     ),
+    "archive_enabled": _Words("", "Keep every event as Parquet, for rebuilds. [default: on]"),
     "marquez_url": _Words("URL", "The backend; without one, events wait in the journal."),
     "marquez_api_key": _Words("KEY", "Sent to the backend as a bearer token; better set in the environment."),
     "journal_retain_days": _Words("DAYS", "How long the journal keeps what every projection has."),
@@ -38,6 +39,8 @@ _WORDS: Final = {
     "durability": _Words("HOW", "'power': fsynced before it is acknowledged; 'process': within 100 ms."),
     "listen": _Words("HOST:PORT", "The address of the HTTP endpoint."),
 }
+
+_SWITCHES: Final = frozenset({"provenance_enabled", "archive_enabled"})
 
 EVERY: Final = tuple(_WORDS)
 """Every setting, for commands that show or check them all."""
@@ -72,7 +75,7 @@ def _option(name: str) -> inspect.Parameter:
     words = _WORDS[name]
     flag = f"--{name.replace('_', '-')}"
     # A switch has to say both of its words, so that "off" can override "on" from further away.
-    switch = name == "provenance_enabled"
+    switch = name in _SWITCHES
     info = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if switch else flag,
         metavar=words.metavar or None,

@@ -5,6 +5,7 @@ Importing this package loads pyarrow; only the runner and whoever asks do.
 
 from __future__ import annotations
 
+from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
@@ -14,6 +15,7 @@ from waybill.exporter.reader import find, scan
 from waybill.exporter.retraction import Retraction
 
 __all__ = [
+    "Archive",
     "Compactor",
     "Hour",
     "Layout",
@@ -24,6 +26,7 @@ __all__ = [
     "Retraction",
     "find",
     "hour_of",
+    "open_archive",
     "open_layout",
     "safe_name",
     "scan",

@@ -94,6 +94,7 @@ class Runner:
         self.journal = journal
         self.settings = settings
         self.projections, unloadable = open_projections(journal, settings)
+        self._unloadable = frozenset(unloadable)
         self._stopping = threading.Event()
         self._workers = [_Worker(projection, self) for projection in self.projections]
         self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = 0.0
@@ -209,8 +210,11 @@ class Runner:
                 adopt(self.journal)
 
     def _prune(self) -> int:
-        """Let go of old entries that every projection has, provided that one of them keeps what they said."""
-        if not any(projection.stores for projection in self.projections):
+        """Let go of old entries that every projection has, provided that one of them keeps what they said.
+
+        One that cannot be loaded now has to see them all the same, once it can.
+        """
+        if self._unloadable or not any(projection.stores for projection in self.projections):
             return 0
         cursors = self.journal.cursors()
         upto = min(cursors.get(projection.name, 0) for projection in self.projections)

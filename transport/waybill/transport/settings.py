@@ -26,6 +26,7 @@ PROJECTION_SETTINGS: Final = (
     "provenance_enabled",
     "provenance_age_off_days",
     "provenance_annotations_allowed",
+    "archive_enabled",
     "marquez_url",
     "marquez_api_key",
     "journal_retain_days",
@@ -54,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         provenance_enabled: write the Parquet layout.
         provenance_age_off_days: how long the layout keeps records, in days.
         provenance_annotations_allowed: annotation keys that reach the records; empty: none.
+        archive_enabled: write every entry below ``events/``, so that all can be rebuilt when the
+            journal has let go of it.
         marquez_url: the backend; None: events wait in the journal.
         marquez_api_key: sent to the backend as a bearer token.
         journal_retain_days: entries that every projection has are kept this long, in days.
@@ -72,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     provenance_enabled: bool = False
     provenance_age_off_days: float = 3.0
     provenance_annotations_allowed: frozenset[str] = frozenset()
+    archive_enabled: bool = True
     marquez_url: str | None = None
     marquez_api_key: str | None = None
     journal_retain_days: float = 7.0
@@ -321,6 +325,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "provenance_enabled": _flag,
     "provenance_age_off_days": _days,
     "provenance_annotations_allowed": _keys,
+    "archive_enabled": _flag,
     "marquez_url": _url,
     "marquez_api_key": _text,
     "journal_retain_days": _days,

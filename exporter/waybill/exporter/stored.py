@@ -1,0 +1,167 @@
+"""Archived entries as Parquet: the schema of every file below ``events/``, the way there and back.
+
+    events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
+
+Hours are UTC hours of arrival. A row is one entry of the journal, whatever its kind; `body` is what counts,
+the columns before it are there to select and to look by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from waybill.exporter.layout import Hour, RawName
+from waybill.facets import parse_instant_us
+from waybill.transport.journal import Entry, Kind
+
+EVENTS: Final = PurePosixPath("events")
+"""Folder of the archive, relative to the root."""
+
+EVENTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("arrived", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("event_time", pa.timestamp("us", tz="UTC")),
+        pa.field("run_id", pa.string()),
+        pa.field("event_type", pa.string()),
+        pa.field("job_namespace", pa.string()),
+        pa.field("job_name", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("system_name", pa.string(), nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+"""The columns of the archive, in order. `node` is the journal's own id, `system_name` the stamped name."""
+
+_LEVEL: Final = 3  # of zstd: events repeat each other, and these files are kept longest
+_DICTIONARY: Final = ["node", "event_type", "job_namespace", "job_name", "kind", "system_name"]
+_ENCODING: Final = {
+    "sequence": "DELTA_BINARY_PACKED",
+    "arrived": "DELTA_BINARY_PACKED",
+    "event_time": "DELTA_BINARY_PACKED",
+    "run_id": "PLAIN",
+    "body": "PLAIN",
+}
+_ROWS_READ: Final = 4_096
+_ROW_GROUP: Final = 16_384
+
+
+class _Run(msgspec.Struct, frozen=True):
+    runId: str | None = None  # noqa: N815 - OpenLineage's own name
+
+
+class _Job(msgspec.Struct, frozen=True):
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """As much of an event as the columns show."""
+
+    eventTime: str | None = None  # noqa: N815 - OpenLineage's own name
+    eventType: str | None = None  # noqa: N815 - OpenLineage's own name
+    run: _Run | None = None
+    job: _Job | None = None
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_NOTHING: Final = _Head()
+_NO_RUN: Final = _Run()
+_NO_JOB: Final = _Job()
+
+
+def events_folder(hour: Hour) -> PurePosixPath:
+    """Where an hour's archived entries are, relative to the root."""
+    return EVENTS / hour.day / hour.hour
+
+
+def encode_entries(node: str, entries: Sequence[Entry]) -> pa.Buffer:
+    """Entries as the bytes of one file of the archive, the same for the same entries.
+
+    Args:
+        node: the id of the journal that they are of.
+        entries: in order of their sequence.
+    """
+    heads = [_read_head(entry) for entry in entries]
+    runs = [head.run or _NO_RUN for head in heads]
+    jobs = [head.job or _NO_JOB for head in heads]
+    columns = [
+        [entry.seq for entry in entries],
+        [node] * len(entries),
+        [entry.received_ms for entry in entries],
+        [_instant_us(head.eventTime) for head in heads],
+        [run.runId for run in runs],
+        [head.eventType for head in heads],
+        [job.namespace for job in jobs],
+        [job.name for job in jobs],
+        [entry.kind.name for entry in entries],
+        [entry.system_name for entry in entries],
+        [entry.body for entry in entries],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA),
+        sink,
+        row_group_size=_ROW_GROUP,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=_DICTIONARY,
+        column_encoding=_ENCODING,
+        store_schema=False,
+    )
+    return sink.getvalue()
+
+
+def read_entries(path: Path) -> Iterator[list[Entry]]:
+    """The entries of a file of the archive, in batches that fit into memory.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        parquet.DAMAGED: it is no readable file of the archive.
+    """
+    with pq.ParquetFile(pa.OSFile(str(path))) as file:
+        columns = ["sequence", "arrived", "kind", "system_name", "body"]
+        for batch in file.iter_batches(_ROWS_READ, columns=columns, use_threads=False):
+            arrived = batch.column("arrived").cast(pa.int64()).to_pylist()
+            rest = (batch.column(name).to_pylist() for name in ("kind", "system_name", "body"))
+            yield [
+                Entry(seq, received_ms, Kind[kind], system_name, body)
+                for seq, received_ms, kind, system_name, body in zip(
+                    batch.column("sequence").to_pylist(), arrived, *rest, strict=True
+                )
+            ]
+
+
+def archived_files(root: Path) -> list[tuple[RawName, Path]]:
+    """The archive's files, in order of hour, node and sequence."""
+    paths = (root / EVENTS).glob("[0-9]*/[0-9]*/*.parquet")
+    found = [
+        (path.parent.parent.name, path.parent.name, name, path)
+        for path in paths
+        if (name := RawName.parse(path.name)) is not None
+    ]
+    return [(name, path) for _, _, name, path in sorted(found)]
+
+
+def _read_head(entry: Entry) -> _Head:
+    if entry.kind is not Kind.OPENLINEAGE:
+        return _NOTHING
+    try:
+        return _HEAD.decode(entry.body)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return _NOTHING
+
+
+def _instant_us(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_instant_us(text)
+    except ValueError:
+        return None

@@ -1,0 +1,229 @@
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from layouts import StoppedError, StoppingFiles, temporaries
+
+from waybill.exporter import Archive, RawName, hour_of, open_archive
+from waybill.exporter.stored import EVENTS_SCHEMA, archived_files, read_entries
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.files import Files
+from waybill.transport.projection import Projection as Protocol
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Entry
+
+EVENT = (
+    b'{"eventTime": "2026-01-01T01:00:00.25+01:00", "eventType": "COMPLETE", "producer": "p",'
+    b' "run": {"runId": "r-1"}, "job": {"namespace": "edge", "name": "load"}}'
+)
+
+
+@pytest.fixture
+def journal(settings: Settings) -> Iterator[Journal]:
+    opened = Journal(settings.home)
+    yield opened
+    opened.close()
+
+
+def archived(root: Path) -> list[Entry]:
+    return [entry for _, path in archived_files(root) for batch in read_entries(path) for entry in batch]
+
+
+def append(journal: Journal, *bodies: bytes) -> None:
+    journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
+
+
+def append_at(journal: Journal, moment_ms: int, monkeypatch: pytest.MonkeyPatch, *bodies: bytes) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "time_ns", lambda: moment_ms * 1_000_000)
+        append(journal, *bodies)
+
+
+def test_the_archive_is_on_unless_it_is_turned_off(journal: Journal, settings: Settings) -> None:
+    archive = open_archive(journal, settings)
+    assert isinstance(archive, Protocol)
+    assert archive.stores
+    off = msgspec.structs.replace(settings, archive_enabled=False)
+    assert open_archive(journal, off) is None
+
+
+def test_every_entry_of_every_kind_is_kept_as_it_was_accepted(journal: Journal, settings: Settings) -> None:
+    append(journal, EVENT, b"no JSON at all", b'{"run": 7}', b'{"eventTime": "never"}')
+    journal.append(Kind.PROVENANCE, b'[{"did": "d"}]', "deltafi")
+    journal.mark(b"settle")
+    journal.mark(b"flush")
+    before = journal.read(0)
+    archive = Archive(journal, settings)
+    assert archive.step().applied == len(before)
+    assert archived(settings.root) == before
+    assert journal.cursor("archive") == before[-1].seq
+    assert archive.pending() == 0
+
+
+def test_a_file_can_be_read_by_anybody_and_says_what_its_entries_are(
+    journal: Journal, settings: Settings
+) -> None:
+    append(journal, EVENT)
+    Archive(journal, settings).finish()
+    ((name, path),) = archived_files(settings.root)
+    assert name == RawName(journal.node, 1, 1)
+    arrived = journal.read(0)[0].received_ms
+    assert (path.parent.parent.name, path.parent.name) == hour_of(arrived)
+    table = pq.ParquetFile(path).read()
+    assert table.schema.remove_metadata() == EVENTS_SCHEMA
+    (row,) = table.to_pylist()
+    assert row == {
+        "sequence": 1,
+        "node": journal.node,
+        "arrived": datetime.fromtimestamp(arrived / 1_000, UTC),
+        "event_time": datetime(2026, 1, 1, 0, 0, 0, 250_000, UTC),
+        "run_id": "r-1",
+        "event_type": "COMPLETE",
+        "job_namespace": "edge",
+        "job_name": "load",
+        "kind": "OPENLINEAGE",
+        "system_name": "stamped",
+        "body": EVENT,
+    }
+
+
+def test_entries_gather_until_they_are_old_enough_or_the_runner_ends(
+    journal: Journal, settings: Settings
+) -> None:
+    archive = Archive(journal, settings, gather_s=0.2)
+    append(journal, b"1")
+    step = archive.step()
+    assert step.applied == 0
+    assert 0 < (step.retry_s or 0) <= 0.2
+    assert (archive.pending(), archived(settings.root)) == (0, [])
+    append(journal, b"2")
+    assert archive.pending() == 1
+    time.sleep(0.25)
+    assert archive.step().applied == 2
+    assert len(archived_files(settings.root)) == 1
+    append(journal, b"3")
+    assert archive.step().applied == 0
+    archive.finish()
+    assert [entry.body for entry in archived(settings.root)] == [b"1", b"2", b"3"]
+
+
+def test_a_clock_that_is_set_back_holds_nothing_up(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_at(journal, (time.time_ns() // 1_000_000) + 86_400_000, monkeypatch, b"of tomorrow")
+    assert Archive(journal, settings).step().applied == 1
+
+
+def test_a_file_holds_entries_of_one_hour(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_ms = 1_767_225_600_000
+    append_at(journal, start_ms, monkeypatch, b"1", b"2")
+    append_at(journal, start_ms + 3_600_000, monkeypatch, b"3")
+    append_at(journal, start_ms + 3_600_000 * 30, monkeypatch, b"4")
+    Archive(journal, settings).finish()
+    found = [
+        ("/".join(path.relative_to(settings.root).parts[:3]), (name.first, name.last))
+        for name, path in archived_files(settings.root)
+    ]
+    assert found == [
+        ("events/20260101/00", (1, 2)),
+        ("events/20260101/01", (3, 3)),
+        ("events/20260102/06", (4, 4)),
+    ]
+
+
+def test_a_batch_is_bounded(journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.exporter.archive._ENTRIES_MAX", 4)
+    monkeypatch.setattr("waybill.exporter.archive._READ_MAX", 3)
+    append(journal, *(b"%d" % number for number in range(13)))
+    archive = Archive(journal, settings)
+    assert [archive.step().applied for _ in range(3)] == [6, 6, 0]
+    archive.finish()
+    assert [entry.body for entry in archived(settings.root)] == [b"%d" % number for number in range(13)]
+
+
+def test_a_disk_that_fails_is_said_and_tried_again(journal: Journal, settings: Settings) -> None:
+    append(journal, EVENT)
+    journal.mark(b"flush")
+    settings.root.mkdir()
+    (settings.root / "events").write_text("in the way")
+    archive = Archive(journal, settings)
+    problem = archive.step().problem
+    assert problem is not None
+    assert str(settings.root) in problem
+    assert journal.cursor("archive") == 0
+    (settings.root / "events").unlink()
+    assert archive.step().problem is None
+    assert archived(settings.root) == journal.read(0)
+
+
+def test_cut_short_at_any_call_every_entry_is_archived_once(tmp_path: Path, settings: Settings) -> None:
+    finished = False
+    for at in range(1, 60):
+        own = msgspec.structs.replace(settings, home=tmp_path / f"home{at}", root=tmp_path / f"root{at}")
+        finished = cut_short(own, at)
+        if finished:
+            break
+    assert finished
+
+
+def cut_short(settings: Settings, at: int) -> bool:
+    """Die at a call, append more, go on in another process; whether the first got through unharmed."""
+    journal = Journal(settings.home)
+    append(journal, b"1", b"2")
+    journal.mark(b"flush")
+    append(journal, b"3")
+    try:
+        work(journal, settings, StoppingFiles(at))
+        survived = True
+    except StoppedError:
+        survived = False
+    append(journal, b"4")
+    work(journal, settings, Files())
+    assert archived(settings.root) == journal.read(0)
+    assert not temporaries(settings.root)
+    check_disjoint([name for name, _ in archived_files(settings.root)])
+    journal.close()
+    return survived
+
+
+def work(journal: Journal, settings: Settings, files: Files) -> None:
+    archive = Archive(journal, settings, files=files)
+    while archive.step().applied:
+        pass
+    archive.finish()
+
+
+def check_disjoint(names: Sequence[RawName]) -> None:
+    ranges = sorted((name.first, name.last) for name in names)
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
+
+
+def test_what_was_one_file_is_one_again_however_much_it_is(
+    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(journal, *(b"%d" % number for number in range(9)))
+    journal.commit("archive", put={"range": msgspec.msgpack.encode((1, 7))})
+    monkeypatch.setattr("waybill.exporter.archive._ENTRIES_MAX", 2)
+    monkeypatch.setattr("waybill.exporter.archive._READ_MAX", 2)
+    work(journal, settings, Files())
+    names = [name for name, _ in archived_files(settings.root)]
+    assert [(name.first, name.last) for name in names] == [(1, 7), (8, 9)]
+
+
+def test_events_stay_readable_as_json_lines(journal: Journal, settings: Settings) -> None:
+    append(journal, EVENT)
+    Archive(journal, settings).finish()
+    (entry,) = archived(settings.root)
+    assert json.loads(entry.body)["run"] == {"runId": "r-1"}
