@@ -13,7 +13,10 @@ from pyspark.sql import SparkSession
 from waybill.cli import main
 from waybill.exporter import (
     Archive,
+    Checked,
     Compactor,
+    Difference,
+    Finding,
     Hour,
     Layout,
     Query,
@@ -21,6 +24,8 @@ from waybill.exporter import (
     RawWriter,
     Report,
     Retraction,
+    check,
+    compare,
     find,
     hour_of,
     open_archive,
@@ -315,6 +320,16 @@ def records_are_found_again(root: Path) -> None:
     assert_type(find(root, query), list[ProvenanceRecord])
     tables = sum(1 for _ in scan(root))
     assert_type(tables, int)
+
+
+def a_root_is_proved(root: Path, other: Path) -> None:
+    """What is wrong with each file, and which records differ."""
+    for checked in check(root):
+        assert_type(checked, Checked)
+        assert_type(checked.findings, tuple[Finding, ...])
+    for difference in compare(root, other):
+        assert_type(difference, Difference)
+        assert_type(difference.ours, ProvenanceRecord | None)
 
 
 def one_line_tracks_a_pipeline() -> None:

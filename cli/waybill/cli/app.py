@@ -17,6 +17,7 @@ from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.settings import settings
 from waybill.cli.status import status
+from waybill.cli.verify import verify
 from waybill.transport import SettingsError, WaybillError
 
 app: Final = typer.Typer(
@@ -49,7 +50,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, status, settings, doctor, endpoint):
+for _command in (demo, flush, find, verify, status, settings, doctor, endpoint):
     app.command()(_command)
 
 

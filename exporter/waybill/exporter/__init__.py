@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
+from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
 from waybill.exporter.retraction import Retraction
+from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
     "Archive",
+    "Checked",
     "Compactor",
+    "Difference",
+    "Finding",
     "Hour",
     "Layout",
     "Query",
@@ -24,6 +29,8 @@ __all__ = [
     "RawWriter",
     "Report",
     "Retraction",
+    "check",
+    "compare",
     "find",
     "hour_of",
     "open_archive",

@@ -62,6 +62,13 @@ def scan(root: Path, query: Query | None = None) -> Iterator[pa.Table]:
             yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
 
 
+def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
+    """For each hour that one of the roots has, oldest first, the records of each root in any order."""
+    hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
+    for hour in sorted(hours):
+        yield tuple(_read_hour(root, hour, Query()).cast(SCHEMA) for root in roots)
+
+
 class _VanishedError(Exception):
     """A raw file went while it was looked for."""
 

@@ -1,0 +1,137 @@
+"""`waybill verify`: is what is there right, and is it the same as over there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from waybill.cli import console, records
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.facets import ProvenanceRecord
+from waybill.transport import Settings
+
+
+class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
+    """What a verification came to, as its last line of JSON."""
+
+    files: int = 0
+    rows: int = 0
+    findings: int = 0
+    differences: int = 0
+
+
+@with_settings("home", "root")
+def verify(
+    settings: Settings,
+    *,
+    ours: Annotated[
+        Path | None, typer.Argument(metavar="[A]", help="The root to verify.", show_default="the root set")
+    ] = None,
+    theirs: Annotated[
+        Path | None, typer.Argument(metavar="[B]", help="A root that must hold the same records.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="The most findings and the most differences to print; all count.")
+    ] = 100,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, the last one a summary.")
+    ] = False,
+) -> None:
+    """Prove that a root's files are right, and that two roots hold the same records.
+
+    Every file is read: its schema, the system, hour and order of its rows, repeats, raw files left beside the
+    compacted ones. With B, both are verified and then compared record by record, in whichever files the
+    records are. Exit code 1 when anything is found.
+
+    Examples:
+
+    \b
+      waybill verify
+      waybill verify /data/lineage /mnt/copy --json | jq -c 'select(.kind != "summary")'
+    """
+    if ours is None:
+        with existing_journal(settings) as journal:
+            ours = as_agreed(settings, journal).root
+    roots = [ours] if theirs is None else [ours, theirs]
+    for root in roots:
+        if not root.is_dir():
+            raise typer.BadParameter(
+                f"there is no folder {root}; give the path of a root", param_hint="A or B"
+            )
+    summary = _Summary()
+    for root in roots:
+        _check(root, summary, limit, as_json=as_json)
+    if theirs is not None:
+        _compare(ours, theirs, summary, limit, as_json=as_json)
+    _close(summary, compared=theirs is not None, as_json=as_json)
+
+
+def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
+    from waybill.exporter import check
+
+    with console.progress() as bar:
+        task = bar.add_task(f"verifying {root}", total=None)
+        for checked in check(root):
+            summary.files += 1
+            summary.rows += checked.rows
+            bar.update(task, completed=summary.files)
+            for finding in checked.findings:
+                summary.findings += 1
+                if summary.findings > limit:
+                    continue
+                if as_json:
+                    console.json({"kind": "finding", "root": str(root), **_plain(finding)})
+                else:
+                    console.line((finding.kind, "red"), f" {root / finding.path}: {finding.what}")
+
+
+def _compare(ours: Path, theirs: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
+    from waybill.exporter import compare
+
+    for difference in compare(ours, theirs):
+        summary.differences += 1
+        if summary.differences > limit:
+            continue
+        if as_json:
+            console.json({"kind": "difference", **_plain(difference)})
+            continue
+        for sign, style, record in (("-", "red", difference.ours), ("+", "green", difference.theirs)):
+            if record is not None:
+                console.line((f"{sign} ", style), _words(record))
+
+
+def _close(summary: _Summary, *, compared: bool, as_json: bool) -> None:
+    if as_json:
+        console.json(summary)
+    else:
+        said = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
+        if compared:
+            said.append(f"{summary.differences} records differ")
+        console.note(", ".join(said))
+    if summary.findings or summary.differences:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _plain(value: msgspec.Struct) -> dict[str, object]:
+    plain: dict[str, object] = msgspec.to_builtins(value)
+    if "what" in plain:
+        plain["finding"] = plain.pop("kind")
+    return plain
+
+
+def _words(record: ProvenanceRecord) -> str:
+    parts: Iterable[str] = (
+        records.instant_of(record.completed),
+        record.final_state.value,
+        record.system_name,
+        record.did,
+        record.filename,
+        records.passage_of(record),
+        *(f"{key}={value}" for key, value in sorted((record.annotations or {}).items())),
+    )
+    return "  ".join(filter(None, parts))

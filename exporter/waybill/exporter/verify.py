@@ -1,0 +1,167 @@
+"""The proof that a root is right by itself: every file is looked at, one at a time in memory.
+
+A root may be written meanwhile. A file that goes while it is looked for was compacted or aged off, and is no
+finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.covers import Covers
+from waybill.exporter.layout import COMPACTED, RAW, Hour, RawName, compacted_path, parse_hour, safe_name
+from waybill.exporter.merge import merge
+from waybill.facets import FinalState
+from waybill.transport.files import is_temporary
+
+_SUFFIX: Final = ".parquet"
+_PARTS: Final = 3
+"""Of a file's path below the folder of its kind."""
+_STATES: Final = pa.array([state.value for state in FinalState], pa.string())
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something about a root that is not as it should be.
+
+    Attributes:
+        path: the file, relative to the root.
+        kind: ``unreadable``; ``stray``: its name is none of the layout's; ``empty``; ``system`` or ``hour``:
+            rows that belong elsewhere; ``order``; ``repeats``; ``state``: a final state that is none;
+            ``left``: a raw file of which everything is compacted.
+        what: a sentence about it.
+    """
+
+    path: str
+    kind: str
+    what: str
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A file that was looked at.
+
+    Attributes:
+        path: relative to the root.
+        rows: how many it holds; 0 where it cannot be read.
+        findings: what is wrong with it.
+    """
+
+    path: str
+    rows: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+def check(root: Path) -> Iterator[Checked]:
+    """Look at every file of a root, each when it is asked for.
+
+    A compacted file holds the system and the hour of its path, in order of (completed, did), no record twice.
+    A raw file holds the hour of its path, and something that is not compacted yet.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    for kind, judge in ((RAW, _judge_raw), (COMPACTED, _judge_compacted)):
+        for path in _files(root / kind):
+            relative = PurePosixPath(path.relative_to(root))
+            try:
+                rows, said = judge(root, relative)
+            except FileNotFoundError:
+                continue
+            except parquet.DAMAGED as error:
+                rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
+            findings = tuple(Finding(str(relative), *one) for one in said)
+            yield Checked(str(relative), rows, findings)
+
+
+_Said = list[tuple[str, str]]
+_Judge = Callable[[Path, PurePosixPath], tuple[int, _Said]]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Every published file below a folder, in order, a folder at a time."""
+    try:
+        found = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return
+    for path in found:
+        if path.is_dir():
+            yield from _files(path)
+        elif not is_temporary(path):
+            yield path
+
+
+def _judge_compacted(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
+    parts = path.relative_to(COMPACTED).parts
+    hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
+    if hour is None or not path.name.endswith(_SUFFIX):
+        return 0, [("stray", _stray(root / path))]
+    table, _ = _read(root / path)
+    if not table.num_rows:
+        return 0, [("empty", f"{root / path} holds no rows; remove it")]
+    said = [*_judge_rows(table, hour)]
+    systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
+    if foreign := [name for name in systems if safe_name(name) != parts[0]]:
+        said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
+    elif len(systems) > 1:
+        said.append(("system", f"it holds rows of {len(systems)} systems; rebuild the hour"))
+    if not _is_sorted(table):
+        said.append(("order", "its rows are not in order of completed and did; rebuild the hour"))
+    if repeats := table.num_rows - merge(table).num_rows:
+        said.append(("repeats", f"{repeats} of its rows repeat records that it has; rebuild the hour"))
+    return table.num_rows, said
+
+
+def _judge_raw(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
+    parts = path.relative_to(RAW).parts
+    hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
+    raw = RawName.parse(path.name)
+    if hour is None or raw is None:
+        return 0, [("stray", _stray(root / path))]
+    table, _ = _read(root / path)
+    said = [*_judge_rows(table, hour)]
+    systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
+    # A compaction that is at work now removes it soon, so it counts only when it is still there after.
+    if all(_covers(root, system, hour, raw) for system in systems) and (root / path).exists():
+        said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
+    return table.num_rows, said
+
+
+def _judge_rows(table: pa.Table, hour: Hour) -> Iterator[tuple[str, str]]:
+    completed = table["completed"].cast(pa.int64())
+    elsewhere = pc.or_(pc.less(completed, hour.start_ms), pc.greater_equal(completed, hour.end_ms))
+    if count := pc.sum(elsewhere).as_py():
+        yield "hour", f"{count} of its rows completed in another hour; rebuild both"
+    known = pc.is_in(table["final_state"].cast(pa.string()), _STATES)
+    if count := pc.sum(pc.invert(known)).as_py():
+        yield "state", f"{count} of its rows have a final state that is none; rebuild the hour"
+
+
+def _is_sorted(table: pa.Table) -> bool:
+    last = table.num_rows - 1
+    completed, did = (table[name].combine_chunks() for name in ("completed", "did"))
+    earlier = pc.less(completed.slice(0, last), completed.slice(1))
+    tied = pc.equal(completed.slice(0, last), completed.slice(1))
+    follows = pc.less_equal(did.slice(0, last), did.slice(1))
+    return pc.all(pc.or_(earlier, pc.and_(tied, follows)), min_count=0).as_py() is True
+
+
+def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:
+    try:
+        return Covers.read(parquet.open_file(root / compacted_path(system, hour)).metadata.metadata).has(raw)
+    except parquet.DAMAGED:  # which holds an `OSError` of a file that is not there
+        return False
+
+
+def _read(path: Path) -> tuple[pa.Table, Covers]:
+    file = parquet.open_file(path)
+    return parquet.read(file), Covers.read(file.metadata.metadata)
+
+
+def _stray(path: Path) -> str:
+    return f"{path} is no file of the layout; move it away"

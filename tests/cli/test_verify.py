@@ -1,0 +1,61 @@
+"""`waybill verify`, over a layout that the Tracker and `waybill flush` made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from conftest import Kept, Run
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
+    done = waybill("verify", kept.home, copy, "--json")
+    assert done.returncode == 0, done.stderr
+    (summary,) = lines(done.stdout)
+    assert summary == {"kind": "summary", "files": 2, "rows": 8, "findings": 0, "differences": 0}
+    assert waybill("verify", "--home", kept.home).returncode == 0
+
+
+def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
+    (path,) = copy.rglob("*.parquet")
+    pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
+    done = waybill("verify", kept.home, copy, "--json")
+    assert done.returncode == 1
+    difference = next(line for line in lines(done.stdout) if line["kind"] == "difference")
+    assert difference["theirs"] is None
+    assert difference["ours"]["did"] in {kept.year, kept.first, kept.second}
+    shown = waybill("verify", kept.home, copy)
+    assert shown.returncode == 1
+    assert any(
+        line.startswith("- ") and difference["ours"]["did"] in line for line in shown.stdout.splitlines()
+    )
+    assert "1 records differ" in shown.stderr
+
+
+def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
+    (path,) = copy.rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:100])
+    done = waybill("verify", copy, "--json")
+    finding, summary = lines(done.stdout)
+    assert (done.returncode, summary["findings"]) == (1, 1)
+    assert (finding["kind"], finding["finding"]) == ("finding", "unreadable")
+    assert finding["path"] == str(path.relative_to(copy))
+    assert str(path) in waybill("verify", copy).stdout
+
+
+def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
+    done = waybill("verify", tmp_path / "nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path / "nowhere") in done.stderr.replace("\n", "").replace("│", "").replace(" ", "")

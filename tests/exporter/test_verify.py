@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
+
+from waybill.exporter import Difference, Finding, check, compare
+from waybill.facets import ProvenanceRecord, merge_all, record_key
+from waybill.facets.arrow import to_table
+
+FILE = "provenance/compacted/edge/20260101/00.parquet"
+
+
+def findings(root: Path) -> list[Finding]:
+    return [finding for checked in check(root) for finding in checked.findings]
+
+
+def kinds(root: Path) -> list[tuple[str, str]]:
+    return [(finding.path, finding.kind) for finding in findings(root)]
+
+
+def forge(root: Path, *records: ProvenanceRecord, path: str = FILE) -> None:
+    """Write a compacted file as no compactor would."""
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(to_table(records), target, store_schema=False)
+
+
+@FILES
+@given(
+    st.lists(records_strategy(), max_size=12),
+    st.lists(st.integers(0), max_size=3),
+    st.sets(st.integers(0, 3)),
+)
+def test_what_the_exporter_wrote_is_right(
+    records: list[ProvenanceRecord], cuts: list[int], compacted_after: set[int]
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        for at, part in enumerate(split(records, cuts)):
+            layout.write(*part)
+            if at in compacted_after:
+                layout.compactor().compact()
+        assert findings(layout.root) == []
+        layout.compactor().compact()
+        seen = list(check(layout.root))
+        assert sum(one.rows for one in seen) == len(merge_all(records))
+        assert [one.path for one in seen] == [str(path.relative_to(folder)) for path in layout.compacted()]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([record("a", at_ms=HOUR_MS)], "hour"),
+        ([record("a", at_ms=-1)], "hour"),
+        ([record("a", system_name="core")], "system"),
+        ([record("a"), record("b", system_name="core")], "system"),
+        ([record("b"), record("a")], "order"),
+        ([record("a", at_ms=1), record("b")], "order"),
+        ([record("a"), record("a")], "repeats"),
+        ([record("a"), record("a", annotations={"k": "v"})], "repeats"),
+        ([], "empty"),
+    ],
+)
+def test_rows_that_the_layout_does_not_allow_are_found(
+    layout: Layout, rows: list[ProvenanceRecord], kind: str
+) -> None:
+    forge(layout.root, *rows)
+    assert kinds(layout.root) == [(FILE, kind)]
+
+
+def test_two_records_that_share_a_place_are_no_repeat_and_in_order(layout: Layout) -> None:
+    forge(layout.root, record("a", data_sink="x"), record("a", data_sink="y"), record("b"))
+    assert findings(layout.root) == []
+
+
+def test_damaged_files_and_files_of_another_schema_cannot_be_read(layout: Layout) -> None:
+    layout.write(record())
+    layout.compactor().compact()
+    (path,) = layout.compacted()
+    content = bytearray(path.read_bytes())
+    path.write_bytes(content[:-20])
+    other = path.with_name("01.parquet")
+    pq.write_table(to_table([record(at_ms=HOUR_MS)]).drop_columns("did"), other)
+    assert kinds(layout.root) == [(FILE, "unreadable"), (FILE.replace("00", "01"), "unreadable")]
+    for finding in findings(layout.root):
+        assert finding.what.endswith("put a good copy in its place, or move it away")
+
+
+def test_what_is_no_file_of_the_layout_is_found_and_unpublished_files_are_not(layout: Layout) -> None:
+    layout.write(record())
+    raw = layout.raw()[0]
+    for name in ("notes.txt", f".{raw.name}.12ab.tmp"):
+        (raw.parent / name).write_bytes(b"x")
+    forge(layout.root, record(), path="provenance/compacted/edge/2026010/00.parquet")
+    assert kinds(layout.root) == [
+        ("provenance/raw/20260101/00/notes.txt", "stray"),
+        ("provenance/compacted/edge/2026010/00.parquet", "stray"),
+    ]
+
+
+def test_a_raw_file_left_beside_the_compacted_file_that_covers_it_is_found(layout: Layout) -> None:
+    layout.write(record("a"), record("b", system_name="core"))
+    (raw,) = layout.raw()
+    content = raw.read_bytes()
+    layout.compactor().compact()
+    raw.parent.mkdir()
+    raw.write_bytes(content)
+    (raw.parent / "ffff-1-9.parquet").write_bytes(content)
+    assert kinds(layout.root) == [(str(raw.relative_to(layout.root)), "left")]
+
+
+def test_an_empty_root_is_right(tmp_path: Path) -> None:
+    assert list(check(tmp_path)) == []
+
+
+@FILES
+@given(st.lists(records_strategy(), max_size=12), st.lists(records_strategy(), max_size=12))
+def test_the_comparison_is_the_difference_of_the_two_sets(
+    ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord]
+) -> None:
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        first, second = Layout(Path(one)), Layout(Path(two))
+        first.write(*ours)
+        second.write(*theirs)
+        second.compactor().compact()
+        mine = {record_key(row): row for row in merge_all(ours)}
+        other = {record_key(row): row for row in merge_all(theirs)}
+        expected = [
+            (mine.get(key), other.get(key))
+            for key in mine.keys() | other.keys()
+            if mine.get(key) != other.get(key)
+        ]
+        found = list(compare(first.root, second.root))
+        assert len(found) == len(expected)
+        for mine_, other_ in expected:
+            assert Difference(mine_, other_) in found
+
+
+def test_one_row_of_a_full_hour_that_differs_is_the_only_one_named(layout: Layout, tmp_path: Path) -> None:
+    rows = [record(f"{at:06}", at_ms=at // 3) for at in range(50_000)]
+    changed = record("040000", at_ms=40_000 // 3, filename="other.csv")
+    copy = Layout(tmp_path / "copy")
+    layout.write(*rows)
+    copy.write(*rows[:40_000], changed, *rows[40_001:])
+    layout.compactor().compact()
+    assert list(compare(layout.root, copy.root)) == [Difference(rows[40_000], changed)]
+    assert rows[0].completed == START_MS
