@@ -45,11 +45,25 @@ REAL_URL = os.environ.get("MARQUEZ_URL")
 class Worker:
     """Works a delivery as the runner does, on a clock that it moves instead of waiting."""
 
-    def __init__(self, journal: Journal, url: str, api_key: str | None = None, **timeouts_s: float) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        url: str,
+        api_key: str | None = None,
+        *,
+        connections: int = 1,
+        **timeouts_s: float,
+    ) -> None:
         self.now_s = 0.0
         self.journal = journal
         backend = Backend(url, api_key, **(timeouts_s or PATIENT))
-        self.delivery = Delivery(journal, backend, clock=lambda: self.now_s, rng=Random(1))  # noqa: S311 - jitter
+        self.delivery = Delivery(
+            journal,
+            backend,
+            connections=connections,
+            clock=lambda: self.now_s,
+            rng=Random(1),  # noqa: S311 - jitter
+        )
         self.problem: str | None = None
 
     def run(self, *, until: Callable[[], bool] = lambda: False, at_most_s: float = 86_400.0) -> None:

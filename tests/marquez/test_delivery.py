@@ -123,15 +123,6 @@ def test_a_run_ends_in_the_state_of_its_last_event_even_if_its_start_had_to_be_r
     assert marquez.runs == {"run": "COMPLETED"}
 
 
-def test_a_start_after_complete_would_have_set_the_run_back(
-    marquez: ContractServer, worker: Worker, keep: Keep
-) -> None:
-    keep("run", 0, eventType="COMPLETE")
-    keep("run", 1, eventType="START")
-    worker.run()
-    assert marquez.runs == {"run": "RUNNING"}
-
-
 def test_a_larger_body_travels_compressed(marquez: ContractServer, worker: Worker, keep: Keep) -> None:
     keep("small")
     keep("large", padding="x" * 100_000)

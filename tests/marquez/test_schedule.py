@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from waybill.marquez.answer import Answer, Verdict, judge
 from waybill.marquez.circuit import Circuit, full_jitter
 from waybill.marquez.ledger import PAGE_ENTRIES, Ledger
-from waybill.marquez.order import order_key
+from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import POISON_AFTER_S, POISON_TRIES, Outcome, Schedule
 from waybill.marquez.window import Window
 
@@ -237,13 +237,14 @@ def test_a_ledger_restored_from_its_rows_is_the_same(
         (b'{"job":{"namespace":"n","name":"j"},"inputs":[1]}', "job n j"),
         (b'{"dataset":{"namespace":"n","name":"d"}}', "dataset n d"),
         (b'{"run":null,"job":{"name":"j"}}', "job  j"),
+        (b'{"run":{"runId":"r"},"eventType":5}', "run r"),
         (b'{"run":{"runId":""}}', "entry 7"),
         (b"[]", "entry 7"),
         (b"\xff", "entry 7"),
     ],
 )
 def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
-    assert order_key(body, 7) == key
+    assert subject_of(body, 7).key == key
 
 
 @pytest.mark.parametrize(

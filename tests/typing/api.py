@@ -63,8 +63,10 @@ from waybill.marquez import (
     ProbeResult,
     dead_letter_body,
     dead_letters,
+    drop_dead_letters,
     open_delivery,
     probe,
+    replay_dead_letters,
 )
 from waybill.spark import (
     LISTENER_VERSION,
@@ -273,6 +275,8 @@ def errors_tell_their_parts(error: WaybillError) -> None:
 def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Projection | None:
     assert_type(dead_letters(journal), list[DeadLetter])
     assert_type(dead_letter_body(journal, 7), bytes | None)
+    replay_dead_letters(journal, [7])
+    drop_dead_letters(journal, {8, 9}, backend="marquez")
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)
     assert_type(answered.problem, str | None)

@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
@@ -52,6 +53,7 @@ def _waybill(
 
 for _command in (demo, flush, find, verify, status, settings, doctor, endpoint):
     app.command()(_command)
+app.add_typer(dead_letters, name="dead-letters")
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
@@ -35,23 +36,30 @@ PowerShell.
 
 
 def commands() -> list[str]:
-    """Every command's name, in the order of the help."""
-    return list(_group().commands)
+    """Every command's name, in the order of the help; of a group's, with the group's before it."""
+    return [title for title, _ in _walk(_context())]
 
 
 def reference() -> str:
     """The page."""
-    group = _group()
-    context = typer.Context(group, info_name="waybill", terminal_width=_WIDTH, **group.context_settings)
-    parts = [_HEAD, _section("waybill", group.get_help(context))]
-    for name, command in group.commands.items():
-        own = typer.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
-        parts.append(_section(f"waybill {name}", command.get_help(own)))
+    context = _context()
+    parts = [_HEAD, _section("waybill", context.command.get_help(context))]
+    parts += [_section(f"waybill {title}", own.command.get_help(own)) for title, own in _walk(context)]
     return "\n".join(parts)
 
 
-def _group() -> TyperGroup:
-    return cast("TyperGroup", typer.main.get_command(app))
+def _context() -> typer.Context:
+    group = typer.main.get_command(app)
+    return typer.Context(group, info_name="waybill", terminal_width=_WIDTH, **group.context_settings)
+
+
+def _walk(context: typer.Context, before: str = "") -> Iterator[tuple[str, typer.Context]]:
+    for name, command in cast("TyperGroup", context.command).commands.items():
+        own = typer.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
+        if isinstance(command, TyperGroup):
+            yield from _walk(own, f"{before}{name} ")
+        else:
+            yield f"{before}{name}", own
 
 
 def _section(title: str, said: str) -> str:

@@ -149,7 +149,9 @@ def _show(found: Status) -> None:
     kept = found.journal
     since = f", the oldest of {kept.oldest}" if kept.oldest else ""
     console.line(f"journal   {kept.entries} entries{since}, {kept.size_bytes / 2**20:.1f} MiB")
-    console.line(f"refused   {found.dead_letters} events, for good by the backend (dead letters)")
+    console.line(
+        f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
+    )
     if not found.provenance_enabled:
         console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
     if found.projections:

@@ -7,8 +7,15 @@ questions.
 from __future__ import annotations
 
 from waybill.marquez.client import Backend, ProbeResult, probe
-from waybill.marquez.delivery import Delivery, open_delivery
-from waybill.marquez.letters import DeadLetter, dead_letter_body, dead_letters
+from waybill.marquez.delivery import Delivery
+from waybill.marquez.letters import (
+    DeadLetter,
+    dead_letter_body,
+    dead_letters,
+    drop_dead_letters,
+    replay_dead_letters,
+)
+from waybill.marquez.targets import open_delivery
 
 __all__ = [
     "Backend",
@@ -17,6 +24,8 @@ __all__ = [
     "ProbeResult",
     "dead_letter_body",
     "dead_letters",
+    "drop_dead_letters",
     "open_delivery",
     "probe",
+    "replay_dead_letters",
 ]

@@ -62,8 +62,14 @@ class Circuit:
 
     def failed(self, answer: Answer, now_s: float) -> None:
         """The backend failed with an event that nothing is known against."""
-        self._failures += 1
         self._last = answer
+        quiet_until_s = now_s + min(answer.retry_after_s, RETRY_AFTER_MAX_S)
+        if self.due_s is not None and now_s < self.due_s:
+            # It was on its way when the circuit opened: several connections fail together, and that is one
+            # failure.
+            self.due_s = max(self.due_s, quiet_until_s)
+            return
+        self._failures += 1
         answers = answer.verdict is Verdict.UNWELL and answer.status is not None
         if self.due_s is None and answers and self._failures < UNWELL_IN_A_ROW:
             return
@@ -72,4 +78,4 @@ class Circuit:
         else:
             cap_s = PROBE_ANSWERING_EVERY_MAX_S if answers else PROBE_EVERY_MAX_S
             delay_s = full_jitter(self._rng, self._failures, cap_s)
-        self.due_s = now_s + max(delay_s, min(answer.retry_after_s, RETRY_AFTER_MAX_S))
+        self.due_s = max(now_s + delay_s, quiet_until_s)

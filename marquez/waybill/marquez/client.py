@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import http.client
 import ssl
@@ -48,7 +49,7 @@ class _Bearer(AuthBase):
 
 
 class Backend:
-    """An OpenLineage backend. One thread uses it at a time; the connection is kept open between events.
+    """An OpenLineage backend. Any number of threads may use it; connections are kept open between events.
 
     Args:
         url: where its API is, with or without the path of the lineage endpoint.
@@ -70,7 +71,8 @@ class Backend:
         self._secret = api_key
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._session = _session(url, api_key)
+        self._open_session = functools.partial(_session, url, api_key)
+        self._idle: list[requests.Session] = []
 
     def deliver(self, body: bytes) -> Answer:
         """Send one event and hear what the backend says; whatever it or the network does is an answer."""
@@ -84,8 +86,21 @@ class Backend:
         return answer
 
     def close(self) -> None:
-        """Close the connection."""
-        self._session.close()
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[requests.Session]:
+        """A session of one's own, the one used last where one is idle, so that few connections stay open."""
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = self._open_session()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
 
     def _post(self, body: bytes, *, compressed: bool) -> Answer:
         headers = {"Content-Type": "application/json"}
@@ -94,14 +109,17 @@ class Backend:
             headers["Content-Encoding"] = "gzip"
         started_s = time.monotonic()
         try:
-            with self._session.post(
-                self._url,
-                data=body,
-                headers=headers,
-                timeout=self._timeouts_s,
-                stream=True,
-                allow_redirects=False,
-            ) as response:
+            with (
+                self._session() as session,
+                session.post(
+                    self._url,
+                    data=body,
+                    headers=headers,
+                    timeout=self._timeouts_s,
+                    stream=True,
+                    allow_redirects=False,
+                ) as response,
+            ):
                 words = _words(response, started_s + sum(self._timeouts_s))
         except (requests.RequestException, ValueError) as error:
             return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)

@@ -1,43 +1,49 @@
-"""Delivery: the projection that sends every OpenLineage event of the journal to the backend.
+"""Delivery: the projection that sends every OpenLineage event of the journal to one backend.
 
-Each step sends at most one event. Its answer is stored before the next is sent, so that a restart repeats an
-event only if its answer was never seen. What goes when is decided in `waybill.marquez.schedule`.
+Each step hands out as many events as there are connections free and takes in the answers that have come. An
+answer is stored before the next event of the same run is sent, so that a restart repeats an event only if its
+answer was never seen. What goes when is decided in `waybill.marquez.schedule`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.answer import Answer, explain
-from waybill.marquez.client import Backend
+from waybill.marquez.endings import Endings
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
-from waybill.marquez.letters import PROJECTION, DeadLetter, DeadLetterBox, dead_letters
-from waybill.marquez.order import order_key
+from waybill.marquez.letters import (
+    MARQUEZ,
+    OWED_PREFIX,
+    DeadLetter,
+    DeadLetterBox,
+    dead_letter_body,
+    dead_letters,
+    rows_of,
+)
+from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.window import Window
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from waybill.marquez.client import Backend
     from waybill.transport.journal import Journal
-    from waybill.transport.settings import Settings
 
 log = logging.getLogger("waybill.marquez")
 
+CONNECTIONS: Final = 8
+
 _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
-
-
-def open_delivery(journal: Journal, settings: Settings) -> Delivery | None:
-    """The projection ``marquez`` of the entry-point group ``waybill.projections``; None without a backend."""
-    if settings.marquez_url is None:
-        return None
-    return Delivery(journal, Backend(settings.marquez_url, settings.marquez_api_key))
+_ANSWER_POLL_S: Final = 0.05
 
 
 class Delivery:
@@ -46,11 +52,12 @@ class Delivery:
     Args:
         journal: where the events are.
         backend: where they go; closed with the delivery.
+        name: the projection's own, under which its cursor and its state are kept.
+        connections: how many events may be on their way at a time.
         clock: seconds that never go back; back-off is measured on it.
         rng: where the back-off's jitter is drawn from.
     """
 
-    name = PROJECTION
     stores = False
 
     def __init__(
@@ -58,17 +65,25 @@ class Delivery:
         journal: Journal,
         backend: Backend,
         *,
+        name: str = MARQUEZ,
+        connections: int = CONNECTIONS,
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
+        self.name = name
         self._journal = journal
         self._backend = backend
+        self._connections = connections
         self._clock = clock
-        self._ledger = Ledger(journal.cursor(PROJECTION), journal.state(PROJECTION, ROW_PREFIX))
+        self._ledger = Ledger(journal.cursor(name), journal.state(name, ROW_PREFIX))
         self._cursor_stored = self._ledger.cursor
         self._window = Window(self._ledger)
         self._schedule = Schedule(self._window, rng or Random())  # noqa: S311 - jitter keeps no secret
-        self._box = DeadLetterBox(dead_letters(journal))
+        self._box = DeadLetterBox(dead_letters(journal, name))
+        self._endings = Endings(journal, name)
+        self._owed: set[int] = set()
+        self._senders = ThreadPoolExecutor(connections, thread_name_prefix=f"waybill-{name}-sender")
+        self._on_the_way: dict[Future[Answer], Entry] = {}
         self._put: dict[str, bytes] = {}
         self._delete: set[str] = set()
 
@@ -78,87 +93,179 @@ class Delivery:
         return self._window.held
 
     def step(self) -> Step:
-        """Look at new entries where there is room, then send one event if one may go."""
+        """Look at new entries where there is room, send what may go, and take in what was answered."""
         self._store()  # what a failing disk kept from being stored comes before anything new
-        applied = self._look()
-        seq = self._schedule.next(self._clock())
-        if seq is not None:
-            applied += self._send(seq)
+        applied = self._look() + self._hand_out()
+        # While every connection is busy there is nothing else to do; else something may come that can go.
+        busy = len(self._on_the_way) == self._connections
+        applied += self._take_in(None if busy else 0.0 if applied else _ANSWER_POLL_S)
         self._store()
         return self._rest() if not applied else Step(applied=applied, problem=self._outage())
 
     def pending(self) -> int:
-        """How many entries are not dealt with."""
-        return self._journal.last_seq() - self._ledger.cursor - self._ledger.above
+        """How many entries are not dealt with, or are to go once more."""
+        return self._journal.last_seq() - self._ledger.cursor - self._ledger.above + len(self._owed)
 
     def finish(self) -> None:
-        """Nothing is left untidy between two steps."""
+        """Hear the answers to what is on its way, so that none of it is repeated."""
+        while self._on_the_way:
+            self._take_in(None)
+        self._store()
 
     def close(self) -> None:
-        """Close the connection to the backend."""
+        """Close the connections to the backend."""
+        self._senders.shutdown()
         self._backend.close()
+
+    # -- what goes out ---------------------------------------------------------------------------------------
 
     def _look(self) -> int:
         room = self._window.room()
-        if not room:
+        # What goes once more goes first, so that whoever asked for it and for a flush has it answered then.
+        if not room or any(entry.seq in self._owed for entry in self._on_the_way.values()):
             return 0
+        if admitted := self._admit_owed():
+            return admitted
         entries = self._journal.read(self._window.read_after(), limit=room, max_bytes=_READ_MAX_BYTES)
         for entry in entries:
             is_event = entry.kind is Kind.OPENLINEAGE
-            self._window.look_at(entry.seq, order_key(entry.body, entry.seq) if is_event else None)
+            self._window.look_at(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
         return len(entries)
 
-    def _send(self, seq: int) -> bool:
-        """Send one event; tells whether it is dealt with."""
+    def _admit_owed(self) -> int:
+        """Take into view what is to go once more; tells how many that were."""
+        rows = self._journal.state(self.name, OWED_PREFIX)
+        new = sorted({int(key.removeprefix(OWED_PREFIX)) for key in rows} - self._owed)
+        for seq in new:
+            entry = self._entry(seq)
+            if entry is None:
+                self._no_longer_owed(seq)
+            else:
+                self._owe(seq, subject_of(entry.body, seq).key)
+        return len(new)
+
+    def _owe(self, seq: int, key: str) -> None:
+        self._owed.add(seq)
+        self._window.admit(seq, key)
+
+    def _no_longer_owed(self, seq: int) -> None:
+        self._owed.discard(seq)
+        self._note({}, [f"{OWED_PREFIX}{seq}"])
+
+    def _entry(self, seq: int) -> Entry | None:
+        """An event from the journal, or from its dead letter where the journal let go of it."""
+        entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
+        if entry is not None and entry.seq == seq:
+            return entry
+        body = dead_letter_body(self._journal, seq, self.name)
+        return None if body is None else Entry(seq, 0, Kind.OPENLINEAGE, "", body)
+
+    def _hand_out(self) -> int:
+        """Give each free connection an event; tells how many events turned out to be gone."""
+        gone = 0
+        while len(self._on_the_way) < self._connections and not (self._schedule.probes and self._on_the_way):
+            seq = self._schedule.next(self._clock())
+            if seq is None:
+                break
+            try:
+                entry = self._entry(seq)
+                if entry is not None:
+                    self._on_the_way[self._senders.submit(self._backend.deliver, entry.body)] = entry
+            except BaseException:
+                # A journal that cannot be read, or a stop in the middle: the event is still to be sent.
+                self._schedule.give_back(seq, self._clock())
+                raise
+            if entry is None:
+                log.warning("entry %d left the journal before %s had it", seq, self.name)
+                self._schedule.forget(seq)
+                self._no_longer_owed(seq)
+                gone += 1
+        return gone
+
+    # -- what comes back -------------------------------------------------------------------------------------
+
+    def _take_in(self, timeout_s: float | None) -> int:
+        """Wait for an answer and take in all that have come; tells how many events are dealt with."""
+        if not self._on_the_way:
+            return 0
+        answered, _ = wait(self._on_the_way, timeout_s, FIRST_COMPLETED)
+        # In the order of the journal, so that what a test sees does not hang on that of a set.
+        futures = sorted(answered, key=lambda future: self._on_the_way[future].seq)
+        return sum(self._heard(self._on_the_way.pop(future), future) for future in futures)
+
+    def _heard(self, entry: Entry, future: Future[Answer]) -> bool:
+        """Take in the answer to one event; tells whether the event is dealt with."""
         try:
-            entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
-            answer = self._backend.deliver(entry.body) if entry is not None and entry.seq == seq else None
-        except BaseException:
-            # A journal that cannot be read, or a stop in the middle: the event is still to be sent.
-            self._schedule.give_back(seq, self._clock())
+            answer = future.result()
+        except Exception:
+            self._schedule.give_back(entry.seq, self._clock())
             raise
-        if entry is None or answer is None:
-            log.warning("entry %d left the journal before it was delivered", seq)
-            self._schedule.forget(seq)
-            return True
-        key, tries = self._window.key_of(seq), self._schedule.tries(seq) + 1
-        outcome = self._schedule.answered(seq, answer, self._clock())
+        key, tries = self._window.key_of(entry.seq), self._schedule.tries(entry.seq) + 1
+        outcome = self._schedule.answered(entry.seq, answer, self._clock())
+        if outcome is Outcome.LATER:
+            return False
+        if entry.seq in self._owed:
+            self._no_longer_owed(entry.seq)
+            self._box.forget(entry.seq)
+            self._note({}, rows_of(entry.seq))
         if outcome is Outcome.PARKED:
             self._park(entry, key, tries, answer)
-        return outcome is not Outcome.LATER
+        else:
+            self._see_to_the_end(entry, key)
+        return True
+
+    def _see_to_the_end(self, entry: Entry, key: str) -> None:
+        """See to it that the last event of a finished run that the backend gets is its terminal one."""
+        subject = subject_of(entry.body, entry.seq)
+        if not subject.is_run:
+            return
+        end = self._endings.of(key)
+        if subject.ends and (end is None or end < entry.seq):
+            self._note(*self._endings.note(key, entry.seq))
+        elif end is not None and end != entry.seq:
+            self._note({f"{OWED_PREFIX}{end}": b""}, ())
+            self._owe(end, key)
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.heard)
+        now_ms = time.time_ns() // 1_000_000
         letter = DeadLetter(
             seq=entry.seq,
             key=key,
-            received_ms=entry.received_ms,
-            parked_ms=time.time_ns() // 1_000_000,
+            received_ms=entry.received_ms or now_ms,
+            parked_ms=now_ms,
             tries=tries,
             status=answer.status,
             words=answer.words,
             size_bytes=len(entry.body),
         )
-        put, gone = self._box.add(letter, entry.body)
-        self._note(put, gone)
+        if self._box.is_full(letter):
+            # Somebody may have dropped some.
+            self._store()
+            self._box = DeadLetterBox(dead_letters(self._journal, self.name))
+        self._note(*self._box.add(letter, entry.body))
 
-    def _note(self, put: dict[str, bytes], gone: list[str]) -> None:
+    # -- what is kept ----------------------------------------------------------------------------------------
+
+    def _note(self, put: Mapping[str, bytes], gone: Iterable[str]) -> None:
         for key in gone:
             self._put.pop(key, None)
+            self._delete.add(key)
         self._put |= put
-        self._delete = (self._delete | set(gone)) - put.keys()
+        self._delete -= put.keys()
 
     def _store(self) -> None:
         self._note(*self._ledger.take_changes())
         cursor = self._ledger.cursor
         if self._put or self._delete or cursor != self._cursor_stored:
-            self._journal.commit(PROJECTION, cursor=cursor, put=self._put, delete=self._delete)
+            self._journal.commit(self.name, cursor=cursor, put=self._put, delete=self._delete)
             self._cursor_stored = cursor
             self._put, self._delete = {}, set()
 
     def _rest(self) -> Step:
-        wait_s = self._schedule.wait_s(self._clock())
-        if (problem := self._outage()) is not None or not wait_s:
+        """What to say of a step that came to nothing."""
+        wait_s = 0.0 if self._on_the_way else self._schedule.wait_s(self._clock())
+        if (problem := self._outage()) is not None or wait_s is None:
             return Step(retry_s=wait_s, problem=problem)
         if (stuck := self._schedule.stuck) is None:
             return Step(retry_s=wait_s)

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from waybill.transport.journal import Journal
 
-PROJECTION: Final = "marquez"
+MARQUEZ: Final = "marquez"
+"""The projection of the backend that ``marquez_url`` names."""
+
+OWED_PREFIX: Final = "owed:"
+"""Rows that name entries which are to go out once more, though they were dealt with."""
+
 LETTERS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
 
@@ -46,15 +53,34 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-def dead_letters(journal: Journal) -> list[DeadLetter]:
-    """The events that the backend refused for good, in the order of the journal."""
-    rows = journal.state(PROJECTION, _LETTER).values()
+def dead_letters(journal: Journal, backend: str = MARQUEZ) -> list[DeadLetter]:
+    """The events that a backend refused for good, in the order of the journal."""
+    rows = journal.state(backend, _LETTER).values()
     return sorted((msgspec.json.decode(row, type=DeadLetter) for row in rows), key=lambda letter: letter.seq)
 
 
-def dead_letter_body(journal: Journal, seq: int) -> bytes | None:
+def dead_letter_body(journal: Journal, seq: int, backend: str = MARQUEZ) -> bytes | None:
     """The event of one dead letter as it was accepted; None when there is no such letter."""
-    return journal.state_get(PROJECTION, f"{_BODY}{seq}")
+    return journal.state_get(backend, f"{_BODY}{seq}")
+
+
+def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
+    """Let the backend have these events again, before anything new; what it takes is no dead letter any more.
+
+    The home's runner sends them when it next looks at the journal, at the latest with the next flush.
+    """
+    known = {letter.seq for letter in dead_letters(journal, backend)}
+    journal.commit(backend, put={f"{OWED_PREFIX}{seq}": b"" for seq in known.intersection(seqs)})
+
+
+def drop_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
+    """Forget these dead letters with their events."""
+    journal.commit(backend, delete=[key for seq in seqs for key in (*rows_of(seq), f"{OWED_PREFIX}{seq}")])
+
+
+def rows_of(seq: int) -> list[str]:
+    """The keys of the rows that hold one dead letter."""
+    return [f"{_LETTER}{seq}", f"{_BODY}{seq}"]
 
 
 class DeadLetterBox:
@@ -78,12 +104,22 @@ class DeadLetterBox:
         self._letters_max = letters_max
         self._bodies_max_bytes = bodies_max_bytes
 
+    def is_full(self, letter: DeadLetter) -> bool:
+        """Whether a letter would have to push out others."""
+        size_bytes = self._size_bytes + letter.size_bytes
+        return len(self._size_of) >= self._letters_max or size_bytes > self._bodies_max_bytes
+
+    def forget(self, seq: int) -> None:
+        """A letter is here no more, if it was."""
+        self._size_bytes -= self._size_of.pop(seq, 0)
+
     def add(self, letter: DeadLetter, body: bytes) -> tuple[dict[str, bytes], list[str]]:
         """Park an event.
 
         Returns:
             The rows to write and the keys to delete, the oldest letters' where the box is full.
         """
+        self.forget(letter.seq)
         self._size_of[letter.seq] = letter.size_bytes
         self._size_bytes += letter.size_bytes
         gone: list[str] = []
@@ -92,5 +128,5 @@ class DeadLetterBox:
             if oldest == letter.seq:
                 break
             self._size_bytes -= self._size_of.pop(oldest)
-            gone += [f"{_LETTER}{oldest}", f"{_BODY}{oldest}"]
+            gone += rows_of(oldest)
         return {f"{_LETTER}{letter.seq}": msgspec.json.encode(letter), f"{_BODY}{letter.seq}": body}, gone

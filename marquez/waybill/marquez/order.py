@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 import msgspec
+
+
+class Subject(NamedTuple):
+    """What an event is about.
+
+    Attributes:
+        key: its run; for a JobEvent its job; for a DatasetEvent its dataset.
+        is_run: whether it is about a run.
+        ends: whether it says that its run has ended.
+    """
+
+    key: str
+    is_run: bool = False
+    ends: bool = False
 
 
 class _Named(msgspec.Struct):
@@ -14,31 +30,35 @@ class _Run(msgspec.Struct, rename="camel"):
     run_id: str = ""
 
 
-class _Subject(msgspec.Struct):
+class _Members(msgspec.Struct, rename="camel"):
     """The few members of an event that say what it is about; nothing else of it is decoded."""
 
     run: _Run | None = None
     job: _Named | None = None
     dataset: _Named | None = None
+    event_type: object = None
 
 
-_DECODER = msgspec.json.Decoder(_Subject)
+_DECODER = msgspec.json.Decoder(_Members)
+_ENDS: Final = frozenset({"COMPLETE", "ABORT", "FAIL"})
 
 
-def order_key(body: bytes, seq: int) -> str:
-    """The key of one event: its run; for a JobEvent its job; for a DatasetEvent its dataset.
+def subject_of(body: bytes, seq: int) -> Subject:
+    """What one event is about.
 
     Args:
         body: one OpenLineage event as JSON.
         seq: its place in the journal, its key when it names none of these: it waits for no other then.
     """
     try:
-        subject = _DECODER.decode(body)
+        members = _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return f"entry {seq}"
-    if subject.run is not None and subject.run.run_id:
-        return f"run {subject.run.run_id}"
-    for kind, named in (("job", subject.job), ("dataset", subject.dataset)):
+        return Subject(f"entry {seq}")
+    if members.run is not None and members.run.run_id:
+        # Marquez compares the type without regard to case.
+        ends = str(members.event_type).upper() in _ENDS
+        return Subject(f"run {members.run.run_id}", is_run=True, ends=ends)
+    for kind, named in (("job", members.job), ("dataset", members.dataset)):
         if named is not None and named.name:
-            return f"{kind} {named.namespace} {named.name}"
-    return f"entry {seq}"
+            return Subject(f"{kind} {named.namespace} {named.name}")
+    return Subject(f"entry {seq}")

@@ -102,10 +102,15 @@ class Schedule:
             return self._window.take()
         return None
 
+    @property
+    def probes(self) -> bool:
+        """Whether the backend is taken to be down: then one event at a time is tried."""
+        return self._circuit.due_s is not None
+
     def wait_s(self, now_s: float) -> float | None:
         """In how many seconds `next` may have an event; None: when a new one is in the window."""
         if self._circuit.due_s is not None:
-            return max(0.0, self._circuit.due_s - now_s) if self._any_waiting else None
+            return max(0.0, self._circuit.due_s - now_s) if self._window.held else None
         if self._window.any_ready:
             return 0.0
         return max(0.0, self._aside[0][0] - now_s) if self._aside else None
@@ -113,7 +118,7 @@ class Schedule:
     @property
     def outage(self) -> Answer | None:
         """The answer that stands for the whole backend being down; None while it is not."""
-        return self._circuit.problem if self._any_waiting else None
+        return self._circuit.problem if self._window.held else None
 
     @property
     def stuck(self) -> Answer | None:
@@ -157,10 +162,6 @@ class Schedule:
         delay_s = max(full_jitter(self._rng, trouble.tries, RETRY_EVERY_MAX_S), SLOW_SHARE * answer.elapsed_s)
         heapq.heappush(self._aside, (now_s + delay_s, seq))
         return Outcome.LATER
-
-    @property
-    def _any_waiting(self) -> bool:
-        return self._window.any_ready or bool(self._aside)
 
     def _probe(self) -> int | None:
         if self._window.any_ready:

@@ -86,6 +86,11 @@ class Window:
         elif seq not in self._ledger and seq not in self._key_of and key not in self._first_beyond:
             self._hold(seq, key)
 
+    def admit(self, seq: int, key: str) -> None:
+        """Take an entry into view that was dealt with and is to go once more, after its key's others."""
+        if seq not in self._key_of:
+            self._queue(seq, key)
+
     def key_of(self, seq: int) -> str:
         """The key of a held event."""
         return self._key_of[seq]
@@ -124,10 +129,13 @@ class Window:
             self._ledger.settle(gone)
 
     def _hold(self, seq: int, key: str) -> None:
-        waiting = self._waiting.setdefault(key, deque())
-        if key in self._blocked and len(waiting) >= self._blocked_key_max:
+        if key in self._blocked and len(self._waiting[key]) >= self._blocked_key_max:
             self._first_beyond[key] = seq
-            return
+        else:
+            self._queue(seq, key)
+
+    def _queue(self, seq: int, key: str) -> None:
+        waiting = self._waiting.setdefault(key, deque())
         if not waiting:
             heapq.heappush(self._ready, seq)
         waiting.append(seq)

@@ -1,0 +1,140 @@
+"""`waybill dead-letters`."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.marquez import dead_letters
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+BODIES = [b'{"run":{"runId":"%d"},"text":"\xc3\xa9"}' % number for number in range(3)]
+
+
+class Backend:
+    """Answers every event with `status`, and notes the bodies that it took."""
+
+    def __init__(self) -> None:
+        self.status = 422
+        self.took: list[bytes] = []
+        backend = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if backend.status == 201:
+                    backend.took.append(body)
+                self.send_response(backend.status)
+                self.end_headers()
+                self.wfile.write(b'{"errors": ["producer must not be null"]}')
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+
+@pytest.fixture
+def backend() -> Iterator[Backend]:
+    backend = Backend()
+    yield backend
+    backend.server.shutdown()
+    backend.server.server_close()
+
+
+@pytest.fixture
+def refused(settings: Settings, backend: Backend) -> Settings:
+    """A home whose three events were all refused."""
+    journal = Journal(settings.home)
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in BODIES)
+    journal.close()
+    settings = settings.with_values({"marquez_url": backend.url, "provenance_enabled": False}, "tests")
+    assert flush(settings, timeout_s=60).problems == {}
+    return settings
+
+
+def left(settings: Settings) -> list[int]:
+    journal = Journal(settings.home)
+    try:
+        return [letter.seq for letter in dead_letters(journal)]
+    finally:
+        journal.close()
+
+
+def test_they_are_listed_with_the_backends_words(waybill: Run, refused: Settings) -> None:
+    done = waybill("dead-letters", "list", "--home", refused.home)
+    heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert heading[0] == "number"
+    words = '{"errors": ["producer must not be null"]}'
+    assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
+        (str(number + 1), "422", f"run {number}", words) for number in range(3)
+    ]
+    lines = waybill("dead-letters", "list", "--home", refused.home, "--json").stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2, 3]
+
+
+def test_one_is_shown_byte_for_byte(waybill: Run, refused: Settings) -> None:
+    done = waybill("dead-letters", "show", "2", "--home", refused.home)
+    assert done.stdout.encode() == BODIES[1] + b"\n"
+
+
+def test_what_the_backend_takes_now_is_no_dead_letter_any_more(
+    waybill: Run, refused: Settings, backend: Backend
+) -> None:
+    backend.status = 201
+    done = waybill("dead-letters", "replay", "1", "3", "--home", refused.home)
+    assert (done.returncode, done.stdout) == (0, "2 of 2 are delivered\n")
+    assert sorted(backend.took) == [BODIES[0], BODIES[2]]
+    assert left(refused) == [2]
+    assert waybill("dead-letters", "replay", "--all", "--home", refused.home).returncode == 0
+    assert left(refused) == []
+
+
+def test_what_is_refused_again_or_cannot_be_sent_is_said_and_exit_code_1(
+    waybill: Run, refused: Settings, backend: Backend
+) -> None:
+    done = waybill("dead-letters", "replay", "2", "--home", refused.home)
+    assert (done.returncode, done.stdout) == (1, "0 of 1 are delivered\n")
+    assert "2: refused again, " in done.stderr
+    backend.server.shutdown()
+    backend.server.server_close()
+    done = waybill("dead-letters", "replay", "2", "--home", refused.home)
+    assert done.returncode == 1
+    assert "2: not sent yet, it goes with the next events" in done.stderr
+    assert "does not answer" in done.stderr
+    assert left(refused) == [1, 2, 3]
+
+
+def test_dropping_forgets_the_named_ones_only(waybill: Run, refused: Settings) -> None:
+    assert waybill("dead-letters", "drop", "2", "--home", refused.home).stdout == "1 forgotten\n"
+    assert left(refused) == [1, 3]
+    assert waybill("dead-letters", "drop", "--all", "--home", refused.home).returncode == 0
+    assert left(refused) == []
+    done = waybill("dead-letters", "list", "--home", refused.home)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "there are no dead letters\n")
+
+
+@pytest.mark.parametrize("command", ["replay", "drop"])
+def test_none_is_meant_by_accident(waybill: Run, refused: Settings, command: str) -> None:
+    for arguments in ((), ("1", "--all")):
+        assert waybill("dead-letters", command, *arguments, "--home", refused.home).returncode == 2
+    unknown = waybill("dead-letters", command, "1", "4711", "--home", refused.home)
+    assert unknown.returncode == 1
+    assert unknown.stderr == ("waybill: 4711: no such dead letter; `waybill dead-letters list` shows them\n")
+    assert left(refused) == [1, 2, 3]
+
+
+def test_a_home_without_a_journal_is_said(waybill: Run, settings: Settings) -> None:
+    done = waybill("dead-letters", "show", "1", "--home", settings.home)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "there is no journal" in done.stderr
