@@ -13,6 +13,7 @@ from waybill.cli import console
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
+from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.settings import settings
@@ -50,7 +51,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, verify, status, settings, doctor, endpoint):
+for _command in (demo, flush, find, export, verify, status, settings, doctor, endpoint):
     app.command()(_command)
 
 

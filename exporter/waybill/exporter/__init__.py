@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
+from waybill.exporter.destination import Destination, DestinationError, open_destination
+from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
@@ -18,7 +20,10 @@ from waybill.exporter.verify import Checked, Finding, check
 __all__ = [
     "Checked",
     "Compactor",
+    "Destination",
+    "DestinationError",
     "Difference",
+    "Exported",
     "Finding",
     "Hour",
     "Layout",
@@ -29,8 +34,10 @@ __all__ = [
     "Retraction",
     "check",
     "compare",
+    "export",
     "find",
     "hour_of",
+    "open_destination",
     "open_layout",
     "safe_name",
     "scan",
