@@ -9,7 +9,7 @@ FAULTS_BOUND_S := 1200
 
 PY := .venv/bin/python
 # uv works on this .venv alone and never fetches a Python of its own.
-SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads --extra demo --extra collector
+SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads
 # pyright's wrapper asks the network for a newer version of itself unless told not to.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
@@ -49,11 +49,11 @@ clean: ## Remove what these targets made
 
 # The demo needs no test tools; where those are, the demo's packages are too.
 .venv/demo.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml uv.lock
-	$(SYNC) --no-dev --inexact
+	$(SYNC) --extra demo --no-dev --inexact
 	@touch $@
 
 .venv/dev.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml uv.lock
-	$(SYNC)
+	$(SYNC) --all-extras
 	@touch $@ .venv/demo.stamp
 
 .venv/uv-$(UV_VERSION).stamp:

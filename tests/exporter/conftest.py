@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.fs
 import pytest
+from moto.server import ThreadedMotoServer
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from layouts import Layout
+from stores import Store, new_bucket
 
 
 @pytest.fixture
 def layout(root: Path) -> Layout:
     """An empty root."""
     return Layout(root)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol, conditional puts included."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["folder", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty destination."""
+    if request.param == "folder":
+        return Store(str(tmp_path / "there"), pyarrow.fs.LocalFileSystem(), str(tmp_path / "there"))
+    return new_bucket(request.getfixturevalue("s3"), monkeypatch)

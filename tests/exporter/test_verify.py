@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
 
@@ -13,6 +13,7 @@ from waybill.exporter import Difference, Finding, check, compare
 from waybill.facets import ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
 
+FEW = settings(FILES, max_examples=25)
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 
 
@@ -31,7 +32,7 @@ def forge(root: Path, *records: ProvenanceRecord, path: str = FILE) -> None:
     pq.write_table(to_table(records), target, store_schema=False)
 
 
-@FILES
+@FEW
 @given(
     st.lists(records_strategy(), max_size=12),
     st.lists(st.integers(0), max_size=3),
@@ -119,7 +120,7 @@ def test_an_empty_root_is_right(tmp_path: Path) -> None:
     assert list(check(tmp_path)) == []
 
 
-@FILES
+@FEW
 @given(st.lists(records_strategy(), max_size=12), st.lists(records_strategy(), max_size=12))
 def test_the_comparison_is_the_difference_of_the_two_sets(
     ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord]

@@ -16,7 +16,10 @@ from waybill.exporter import (
     Archive,
     Checked,
     Compactor,
+    Destination,
+    DestinationError,
     Difference,
+    Exported,
     Finding,
     Hour,
     Layout,
@@ -27,9 +30,11 @@ from waybill.exporter import (
     Retraction,
     check,
     compare,
+    export,
     find,
     hour_of,
     open_archive,
+    open_destination,
     open_layout,
     safe_name,
     scan,
@@ -342,6 +347,18 @@ def a_root_is_proved(root: Path, other: Path) -> None:
     for difference in compare(root, other):
         assert_type(difference, Difference)
         assert_type(difference.ours, ProvenanceRecord | None)
+
+
+def a_root_is_exported(root: Path) -> None:
+    """Anywhere, as often as one likes."""
+    try:
+        destination = open_destination("s3://bucket/lineage", timeout_s=60.0)
+        assert_type(destination, Destination)
+        exported = export(root, destination, delete_after=True, dry_run=False, on_progress=print)
+    except DestinationError:
+        return
+    assert_type(exported, Exported)
+    assert_type(exported.failed, Mapping[str, str])
 
 
 def one_line_tracks_a_pipeline() -> None:

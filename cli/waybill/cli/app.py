@@ -14,6 +14,7 @@ from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
+from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.serve import serve
@@ -52,7 +53,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, verify, status, settings, doctor, endpoint, serve):
+for _command in (demo, flush, find, export, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 

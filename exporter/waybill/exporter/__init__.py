@@ -8,6 +8,8 @@ from __future__ import annotations
 from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
+from waybill.exporter.destination import Destination, DestinationError, open_destination
+from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
@@ -20,7 +22,10 @@ __all__ = [
     "Archive",
     "Checked",
     "Compactor",
+    "Destination",
+    "DestinationError",
     "Difference",
+    "Exported",
     "Finding",
     "Hour",
     "Layout",
@@ -31,9 +36,11 @@ __all__ = [
     "Retraction",
     "check",
     "compare",
+    "export",
     "find",
     "hour_of",
     "open_archive",
+    "open_destination",
     "open_layout",
     "safe_name",
     "scan",

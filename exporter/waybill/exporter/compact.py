@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.exporter.hour import HourCompaction
-from waybill.exporter.layout import RAW, Hour
+from waybill.exporter.layout import Hour
 from waybill.exporter.listing import raw_hours
+from waybill.exporter.turn import turn
 from waybill.exporter.work import work, workers_default
 from waybill.transport.files import Files
 
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
 
 HOURS_AT_ONCE_MAX: Final = 64
 """No compaction holds more hours than this in memory."""
-
-_LOCK: Final = ".compact.lock"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -71,7 +67,7 @@ class Compactor:
         wanted |= retraction.hours() if retraction else set()
         if not wanted:
             return Report()
-        with self._turn():
+        with turn(self._root, self._files):
             reports = work(
                 lambda hour: self._compact(hour, retraction), sorted(wanted), workers=self._workers
             )
@@ -93,15 +89,3 @@ class Compactor:
             )
         unreadable = {hour: compaction.unreadable[0]} if compaction.unreadable else {}
         return Report(tuple(compaction.published), unreadable, failed)
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait until no other compactor works on this root."""
-        folder = self._root / RAW.parent
-        self._files.make_folder(folder)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)

@@ -42,6 +42,13 @@ class Covers(msgspec.Struct, frozen=True):
         """Whether everything of a raw file's range is in."""
         return any(first <= raw.first and raw.last <= last for first, last in self.ranges.get(raw.node, ()))
 
+    def uniting(self, other: Covers) -> Covers:
+        """These ranges and those of the other."""
+        nodes = sorted({*self.ranges, *other.ranges})
+        return Covers(
+            {node: _coalesce([*self.ranges.get(node, ()), *other.ranges.get(node, ())]) for node in nodes}
+        )
+
     def adding(self, raws: Iterable[RawName]) -> Covers:
         """These ranges and those of the raw files."""
         ranges = {node: list(spans) for node, spans in self.ranges.items()}

@@ -6,6 +6,9 @@ The steps, any of which may be the last before a crash:
 2. For each system the rows that its compacted file does not cover yet are merged with it and published.
 3. When every system's file is durable, the raw files that were read go.
 
+What comes for an hour whose compacted file was aged off goes into a late file instead, until an export merges
+it into the file that left: a compacted file with a few late rows would replace the full one elsewhere.
+
 Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
 """
 
@@ -21,7 +24,8 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.covers import Covers
-from waybill.exporter.layout import Hour, RawName, compacted_path, raw_folder
+from waybill.exporter.gone import is_gone
+from waybill.exporter.layout import Hour, RawName, compacted_path, late_path, raw_folder, safe_name
 from waybill.exporter.listing import names, raw_files
 from waybill.exporter.merge import merge, without
 from waybill.transport.files import Files, is_temporary, publish
@@ -78,7 +82,7 @@ class HourCompaction:
             self._remove([paths[raw] for raw in self._tables])
 
     def _compact(self, system: str, parts: Sequence[_Part], retraction: Retraction | None) -> None:
-        path = compacted_path(system, self._hour)
+        path = self._path_of(system)
         try:
             base, covers = _read_compacted(self._root / path)
         except parquet.DAMAGED as error:
@@ -100,6 +104,12 @@ class HourCompaction:
             self._publish(path, merged, covers.adding(self._tables))
         else:
             self._emptied.append(self._root / path)
+
+    def _path_of(self, system: str) -> PurePosixPath:
+        path = compacted_path(system, self._hour)
+        if not (self._root / path).exists() and is_gone(self._root, safe_name(system), self._hour):
+            return late_path(system, self._hour)
+        return path
 
     def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers) -> None:
         target = self._root / path

@@ -2,6 +2,9 @@
 
     provenance/raw/YYYYMMDD/HH/<node>-<first>-<last>.parquet
     provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet
+    provenance/late/<safe system name>/YYYYMMDD/HH.parquet
+    provenance/aged/<safe system name>/YYYYMMDD.json
+    provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
 
 Nothing here touches a disk. Each name has one formatter and one parser, so no other module knows its shape.
 """
@@ -21,6 +24,15 @@ RAW: Final = PurePosixPath("provenance/raw")
 
 COMPACTED: Final = PurePosixPath("provenance/compacted")
 """Folder of the compacted files, relative to the root."""
+
+LATE: Final = PurePosixPath("provenance/late")
+"""Folder of the late files, relative to the root: what came for hours whose compacted file has gone."""
+
+AGED: Final = PurePosixPath("provenance/aged")
+"""Folder of the notes of which compacted files have gone, relative to the root."""
+
+EXPORTS: Final = PurePosixPath("provenance/exports")
+"""Folder of the notes of what was exported where, relative to the root."""
 
 _NAME_BYTES_MAX: Final = 200
 _DIGEST_DIGITS: Final = 16
@@ -95,6 +107,11 @@ def raw_folder(hour: Hour) -> PurePosixPath:
 def compacted_path(system_name: str, hour: Hour) -> PurePosixPath:
     """Where a system's compacted file of an hour is, relative to the root."""
     return COMPACTED / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
+
+
+def late_path(system_name: str, hour: Hour) -> PurePosixPath:
+    """Where a system's late file of an hour is, relative to the root."""
+    return LATE / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
 
 
 def safe_name(system_name: str) -> str:

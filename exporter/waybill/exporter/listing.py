@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from waybill.exporter.layout import COMPACTED, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
+from waybill.exporter.layout import COMPACTED, LATE, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
 
 _SUFFIX: Final = ".parquet"
 
@@ -28,26 +28,41 @@ def raw_files(root: Path, hour: Hour) -> dict[RawName, Path]:
 
 
 def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
-    """The hours that have compacted files, of one system or of all."""
+    """The hours that have compacted or late files, of one system or of all."""
     return {
         hour
-        for system in _systems(root, system_name)
-        for day in names(root / COMPACTED / system)
-        for name in names(root / COMPACTED / system / day)
+        for kind in (COMPACTED, LATE)
+        for system in _systems(root / kind, system_name)
+        for day in names(root / kind / system)
+        for name in names(root / kind / system / day)
         if name.endswith(_SUFFIX) and (hour := parse_hour(day, name.removesuffix(_SUFFIX)))
     }
 
 
-def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> dict[str, Path]:
-    """By safe name, where the compacted file of an hour is, or would be, of one system or of all."""
+def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[tuple[str, Path]]:
+    """Where an hour's compacted and late files are, or would be, of one system or of all, by safe name."""
+    return [
+        (system, root / kind / system / hour.day / f"{hour.hour}{_SUFFIX}")
+        for kind in (LATE, COMPACTED)
+        for system in _systems(root / kind, system_name)
+    ]
+
+
+def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
+    """The files in a folder of compacted or late ones, in order, by safe name and day."""
     return {
-        system: root / COMPACTED / system / hour.day / f"{hour.hour}{_SUFFIX}"
-        for system in _systems(root, system_name)
+        (system, day): [
+            folder / system / day / name
+            for name in names(folder / system / day)
+            if name.endswith(_SUFFIX) and parse_hour(day, name.removesuffix(_SUFFIX))
+        ]
+        for system in names(folder)
+        for day in names(folder / system)
     }
 
 
-def _systems(root: Path, system_name: str | None) -> list[str]:
-    return list(names(root / COMPACTED)) if system_name is None else [safe_name(system_name)]
+def _systems(folder: Path, system_name: str | None) -> list[str]:
+    return list(names(folder)) if system_name is None else [safe_name(system_name)]
 
 
 def names(folder: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +17,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from waybill.facets.arrow import SCHEMA
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
 """Columns that are dictionaries in memory too."""
@@ -94,7 +97,20 @@ def open_file(path: Path) -> pq.ParquetFile:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    file = pq.ParquetFile(pa.OSFile(str(path)), read_dictionary=list(CODED))
+    return _open(pa.OSFile(str(path)))
+
+
+def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
+    """Open the bytes of a file of the layout to read all of it.
+
+    Raises:
+        DAMAGED: they are no readable Parquet file of the layout.
+    """
+    return _open(pa.BufferReader(data))
+
+
+def _open(source: pa.NativeFile) -> pq.ParquetFile:
+    file = pq.ParquetFile(source, read_dictionary=list(CODED))
     _check(file.schema_arrow)
     return file
 

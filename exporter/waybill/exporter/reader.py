@@ -10,6 +10,7 @@ may be newer than the list, so the hour is listed again.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,20 +89,21 @@ def _read_hour(root: Path, hour: Hour, query: Query) -> pa.Table:
             fresh = parquet.join([_read_raw(raw, path, compacted, query) for raw, path in raws.items()])
         except _VanishedError:
             continue
-        if not fresh.num_rows:
+        files = [one for several in compacted.values() for one in several]
+        if not fresh.num_rows and len(files) == len(compacted):
             wanted = query.by_key() & query.by_rest()
-            return parquet.join([_select(one, wanted) for one in compacted.values()])
+            return parquet.join([_select(one, wanted) for one in files])
         # Repeats are merged before what a merge can change is asked for.
-        known = [_select(one, query.by_key()) for one in compacted.values()]
+        known = [_select(one, query.by_key()) for one in files]
         return merge(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
-def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, _Compacted]:
-    found = {}
-    for name, path in compacted_in(root, hour, query.system_name).items():
+def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Compacted]]:
+    found = defaultdict(list)
+    for name, path in compacted_in(root, hour, query.system_name):
         try:
             file = parquet.open_fragment(path)
-            found[name] = _Compacted(file, Covers.read(file.metadata.metadata))
+            found[name].append(_Compacted(file, Covers.read(file.metadata.metadata)))
         except FileNotFoundError:
             continue
         except parquet.DAMAGED as error:
@@ -109,7 +111,7 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, _Compacte
     return found
 
 
-def _read_raw(raw: RawName, path: Path, compacted: Mapping[str, _Compacted], query: Query) -> pa.Table:
+def _read_raw(raw: RawName, path: Path, compacted: Mapping[str, list[_Compacted]], query: Query) -> pa.Table:
     try:
         table = parquet.open_fragment(path).to_table(filter=query.by_key(), use_threads=False)
     except FileNotFoundError:
@@ -120,7 +122,7 @@ def _read_raw(raw: RawName, path: Path, compacted: Mapping[str, _Compacted], que
     covered = [
         system
         for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()
-        if (one := compacted.get(safe_name(system))) and one.covers.has(raw)
+        if any(one.covers.has(raw) for one in compacted.get(safe_name(system), ()))
     ]
     if covered:
         table = table.filter(~pc.field("system_name").cast(pa.string()).isin(covered))

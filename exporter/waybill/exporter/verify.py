@@ -6,6 +6,7 @@ finding.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -16,12 +17,23 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.covers import Covers
-from waybill.exporter.layout import COMPACTED, RAW, Hour, RawName, compacted_path, parse_hour, safe_name
+from waybill.exporter.layout import (
+    COMPACTED,
+    LATE,
+    RAW,
+    Hour,
+    RawName,
+    compacted_path,
+    late_path,
+    parse_hour,
+    safe_name,
+)
 from waybill.exporter.merge import merge
 from waybill.facets import FinalState
 from waybill.transport.files import is_temporary
 
 _SUFFIX: Final = ".parquet"
+_DEPTH: Final = len(RAW.parts)
 _PARTS: Final = 3
 """Of a file's path below the folder of its kind."""
 _STATES: Final = pa.array([state.value for state in FinalState], pa.string())
@@ -60,13 +72,13 @@ class Checked(msgspec.Struct, frozen=True):
 def check(root: Path) -> Iterator[Checked]:
     """Look at every file of a root, each when it is asked for.
 
-    A compacted file holds the system and the hour of its path, in order of (completed, did), no record twice.
-    A raw file holds the hour of its path, and something that is not compacted yet.
+    A compacted or late file holds the system and the hour of its path, in order of (completed, did), no
+    record twice. A raw file holds the hour of its path, and something that is not compacted yet.
 
     Raises:
         OSError: a folder cannot be listed.
     """
-    for kind, judge in ((RAW, _judge_raw), (COMPACTED, _judge_compacted)):
+    for kind, judge in ((RAW, _judge_raw), (COMPACTED, _judge_compacted), (LATE, _judge_compacted)):
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
@@ -97,7 +109,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _judge_compacted(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
-    parts = path.relative_to(COMPACTED).parts
+    parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
         return 0, [("stray", _stray(root / path))]
@@ -118,7 +130,7 @@ def _judge_compacted(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
 
 
 def _judge_raw(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
-    parts = path.relative_to(RAW).parts
+    parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
     raw = RawName.parse(path.name)
     if hour is None or raw is None:
@@ -152,10 +164,12 @@ def _is_sorted(table: pa.Table) -> bool:
 
 
 def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:
-    try:
-        return Covers.read(parquet.open_file(root / compacted_path(system, hour)).metadata.metadata).has(raw)
-    except parquet.DAMAGED:  # which holds an `OSError` of a file that is not there
-        return False
+    for path in (compacted_path(system, hour), late_path(system, hour)):
+        # A file that is not there is an `OSError`, which `DAMAGED` holds.
+        with contextlib.suppress(*parquet.DAMAGED):
+            if Covers.read(parquet.open_file(root / path).metadata.metadata).has(raw):
+                return True
+    return False
 
 
 def _read(path: Path) -> tuple[pa.Table, Covers]:

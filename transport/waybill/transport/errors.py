@@ -8,7 +8,8 @@
     │   ├── JournalFullError      no room: the disk, or `journal_max_bytes`
     │   └── JournalVersionError   a newer Waybill wrote this journal
     ├── TrackerStateError         a file was told something that cannot follow what was told before
-    └── SparkSetupError           no tracked Spark session can be made (in `waybill.spark`)
+    ├── SparkSetupError           no tracked Spark session can be made (in `waybill.spark`)
+    └── DestinationError          an export cannot go there, or it fails (in `waybill.exporter`)
 
 Each is built from plain values only, so that it survives pickling: Spark and multiprocessing ship errors
 between processes.

@@ -1,0 +1,245 @@
+"""Where an export goes: a folder, or an object store of S3, Google or Azure.
+
+A destination holds whole files only, and replaces one only where it is still the one that was seen: a
+conditional put (``If-Match``) on an object store, a lock on a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit
+
+import msgspec
+
+from waybill.transport import WaybillError
+from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+    from obstore import PutMode
+    from obstore.store import ObjectStore
+
+TIMEOUT_S: Final = 120.0
+"""No request to an object store takes longer."""
+
+_LOCK: Final = ".waybill-export.lock"
+_RETRIES: Final = 8
+_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl"})
+
+
+class DestinationError(WaybillError):
+    """A destination cannot be used, or fails; its text is one sentence that ends with the way out."""
+
+
+class ReplacedError(Exception):
+    """Somebody else wrote the file meanwhile."""
+
+
+class Version(msgspec.Struct, frozen=True):
+    """Which one of a path's files a destination holds; only comparing it with another means anything."""
+
+    e_tag: str | None = None
+    version: str | None = None
+
+
+class Destination(Protocol):
+    """What an export asks of a destination. Paths are relative to it, with ``/`` between their parts."""
+
+    name: str
+
+    def read(self, path: str) -> tuple[bytes, Version] | None:
+        """A whole file; None where there is none.
+
+        Raises:
+            DestinationError: it cannot be read.
+        """
+
+    def version(self, path: str) -> Version | None:
+        """Which file is there; None where there is none.
+
+        Raises:
+            DestinationError: it cannot be asked.
+        """
+
+    def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
+        """Put a whole file in its place, durable on return.
+
+        Args:
+            path: where.
+            data: the file.
+            replaces: which file must be there; None: there must be none.
+
+        Raises:
+            ReplacedError: another file is there.
+            DestinationError: it cannot be written; what was there still is, or the new file is.
+        """
+
+
+def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files | None = None) -> Destination:
+    """Open a destination by the path of a folder or by a URL: ``s3://``, ``gs://``, ``az://``, ``file://``.
+
+    Raises:
+        DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
+    """
+    parts = urlsplit(where)
+    if "://" not in where or parts.scheme == "file":
+        return Folder(Path(parts.path if "://" in where else where).expanduser().absolute(), files or Files())
+    return _open_store(where, timeout_s)
+
+
+def key_of(destination: Destination) -> str:
+    """A short name for a destination, which a folder can have."""
+    return hashlib.sha256(destination.name.encode()).hexdigest()[:16]
+
+
+class Folder:
+    """A folder of a local or mounted file system; made when the first file is written."""
+
+    def __init__(self, folder: Path, files: Files) -> None:
+        self.name = str(folder)
+        self._folder = folder
+        self._files = files
+
+    def read(self, path: str) -> tuple[bytes, Version] | None:
+        """A whole file."""
+        try:
+            with (self._folder / path).open("rb") as file:
+                return file.read(), _version_of(os.fstat(file.fileno()))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def version(self, path: str) -> Version | None:
+        """Which file is there."""
+        try:
+            return _version_of((self._folder / path).stat())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
+        """Put a whole file in its place."""
+        target = self._folder / path
+        try:
+            self._files.make_folder(target.parent)
+            with self._locked():
+                if self.version(path) != replaces:
+                    raise ReplacedError
+                publish(self._files, target, data)
+                return _version_of(target.stat())
+        except OSError as error:
+            raise self._failure(error) from None
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _failure(self, error: OSError) -> DestinationError:
+        return DestinationError(f"{self.name} cannot be written or read ({error}); mend it, and export again")
+
+
+def _version_of(status: os.stat_result) -> Version:
+    return Version(f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}")
+
+
+class Bucket:
+    """A folder of an object store."""
+
+    def __init__(self, name: str, store: ObjectStore) -> None:
+        self.name = name
+        self._store = store
+
+    def read(self, path: str) -> tuple[bytes, Version] | None:
+        """A whole file."""
+        from obstore.exceptions import BaseError
+
+        try:
+            found = self._store.get(path)
+            return bytes(found.bytes()), Version(found.meta["e_tag"], found.meta["version"])
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise self._failure(path, error) from None
+
+    def version(self, path: str) -> Version | None:
+        """Which file is there."""
+        from obstore.exceptions import BaseError
+
+        try:
+            found = self._store.head(path)
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise self._failure(path, error) from None
+        return Version(found["e_tag"], found["version"])
+
+    def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
+        """Put a whole file in its place."""
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        mode: PutMode = "create"
+        if replaces is not None:
+            mode = {}
+            if replaces.e_tag is not None:
+                mode["e_tag"] = replaces.e_tag
+            if replaces.version is not None:
+                mode["version"] = replaces.version
+        try:
+            put = self._store.put(path, bytes(data), mode=mode, use_multipart=False)
+        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+            raise ReplacedError from None
+        except (BaseError, OSError) as error:
+            raise self._failure(path, error) from None
+        return Version(put["e_tag"], put["version"])
+
+    def _failure(self, path: str, error: Exception) -> DestinationError:
+        # The library's own words go on for lines; the first one says it.
+        reason = " ".join(str(error).split("\n\nDebug source:")[0].split())
+        return DestinationError(f"{self.name}/{path} failed ({reason}); mend that, and export again")
+
+
+def _open_store(where: str, timeout_s: float) -> Bucket:
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+    except ImportError:
+        raise DestinationError(
+            f"{where} needs the extra `export`: pip install 'waybill-lineage[export]'"
+        ) from None
+    parts = urlsplit(where)
+    if parts.scheme not in _SCHEMES:
+        raise DestinationError(
+            f"{where} is no destination; give s3://bucket/folder, gs://…, az://… or the path of a folder"
+        )
+    name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
+    try:
+        store = from_url(
+            where,
+            client_options={
+                "timeout": timedelta(seconds=timeout_s),
+                "connect_timeout": timedelta(seconds=10),
+                # Only where the user's own endpoint is one of http.
+                "allow_http": True,
+            },
+            retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=timeout_s)},
+        )
+    except (BaseError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split("\n\nDebug source:")[0].split())
+        raise DestinationError(
+            f"{name} cannot be opened ({reason}); give s3://bucket/folder, gs://…, az://… or a folder's path"
+        ) from None
+    return Bucket(name, store)

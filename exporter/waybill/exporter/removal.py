@@ -1,0 +1,63 @@
+"""Removing compacted and late files, so that nobody takes an hour that left for one that never was."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waybill.exporter import parquet
+from waybill.exporter.gone import Gone, note_gone
+from waybill.exporter.layout import COMPACTED
+from waybill.exporter.sent import Mark
+from waybill.exporter.turn import turn
+
+if TYPE_CHECKING:
+    from waybill.transport.files import Files
+
+
+def remove(
+    root: Path, system: str, day: str, marked: Iterable[tuple[Path, Mark]], files: Files
+) -> tuple[str, ...]:
+    """Remove the files of a system (by safe name) and day that are still those marked.
+
+    That a compacted file goes is noted before it does: see `waybill.exporter.gone`.
+
+    Returns:
+        The paths of the files removed, relative to the root.
+
+    Raises:
+        OSError: a note could not be written, or a file not removed.
+    """
+    marked = list(marked)
+    if not marked:
+        return ()
+    with turn(root, files):
+        current = [path for path, mark in marked if _mark(path) == mark]
+        compacted = [path for path in current if path.is_relative_to(root / COMPACTED)]
+        if compacted:
+            note_gone(files, root, system, day, {path.stem: _gone(path) for path in compacted})
+        for path in current:
+            files.remove(path)
+        for folder in sorted({path.parent for path in current}):
+            files.fsync_folder(folder)
+            files.remove_folder(folder)
+    return tuple(path.relative_to(root).as_posix() for path in current)
+
+
+def _mark(path: Path) -> Mark | None:
+    try:
+        return Mark.of(path.stat())
+    except FileNotFoundError:
+        return None
+
+
+def _gone(path: Path) -> Gone:
+    data = path.read_bytes()
+    try:
+        rows = parquet.open_bytes(data).metadata.num_rows
+    except parquet.DAMAGED:
+        rows = 0
+    return Gone(hashlib.sha256(data).hexdigest(), rows, time.time_ns() // 1_000_000)

@@ -1,0 +1,108 @@
+"""What was exported where: one note for a destination, a system and a day, kept below the root itself.
+
+A note spares an export what has not changed, and tells an age-off what is safe. It may be lost or behind:
+then an export looks at the destination and finds out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter.destination import Version
+from waybill.exporter.layout import EXPORTS
+from waybill.exporter.listing import names
+from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    from waybill.exporter.layout import Hour
+
+_NAME: Final = "destination.json"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Which one of a path's files it was: publishing another changes at least one of these."""
+
+    inode: int
+    mtime_ns: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Mark:
+        """Of what `os.stat` said."""
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """One file that was exported.
+
+    Attributes:
+        mark: the local file.
+        source: SHA-256 of the local file, in hex digits.
+        version: what the destination holds since.
+        merged: the destination's file holds rows of others too.
+    """
+
+    mark: Mark
+    source: str
+    version: Version
+    merged: bool = False
+
+
+class SentNotes:
+    """The notes about one destination, by local path relative to the root.
+
+    Args:
+        root: the layout's root.
+        key: see `waybill.exporter.destination.key_of`.
+    """
+
+    def __init__(self, root: Path, key: str, files: Files | None = None) -> None:
+        self._folder = root / EXPORTS / key
+        self._files = files or Files()
+
+    def name(self, name: str) -> None:
+        """Say which destination it is, for people."""
+        path = self._folder / _NAME
+        if not path.exists():
+            self._files.make_folder(self._folder)
+            publish(self._files, path, msgspec.json.encode({"destination": name}))
+
+    def load(self, system: str, day: str) -> dict[str, Sent]:
+        """What was exported of a system (by safe name) and a day; a note that cannot be read says nothing."""
+        try:
+            return _DECODER.decode(self._path(system, day).read_bytes())
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+    def save(self, system: str, day: str, sent: Mapping[str, Sent]) -> None:
+        """Replace what was noted.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        path = self._path(system, day)
+        self._files.make_folder(path.parent)
+        publish(self._files, path, msgspec.json.encode(sent, order="sorted"))
+
+    def _path(self, system: str, day: str) -> Path:
+        return self._folder / system / f"{day}.json"
+
+
+def destinations(root: Path) -> Iterator[SentNotes]:
+    """The notes about each destination that was ever exported to."""
+    return (SentNotes(root, key) for key in names(root / EXPORTS))
+
+
+def is_safe(notes: list[SentNotes], root: Path, path: Path, system: str, hour: Hour) -> bool:
+    """Whether a file, as it is now, was exported to every destination, and there is one."""
+    relative, mark = str(path.relative_to(root)), Mark.of(path.stat())
+    found = [note.load(system, hour.day).get(relative) for note in notes]
+    return bool(found) and all(one is not None and one.mark == mark for one in found)
+
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, Sent])

@@ -1,0 +1,85 @@
+"""Places to export to, and a look at what is there that needs no code of ours."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from waybill.exporter import open_destination
+from waybill.facets.arrow import from_table
+
+if TYPE_CHECKING:
+    import pytest
+
+    from waybill.exporter import Destination
+    from waybill.facets import ProvenanceRecord
+
+
+def new_bucket(address: str, patch: pytest.MonkeyPatch, *, through: str | None = None) -> Store:
+    """A bucket of an S3 server, and the environment that leads there.
+
+    Args:
+        address: host and port of the server.
+        patch: sets the environment for as long as the test runs.
+        through: host and port of what stands before it, for the export alone.
+    """
+    environment = {
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL": f"http://{through or address}",
+        "AWS_ALLOW_HTTP": "true",
+    }
+    for name, value in environment.items():
+        patch.setenv(name, value)
+    bucket = f"b{secrets.token_hex(6)}"
+    files = pa.fs.S3FileSystem(
+        access_key="testing",
+        secret_key="testing",  # noqa: S106 - the server takes any
+        region="us-east-1",
+        scheme="http",
+        endpoint_override=address,
+        allow_bucket_creation=True,
+    )
+    files.create_dir(bucket)
+    return Store(f"s3://{bucket}/line age", files, f"{bucket}/line age")
+
+
+class Store:
+    """A destination as a test sees it.
+
+    Args:
+        url: what a user would give.
+        files: what is behind it, as pyarrow reads it, and the folder in it.
+    """
+
+    def __init__(self, url: str, files: pyarrow.fs.FileSystem, folder: str) -> None:
+        self.url = url
+        self._files = pa.fs.SubTreeFileSystem(folder, files)
+
+    def open(self, *, timeout_s: float = 20.0) -> Destination:
+        """Open it anew."""
+        return open_destination(self.url, timeout_s=timeout_s)
+
+    def files(self) -> dict[str, bytes]:
+        """Every file, by path."""
+        selector = pa.fs.FileSelector("", recursive=True, allow_not_found=True)
+        return {
+            info.path: self._files.open_input_file(info.path).read()
+            for info in sorted(self._files.get_file_info(selector), key=lambda info: info.path)
+            if info.is_file and not Path(info.path).name.startswith(".")
+        }
+
+    def rows(self) -> list[ProvenanceRecord]:
+        """What all compacted files hold."""
+        return [
+            row
+            for path, data in self.files().items()
+            if path.endswith(".parquet")
+            for row in from_table(pq.ParquetFile(pa.BufferReader(data)).read())
+        ]
