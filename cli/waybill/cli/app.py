@@ -15,6 +15,7 @@ from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
 from waybill.cli.find import find
 from waybill.cli.flush import flush
+from waybill.cli.rebuild import rebuild
 from waybill.cli.settings import settings
 from waybill.cli.status import status
 from waybill.transport import SettingsError, WaybillError
@@ -49,7 +50,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, status, settings, doctor, endpoint):
+for _command in (demo, flush, find, rebuild, status, settings, doctor, endpoint):
     app.command()(_command)
 
 

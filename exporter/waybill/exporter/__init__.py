@@ -12,7 +12,9 @@ from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
+from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
+from waybill.exporter.sources import Source, SourceError, Stored, open_source
 
 __all__ = [
     "Archive",
@@ -22,12 +24,20 @@ __all__ = [
     "Query",
     "RawName",
     "RawWriter",
+    "RebuildError",
+    "RebuildReport",
     "Report",
     "Retraction",
+    "Source",
+    "SourceError",
+    "Stored",
+    "Wanted",
     "find",
     "hour_of",
     "open_archive",
     "open_layout",
+    "open_source",
+    "rebuild",
     "safe_name",
     "scan",
 ]
