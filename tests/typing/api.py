@@ -26,8 +26,14 @@ from waybill.exporter import (
     Query,
     RawName,
     RawWriter,
+    RebuildError,
+    RebuildReport,
     Report,
     Retraction,
+    Source,
+    SourceError,
+    Stored,
+    Wanted,
     check,
     compare,
     export,
@@ -36,6 +42,8 @@ from waybill.exporter import (
     open_archive,
     open_destination,
     open_layout,
+    open_source,
+    rebuild,
     safe_name,
     scan,
 )
@@ -316,6 +324,23 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.failed, Mapping[Hour, str])
+
+
+def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
+    wanted = Wanted(system_name="edge", annotations_allowed=frozenset({"customer"}), since_ms=1, until_ms=2)
+    try:
+        source: Source = open_source("jsonl", ["events.jsonl"], settings)
+        for part in source.parts():
+            for batch in source.read(part):
+                for stored in batch:
+                    assert_type(stored, Stored)
+                    assert_type(source.place(part, stored.at), str)
+        report = rebuild(source, root, wanted, workers=2, on_progress=print)
+    except (RebuildError, SourceError) as error:
+        raise SystemExit(str(error)) from None
+    assert_type(report.files, tuple[str, ...])
+    assert_type(report.is_whole, bool)
+    return report
 
 
 def the_archive_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:

@@ -17,6 +17,7 @@ from waybill.cli.endpoint import endpoint
 from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
+from waybill.cli.rebuild import rebuild
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
 from waybill.cli.status import status
@@ -53,7 +54,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, export, verify, status, settings, doctor, endpoint, serve):
+for _command in (demo, flush, find, rebuild, export, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 import typer
 
 from waybill.cli import console, records
 from waybill.cli.home import as_agreed, existing_journal
-from waybill.cli.moments import parse_moment
+from waybill.cli.moments import FORMS, moment
 from waybill.cli.options import with_settings
 from waybill.facets import FinalState
 from waybill.transport import Settings
-
-_MOMENT: Final = "2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d: that long ago"
-
-
-def _moment(text: str) -> int:
-    try:
-        return parse_moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}; give {_MOMENT}") from None
 
 
 @with_settings("home", "root")
@@ -44,10 +35,10 @@ def find(
         typer.Option(metavar="KEY=VALUE", help="Files with this annotation; may be repeated."),
     ] = None,
     since: Annotated[
-        int | None, typer.Option(parser=_moment, metavar="WHEN", help=f"Ended then or later: {_MOMENT}.")
+        int | None, typer.Option(parser=moment, metavar="WHEN", help=f"Ended then or later: {FORMS}.")
     ] = None,
     until: Annotated[
-        int | None, typer.Option(parser=_moment, metavar="WHEN", help="Ended before then.")
+        int | None, typer.Option(parser=moment, metavar="WHEN", help="Ended before then.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="The most records to show, newest first.")] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,

@@ -15,7 +15,9 @@ from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
+from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
+from waybill.exporter.sources import Source, SourceError, Stored, open_source
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
@@ -32,8 +34,14 @@ __all__ = [
     "Query",
     "RawName",
     "RawWriter",
+    "RebuildError",
+    "RebuildReport",
     "Report",
     "Retraction",
+    "Source",
+    "SourceError",
+    "Stored",
+    "Wanted",
     "check",
     "compare",
     "export",
@@ -42,6 +50,8 @@ __all__ = [
     "open_archive",
     "open_destination",
     "open_layout",
+    "open_source",
+    "rebuild",
     "safe_name",
     "scan",
 ]

@@ -1,0 +1,30 @@
+"""Where stored entries are read from: the sources of a rebuild."""
+
+from __future__ import annotations
+
+from waybill.exporter.sources.events import EventsSource, open_events
+from waybill.exporter.sources.journal import JournalSource, open_journal
+from waybill.exporter.sources.lines import LinesSource, open_lines
+from waybill.exporter.sources.source import (
+    SOURCES_GROUP,
+    OpenSource,
+    Source,
+    SourceError,
+    Stored,
+    open_source,
+)
+
+__all__ = [
+    "SOURCES_GROUP",
+    "EventsSource",
+    "JournalSource",
+    "LinesSource",
+    "OpenSource",
+    "Source",
+    "SourceError",
+    "Stored",
+    "open_events",
+    "open_journal",
+    "open_lines",
+    "open_source",
+]

@@ -1,0 +1,85 @@
+"""The journal of a home as a source; a part is a range of its sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter.sources.source import SourceError, Stored
+from waybill.transport.journal import Journal
+
+if TYPE_CHECKING:
+    from waybill.transport.settings import Settings
+
+_PART_ENTRIES: Final = 100_000
+_BATCH_ENTRIES: Final = 5_000
+_BATCH_BYTES: Final = 16 * 2**20
+
+
+class JournalSource(msgspec.Struct, frozen=True):
+    """What a journal still holds.
+
+    Attributes:
+        home: the journal's folder.
+    """
+
+    home: Path
+
+    def describe(self) -> str:
+        """Name the home."""
+        return f"journal {self.home}"
+
+    def parts(self) -> list[str]:
+        """Ranges of sequence numbers as ``first-last``.
+
+        Raises:
+            SourceError: there is no journal.
+        """
+        if not Journal.exists(self.home):
+            raise SourceError(f"there is no journal at {self.home}; give the right one with --home")
+        journal = Journal(self.home)
+        try:
+            oldest, last = journal.first(), journal.last_seq()
+        finally:
+            journal.close()
+        first = last + 1 if oldest is None else oldest.seq
+        return [
+            f"{start}-{min(start + _PART_ENTRIES - 1, last)}"
+            for start in range(first, last + 1, _PART_ENTRIES)
+        ]
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        """The entries of a range that the journal has not let go of."""
+        first, last = map(int, part.split("-"))
+        journal = Journal(self.home)
+        try:
+            while first <= last:
+                limit = min(_BATCH_ENTRIES, last - first + 1)
+                entries = journal.read(first - 1, limit=limit, max_bytes=_BATCH_BYTES)
+                found = [
+                    Stored(one.seq, one.kind, one.system_name, one.body) for one in entries if one.seq <= last
+                ]
+                if not found:
+                    return
+                yield found
+                first = found[-1].at + 1
+        finally:
+            journal.close()
+
+    def place(self, part: str, at: int) -> str:  # noqa: ARG002 - of the protocol
+        """The sequence number."""
+        return f"entry {at} of the journal at {self.home}"
+
+
+def open_journal(places: Sequence[str], settings: Settings) -> JournalSource:
+    """The journal of the home that the settings name.
+
+    Raises:
+        SourceError: places were given.
+    """
+    if places:
+        raise SourceError("the source `journal` takes no places; name its home with --home")
+    return JournalSource(settings.home)

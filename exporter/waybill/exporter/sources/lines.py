@@ -1,0 +1,136 @@
+"""Files of JSON lines as a source, as the OpenLineage client's file transport writes them.
+
+Plain, gzip or zstd, told by the first bytes. A plain file is cut into parts of some size; a line belongs to
+the part in which it begins.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from waybill.exporter.sources.source import SourceError, Stored
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.transport.settings import Settings
+
+_GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_PART_BYTES: Final = 64 * 2**20
+_BATCH_LINES: Final = 2_000
+
+
+class LinesSource(msgspec.Struct, frozen=True):
+    """Events in files, one a line.
+
+    Attributes:
+        paths: files, and folders whose files are read.
+    """
+
+    paths: tuple[Path, ...]
+
+    def describe(self) -> str:
+        """Name the paths."""
+        return " ".join(["jsonl", *map(str, self.paths)])
+
+    def parts(self) -> list[str]:
+        """Ranges of bytes as ``start-end:path``; a compressed file is one.
+
+        Raises:
+            SourceError: a path is not there, or there is no file.
+        """
+        files = [file for path in self.paths for file in _files(path)]
+        if not files:
+            raise SourceError(f"there is no file in {self.paths[0]}; give files of JSON lines")
+        return [part for file in files for part in _cut(file)]
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        """The lines of a range that are not blank.
+
+        Raises:
+            OSError: the file cannot be read.
+            SourceError: it is damaged.
+        """
+        extent, _, name = part.partition(":")
+        start, end = map(int, extent.split("-"))
+        try:
+            with _open(Path(name)) as file:
+                if start:
+                    file.seek(start - 1)
+                    start += len(file.readline()) - 1
+                yield from _batches(file, start, end)
+        except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+            raise SourceError(f"{name} is damaged ({error}); put a good copy in its place") from None
+
+    def place(self, part: str, at: int) -> str:
+        """The file, and how many bytes are before the line."""
+        return f"byte {at:,} of {part.partition(':')[2]}"
+
+
+def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noqa: ARG001 - of the protocol
+    """The files and folders that are given.
+
+    Raises:
+        SourceError: none is given.
+    """
+    if not places:
+        raise SourceError("the source `jsonl` takes the paths of files or folders; give at least one")
+    return LinesSource(tuple(Path(place).absolute() for place in places))
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(one for one in path.rglob("*") if one.is_file() and not one.name.startswith("."))
+    if not path.is_file():
+        raise SourceError(f"{path} is not there; give files or folders of JSON lines")
+    return [path]
+
+
+def _cut(path: Path) -> list[str]:
+    size_bytes = path.stat().st_size
+    if _magic(path).startswith((_GZIP, _ZSTD)):
+        return [f"0-0:{path}"]
+    return [
+        f"{start}-{min(start + _PART_BYTES, size_bytes)}:{path}"
+        for start in range(0, size_bytes, _PART_BYTES)
+    ]
+
+
+def _magic(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_ZSTD))
+
+
+def _open(path: Path) -> io.BufferedReader:
+    magic = _magic(path)
+    if magic.startswith(_GZIP):
+        return io.BufferedReader(gzip.GzipFile(path), 2**20)
+    if magic.startswith(_ZSTD):
+        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), 2**20)
+    return io.BufferedReader(io.FileIO(path), 2**20)
+
+
+def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[Stored]]:
+    """The lines that begin before `end`; 0: all."""
+    batch: list[Stored] = []
+    if end and at >= end:
+        return
+    for line in file:
+        if not line.isspace():
+            batch.append(Stored(at, Kind.OPENLINEAGE, "", line))
+        at += len(line)
+        if len(batch) >= _BATCH_LINES:
+            yield batch
+            batch = []
+        if end and at >= end:
+            break
+    if batch:
+        yield batch

@@ -1,0 +1,73 @@
+"""`waybill rebuild`, over a home that the Tracker and `waybill flush` made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.exporter import find
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from conftest import Kept, Run
+
+
+def lines_of(home: Path, path: Path) -> Path:
+    journal = Journal(home)
+    bodies = [entry.body for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE]
+    journal.close()
+    path.write_bytes(b"\n".join(bodies))
+    return path
+
+
+@pytest.mark.parametrize("source", ["journal", "events", "jsonl"])
+def test_every_source_of_a_home_gives_its_records_by_the_homes_own_settings(
+    waybill: Run, kept: Kept, tmp_path: Path, source: str
+) -> None:
+    places = [lines_of(kept.home, tmp_path / "lines")] if source == "jsonl" else []
+    root = tmp_path / "again"
+    done = waybill("rebuild", "--from", source, *places, "--to", root, "--home", kept.home, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["records"], report["unreadable"], report["damaged"]) == (4, 0, [])
+    assert find(root) == find(kept.home)
+    assert sorted(report["files"]) == sorted(
+        str(path.relative_to(root)) for path in root.glob("provenance/compacted/*/*/*.parquet")
+    )
+
+
+def test_records_are_chosen_by_time_and_system(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    command = ["rebuild", "--from", "journal", "--home", kept.home]
+    assert waybill(*command, "--to", tmp_path / "a", "--until", "2020-01-01").returncode == 0
+    assert waybill(*command, "--to", tmp_path / "b", "--system", "others").returncode == 0
+    assert waybill(*command, "--to", tmp_path / "c", "--system", "tests", "--since", "1h").returncode == 0
+    assert [len(find(tmp_path / name)) for name in "abc"] == [0, 0, 4]
+
+
+def test_what_cannot_be_read_is_said_with_its_place_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("nonsense\n")
+    done = waybill("rebuild", "--from", "jsonl", tmp_path / "log", "--to", tmp_path / "root")
+    assert done.returncode == 1
+    assert f"byte 0 of {tmp_path / 'log'}" in done.stderr
+    assert done.stdout.startswith("1 entries of jsonl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--from", "banana", "--to", "x"], 1, "jsonl"),
+        (["--from", "jsonl", "none.jsonl", "--to", "x"], 1, "none.jsonl is not there"),
+        (["--from", "journal"], 2, "--to"),
+        (["--from", "journal", "--to", "x", "--since", "yesterday"], 2, "--since"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_with_the_way_out(
+    waybill: Run, home: Path, arguments: list[str], code: int, said: str
+) -> None:
+    done = waybill("rebuild", *arguments, "--home", home)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,449 @@
+"""The rebuild: the very rows of the live layout, from wherever the events are stored."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from layouts import HOUR_MS, START_MS, Layout
+
+from waybill.exporter import Archive, find
+from waybill.exporter import Layout as Projection
+from waybill.exporter.rebuilding import RebuildError, Wanted, rebuild
+from waybill.exporter.rebuilding.work import WORK
+from waybill.exporter.sources import (
+    EventsSource,
+    JournalSource,
+    LinesSource,
+    Source,
+    SourceError,
+    Stored,
+    open_source,
+)
+from waybill.facets import ProvenanceRecord, decode_event, fold, merge_all
+from waybill.transport import Journal, Kind, Settings
+
+REAL = Path(__file__).parent.parent / "facets/expected"
+ALLOWED = frozenset({"errorCause", "customer"})
+
+
+@pytest.fixture(autouse=True)
+def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.exporter.projection._LINGER_S", 0.0)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return msgspec.structs.replace(settings, provenance_annotations_allowed=ALLOWED)
+
+
+def event(run: str, kind: str, at_ms: int, *, job: str = "job", **more: object) -> bytes:
+    facets = more.pop("facets", {})
+    body = {
+        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
+        "eventType": kind,
+        "producer": "https://example.org",
+        "run": {"runId": run, "facets": facets},
+        "job": {"namespace": "edge", "name": job},
+        **more,
+    }
+    return json.dumps(body).encode()
+
+
+def facet(did: str, **fields: object) -> dict[str, object]:
+    return {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": did, **fields}}
+
+
+def dataset(name: str) -> dict[str, str]:
+    return {"namespace": "file", "name": name}
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(["r1", "r2", "r3", "r4"]),
+        st.sampled_from(["START", "RUNNING", "COMPLETE", "FAIL", "ABORT"]),
+        st.integers(0, 2 * HOUR_MS),
+        st.sampled_from(
+            [
+                {},
+                {"inputs": [dataset("in")]},
+                {"outputs": [dataset("out/a")]},
+                {"outputs": [dataset("out/b"), dataset("out/a")]},
+                {"facets": facet("d1", annotations={"customer": "acme", "secret": "x"})},
+                {"facets": facet("d2", systemName="own", dataSink="lake")},
+                {"facets": {"errorMessage": {"message": "broken\nlines"}}},
+                {"facets": {"tags": {"tags": [{"key": "waybill_filename", "value": "named.csv"}]}}},
+            ]
+        ),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def flushed(
+    settings: Settings, items: Sequence[tuple[Kind, bytes, str]], cuts: Sequence[int] = ()
+) -> Journal:
+    """A journal with these entries, its layout and archive worked, with flushes at the cuts."""
+    journal = Journal(settings.home)
+    layout = Projection(journal, settings, workers=1)
+    archive = Archive(journal, settings)
+    edges = [0, *sorted(cut % (len(items) + 1) for cut in cuts), len(items)]
+    for start, end in itertools.pairwise(edges):
+        journal.append_many(items[start:end])
+        mark = journal.mark(b"flush")
+        while journal.cursor("layout") < mark:
+            assert layout.step().problem is None
+        while journal.cursor("archive") < mark:
+            assert archive.step().problem is None
+    return journal
+
+
+def wanted_by(settings: Settings) -> Wanted:
+    return Wanted(
+        system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed
+    )
+
+
+def rows(root: Path) -> list[ProvenanceRecord]:
+    assert not Layout(root).raw()
+    assert not (root / WORK).exists()
+    return Layout(root).rows()
+
+
+def as_lines(journal: Journal, path: Path) -> Path:
+    bodies = [entry.body for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE]
+    path.write_bytes(b"".join(body + b"\n" for body in bodies))
+    return path
+
+
+# -- the same rows -----------------------------------------------------------------------------------------
+
+
+@given(RUNS, st.lists(st.integers(0, 20), max_size=2), st.randoms(use_true_random=False))
+@hypothesis_settings(
+    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_events_rebuild_to_the_rows_of_the_live_layout_from_every_source(
+    tmp_path_factory: pytest.TempPathFactory,
+    settings: Settings,
+    runs: list[tuple[str, str, int, dict[str, object]]],
+    cuts: list[int],
+    chance: random.Random,
+) -> None:
+    folder = tmp_path_factory.mktemp("site")
+    own = msgspec.structs.replace(settings, home=folder / "home", root=folder / "live")
+    bodies = [event(run, kind, at_ms, **more) for run, kind, at_ms, more in runs]
+    items = [(Kind.OPENLINEAGE, body, "") for body in bodies]
+    journal = flushed(own, items, cuts)
+    live = rows(own.root)
+    lines = as_lines(journal, folder / "events.jsonl")
+    shuffled = lines.read_bytes().splitlines(keepends=True)
+    chance.shuffle(shuffled)
+    (folder / "shuffled.jsonl").write_bytes(b"".join(shuffled + shuffled[:3]))
+    sources: list[Source] = [
+        JournalSource(own.home),
+        EventsSource(own.root),
+        LinesSource((lines,)),
+        LinesSource((folder / "shuffled.jsonl",)),
+    ]
+    for at, source in enumerate(sources):
+        assert isinstance(source, Source)
+        report = rebuild(source, folder / f"again{at}", wanted_by(own))
+        assert report.is_whole
+        assert rows(folder / f"again{at}") == live
+    journal.close()
+
+
+def test_real_spark_events_rebuild_to_the_rows_of_the_live_layout(tmp_path: Path, settings: Settings) -> None:
+    bodies = [line for path in sorted(REAL.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
+    flushed(settings, [(Kind.OPENLINEAGE, body, "") for body in bodies], [30]).close()
+    report = rebuild(LinesSource((REAL / "4.3.0-sql.jsonl", REAL)), tmp_path / "again", wanted_by(settings))
+    # The folder holds expectations too, which are no events.
+    assert report.unreadable > 0
+    assert rows(tmp_path / "again") == rows(settings.root) != []
+
+
+def test_records_and_stamps_come_back_from_journal_and_archive(tmp_path: Path, settings: Settings) -> None:
+    record = {"did": "d", "finalState": "COMPLETE", "created": START_MS, "completed": START_MS + 5}
+    items = [
+        (Kind.PROVENANCE, json.dumps([record, {**record, "systemName": "own"}]).encode(), "stamped"),
+        (Kind.OPENLINEAGE, event("r", "COMPLETE", 7, facets=facet("e")), "other"),
+        (Kind.OPENLINEAGE, event("s", "COMPLETE", 7, facets=facet("f")), ""),
+    ]
+    journal = flushed(settings, items)
+    for at, source in enumerate((JournalSource(settings.home), EventsSource(settings.root))):
+        report = rebuild(source, tmp_path / f"again{at}", wanted_by(settings))
+        assert (report.entries, report.records) == (4, 4)
+        found = rows(tmp_path / f"again{at}")
+        assert found == rows(settings.root)
+        assert {row.system_name for row in found} == {"stamped", "own", "other", "tests"}
+    journal.close()
+
+
+def test_what_the_journal_has_let_go_of_comes_back_from_the_archive(
+    tmp_path: Path, settings: Settings
+) -> None:
+    items = [(Kind.OPENLINEAGE, event(f"r{at}", "COMPLETE", at), "") for at in range(9)]
+    journal = flushed(settings, items)
+    assert journal.prune(2**40, 2**60) == 9
+    assert rebuild(JournalSource(settings.home), tmp_path / "less", wanted_by(settings)).entries == 1
+    rebuild(EventsSource(settings.root), tmp_path / "again", wanted_by(settings))
+    assert rows(tmp_path / "again") == rows(settings.root)
+    assert len(rows(settings.root)) == 9
+    journal.close()
+
+
+def test_a_rebuild_into_a_root_that_has_rows_merges(tmp_path: Path, settings: Settings) -> None:
+    flushed(settings, [(Kind.OPENLINEAGE, event("r", "COMPLETE", 1), "")]).close()
+    before = rows(settings.root)
+    path = tmp_path / "more.jsonl"
+    path.write_bytes(event("r", "COMPLETE", 1) + b"\n" + event("new", "COMPLETE", 2))
+    for _ in range(2):
+        rebuild(LinesSource((path,)), settings.root, wanted_by(settings))
+        assert [row.did for row in rows(settings.root)] == ["r", "new"]
+        assert rows(settings.root)[:1] == before
+
+
+# -- restrictions ------------------------------------------------------------------------------------------
+
+
+def test_restrictions_choose_whole_rows_and_never_change_one(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(
+        b"\n".join(
+            [
+                event("r", "START", 0, inputs=[dataset("in")]),
+                event("r", "COMPLETE", HOUR_MS + 5),
+                event("early", "COMPLETE", 3),
+                event("other", "COMPLETE", HOUR_MS + 5, facets=facet("d", systemName="core")),
+            ]
+        )
+    )
+
+    def dids(**restrictions: object) -> list[str]:
+        root = tmp_path / msgspec.json.encode(restrictions, order="sorted").hex()[:80]
+        rebuild(LinesSource((path,)), root, Wanted(system_name="host", **restrictions))  # type: ignore[arg-type]
+        return [row.did for row in find(root)]
+
+    assert sorted(dids()) == ["d", "early", "r"]
+    assert dids(until_ms=START_MS + HOUR_MS) == ["early"]
+    assert dids(systems=["core"]) == ["d"]
+    assert dids(since_ms=START_MS + HOUR_MS + 5, systems=["edge"]) == ["r"]
+    (row,) = [row for root in tmp_path.iterdir() if root.is_dir() for row in find(root) if row.did == "r"][:1]
+    assert (row.created, row.data_source) == (START_MS, "file/in")
+
+
+# -- files of JSON lines -----------------------------------------------------------------------------------
+
+
+BODIES = [event(f"r{at}", "COMPLETE", at * 60_000, note="ü" * at) for at in range(50)]
+EXPECTED = fold([decode_event(body) for body in BODIES], system_name="host")  # type: ignore[misc]
+
+
+def compress_plain(data: bytes) -> bytes:
+    return data
+
+
+def gzip_members(data: bytes) -> bytes:
+    middle = data.index(b"\n", len(data) // 2) + 1
+    return gzip.compress(data[:middle]) + gzip.compress(data[middle:])
+
+
+def zstd_frames(data: bytes) -> bytes:
+    middle = data.index(b"\n", len(data) // 2) + 1
+    return zstandard.compress(data[:middle]) + zstandard.compress(data[middle:])
+
+
+@pytest.mark.parametrize("compress", [compress_plain, gzip_members, zstd_frames])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n\n \n"])
+def test_lines_are_read_plain_or_compressed_whatever_the_file_is_called(
+    tmp_path: Path, compress: Callable[[bytes], bytes], end: bytes
+) -> None:
+    (tmp_path / "log").write_bytes(compress(b"\n".join(BODIES) + end))
+    report = rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"))
+    assert report.is_whole
+    assert (report.entries, report.parts) == (50, 1)
+    assert rows(tmp_path / "root") == EXPECTED
+
+
+@pytest.mark.parametrize("part_bytes", [1, 100, 257, 5_000])
+def test_wherever_a_file_is_cut_each_line_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", part_bytes)
+    (tmp_path / "log").write_bytes(b"\n".join(BODIES) + b"\n")
+    source = LinesSource((tmp_path / "log",))
+    found = [stored for part in source.parts() for batch in source.read(part) for stored in batch]
+    assert [one.body.rstrip(b"\n") for one in found] == BODIES
+    data = (tmp_path / "log").read_bytes()
+    assert all(data[one.at :].startswith(one.body) for one in found)
+
+
+def test_what_is_no_event_is_counted_and_costs_no_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(BODIES[0] + b"\nnonsense\n[]\n" + BODIES[1] + b"\n" + BODIES[2][:40])
+    report = rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"))
+    assert (report.entries, report.unreadable, report.is_whole) == (5, 3, False)
+    assert f"byte {len(BODIES[0]) + 1:,} of {tmp_path / 'log'}" in (report.first_unreadable or "")
+    assert rows(tmp_path / "root") == EXPECTED[:2]
+
+
+def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.gz").write_bytes(gzip.compress(BODIES[0] * 50)[:-30])
+    (tmp_path / "b").write_bytes(BODIES[1])
+    report = rebuild(LinesSource((tmp_path,)), tmp_path.with_name("root"), Wanted(system_name="host"))
+    assert not report.is_whole
+    (damaged,) = report.damaged
+    assert str(tmp_path / "a.gz") in damaged
+    assert EXPECTED[1] in rows(tmp_path.with_name("root"))
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "said"),
+    [
+        ("banana", [], "journal"),
+        ("journal", ["x"], "--home"),
+        ("events", ["a", "b"], "one root"),
+        ("jsonl", [], "at least one"),
+    ],
+)
+def test_a_source_that_cannot_be_is_refused(
+    settings: Settings, name: str, places: list[str], said: str
+) -> None:
+    with pytest.raises(SourceError, match=said):
+        open_source(name, places, settings)
+
+
+@pytest.mark.parametrize("name", ["journal", "events", "jsonl"])
+def test_a_source_that_is_not_there_is_refused(settings: Settings, tmp_path: Path, name: str) -> None:
+    source = open_source(name, [str(tmp_path / "none")] if name == "jsonl" else [], settings)
+    with pytest.raises(SourceError):
+        source.parts()
+
+
+# -- memory, resumption, processes -------------------------------------------------------------------------
+
+
+class Unreliable(msgspec.Struct, frozen=True):
+    """A source that breaks when it is read for the N-th time; a file holds the count."""
+
+    lines: LinesSource
+    counter: Path
+    breaks_at: int
+
+    def describe(self) -> str:
+        return "unreliable"
+
+    def parts(self) -> list[str]:
+        return self.lines.parts()
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        with self.counter.open("a") as file:
+            file.write("x")
+        if self.counter.stat().st_size == self.breaks_at:
+            raise ConnectionError("the line is cut")
+        return self.lines.read(part)
+
+    def place(self, part: str, at: int) -> str:
+        return self.lines.place(part, at)
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything that is bounded is bounded tightly."""
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 700)
+    monkeypatch.setattr("waybill.exporter.rebuilding.part._RECORDS_MAX", 2)
+    monkeypatch.setattr("waybill.exporter.rebuilding.part._RUNS_MAX", 2)
+    monkeypatch.setattr("waybill.exporter.rebuilding.embedded._FOLD_BYTES", 1)
+
+
+def mixed(path: Path) -> tuple[Path, list[ProvenanceRecord]]:
+    """Runs whose events are far apart, with the facet and without, and what they fold to."""
+    bodies = [event(f"r{at}", "START", at, inputs=[dataset(f"in{at}")]) for at in range(12)]
+    bodies += [event(f"f{at}", "START", at, facets=facet(f"d{at}")) for at in range(12)]
+    bodies += [event(f"r{at}", "COMPLETE", HOUR_MS + at, outputs=[dataset("o")]) for at in range(12)]
+    bodies += [event(f"f{at}", "COMPLETE", at, facets=facet(f"d{at}")) for at in range(12)]
+    bodies += [event(f"r{at}", "FAIL", HOUR_MS + at) for at in range(0, 12, 3)]
+    path.write_bytes(b"\n".join(bodies))
+    return path, fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("_small")
+def test_runs_and_records_that_fit_into_no_memory_are_spilled_and_come_together(tmp_path: Path) -> None:
+    path, expected = mixed(tmp_path / "log")
+    report = rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"))
+    assert report.parts > 10
+    assert merge_all(rows(tmp_path / "root")) == expected
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_rebuild_that_was_cut_short_anywhere_goes_on_and_reads_nothing_twice(tmp_path: Path) -> None:
+    path, expected = mixed(tmp_path / "log")
+    parts = len(LinesSource((path,)).parts())
+    source = Unreliable(LinesSource((path,)), tmp_path / "count", parts // 2)
+    with pytest.raises(ConnectionError):
+        rebuild(source, tmp_path / "root", Wanted(system_name="host"))
+    path.write_bytes(path.read_bytes() + b"\nwhat came meanwhile is for the next rebuild")
+    report = rebuild(source, tmp_path / "root", Wanted(system_name="host"))
+    assert report.resumed == parts // 2 - 1
+    assert source.counter.stat().st_size == parts + 1
+    assert merge_all(rows(tmp_path / "root")) == expected
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_rebuild_that_was_cut_short_after_its_hours_were_compacted_goes_on(tmp_path: Path) -> None:
+    path, expected = mixed(tmp_path / "log")
+
+    def interrupt(what: str, done: int, _total: int) -> None:
+        if what == "compacting" and done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"), on_progress=interrupt)
+    report = rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"))
+    assert report.resumed == report.parts
+    assert merge_all(rows(tmp_path / "root")) == expected
+
+
+def test_several_processes_give_the_same_and_progress_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 4_000)
+    path, expected = mixed(tmp_path / "log")
+    told: list[tuple[str, int, int]] = []
+    report = rebuild(
+        LinesSource((path,)),
+        tmp_path / "root",
+        Wanted(system_name="host"),
+        workers=2,
+        on_progress=lambda *said: told.append(said),
+    )
+    assert told[0] == ("reading", 0, report.parts)
+    assert ("reading", report.parts, report.parts) in told
+    assert told[-1] == ("compacting", 2, 2)
+    assert merge_all(rows(tmp_path / "root")) == expected
+
+
+def test_the_same_rebuild_twice_at_once_is_declined(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(BODIES[0])
+
+    def again(what: str, _done: int, _total: int) -> None:
+        if what == "reading":
+            with pytest.raises(RebuildError, match="under way"):
+                rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"))
+
+    rebuild(
+        LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"), on_progress=again
+    )
+    assert rows(tmp_path / "root") == EXPECTED[:1]
