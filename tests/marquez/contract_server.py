@@ -63,6 +63,7 @@ class Received:
     headers: dict[str, str]
     status: int | None
     stored: bool
+    path: str = LINEAGE
 
     @property
     def event(self) -> dict[str, Any]:
@@ -278,7 +279,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.contract.keep(Received(body, headers, status, stored))
+        self.server.contract.keep(Received(body, headers, status, stored, self.path))
 
     def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         content = body.encode()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from waybill.marquez import Delivery, open_delivery
+from waybill.marquez import Delivery, open_deliveries
 from waybill.transport import Journal, Kind, Projection, Settings
 
 if TYPE_CHECKING:
@@ -177,12 +177,12 @@ def test_the_address_may_have_the_path_of_the_endpoint_or_not(
 
 
 def test_without_an_address_there_is_no_delivery(journal: Journal, settings: Settings) -> None:
-    assert open_delivery(journal, settings) is None
+    assert open_deliveries(journal, settings) == []
 
 
 def test_with_an_address_there_is_one_that_keeps_nothing_itself(journal: Journal, home: Path) -> None:
     settings = Settings.load({"home": home, "marquez_url": "http://localhost:5000"}, env={})
-    delivery = open_delivery(journal, settings)
+    (delivery,) = open_deliveries(journal, settings)
     assert isinstance(delivery, Delivery)
     assert isinstance(delivery, Projection)
     assert (delivery.name, delivery.stores) == ("marquez", False)

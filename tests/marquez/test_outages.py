@@ -164,7 +164,7 @@ def test_a_wrong_key_or_address_is_said_and_tried_slowly(
     step = worker.delivery.step()
     assert step.problem is not None
     assert step.problem.startswith(f"{marquez.url} {words}")
-    assert step.problem.endswith("correct marquez_api_key" if fault in {"401", "403"} else "Marquez's API is")
+    assert step.problem.endswith("correct marquez_api_key" if fault in {"401", "403"} else "where its API is")
     worker.run(at_most_s=3600)
     assert 60 <= len(marquez.received) <= 125
     marquez.fault = None
@@ -205,7 +205,7 @@ def test_a_key_that_cannot_be_sent_is_said_but_not_shown(
     keep("run")
     problem = new_worker(journal, marquez.url, "two\nlines").delivery.step().problem
     assert problem is not None
-    assert problem.endswith(" cannot be used: marquez_url or marquez_api_key cannot be sent; correct them")
+    assert problem.endswith(" cannot be used: its address or key cannot be sent; correct them")
     assert "lines" not in problem
 
 

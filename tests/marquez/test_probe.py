@@ -63,7 +63,7 @@ def test_an_address_with_nothing_behind_it_is_said(marquez: ContractServer) -> N
     result = probe(f"{marquez.url}/elsewhere")
     assert (result.answers, result.status) == (False, 404)
     assert result.problem is not None
-    assert "correct marquez_url to where Marquez's API is" in result.problem
+    assert "correct marquez_url to where its API is" in result.problem
 
 
 @pytest.mark.parametrize("status", [500, 503])

@@ -29,10 +29,10 @@ Numbers = Callable[[list[dict[str, Any]], str], list[int]]
 CHILD = """
 import sys, time
 from pathlib import Path
-from waybill.marquez import open_delivery
+from waybill.marquez import open_deliveries
 from waybill.transport import Journal, Settings
 settings = Settings.load({"home": Path(sys.argv[1]), "marquez_url": sys.argv[2]}, env={})
-delivery = open_delivery(Journal(settings.home), settings)
+(delivery,) = open_deliveries(Journal(settings.home), settings)
 while delivery.pending():
     step = delivery.step()
     if not step.applied:

@@ -78,7 +78,7 @@ from waybill.marquez import (
     dead_letter_body,
     dead_letters,
     drop_dead_letters,
-    open_delivery,
+    open_deliveries,
     probe,
     replay_dead_letters,
 )
@@ -96,6 +96,7 @@ from waybill.spark import (
 )
 from waybill.transport import (
     AdmissionError,
+    BackendSetting,
     Entry,
     FlushReport,
     Journal,
@@ -293,7 +294,7 @@ def errors_tell_their_parts(error: WaybillError) -> None:
             raise error
 
 
-def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Projection | None:
+def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Projection:
     assert_type(dead_letters(journal), list[DeadLetter])
     assert_type(dead_letter_body(journal, 7), bytes | None)
     replay_dead_letters(journal, [7])
@@ -301,9 +302,10 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)
     assert_type(answered.problem, str | None)
-    delivery = open_delivery(journal, settings)
-    assert_type(delivery, Delivery | None)
-    return delivery
+    deliveries = open_deliveries(journal, settings)
+    assert_type(deliveries, list[Delivery])
+    assert_type(settings.backends, tuple[BackendSetting, ...])
+    return deliveries[0]
 
 
 def the_backend_takes_an_event(body: bytes) -> None:

@@ -15,6 +15,7 @@ from waybill.cli.home import existing_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
 from waybill.transport import Journal, Settings
+from waybill.transport.backends import MARQUEZ
 
 if TYPE_CHECKING:
     from waybill.marquez import DeadLetter
@@ -25,6 +26,9 @@ app: Final = typer.Typer(
 )
 
 _Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER...", help="As `list` shows them.")]
+_Backend = Annotated[
+    str, typer.Option(metavar="NAME", help="The backend that refused them, as `waybill status` calls it.")
+]
 _All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
@@ -33,6 +37,7 @@ _All = Annotated[bool, typer.Option("--all", help="All of them.")]
 def list_letters(
     settings: Settings,
     *,
+    backend: _Backend = MARQUEZ,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """List them, oldest first, each with what the backend said.
@@ -46,7 +51,7 @@ def list_letters(
     from waybill.marquez import dead_letters
 
     with existing_journal(settings) as journal:
-        letters = dead_letters(journal) if journal else []
+        letters = dead_letters(journal, backend) if journal else []
     if as_json:
         for letter in letters:
             console.json(letter)
@@ -73,6 +78,8 @@ def list_letters(
 def show(
     settings: Settings,
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="As `list` shows it.")],
+    *,
+    backend: _Backend = MARQUEZ,
 ) -> None:
     """Print one event, byte for byte as it was accepted.
 
@@ -84,8 +91,8 @@ def show(
     from waybill.marquez import dead_letter_body
 
     with _journal(settings) as journal:
-        _chosen(journal, [number], everything=False)
-        body = dead_letter_body(journal, number)
+        _chosen(journal, [number], backend, everything=False)
+        body = dead_letter_body(journal, number, backend)
     sys.stdout.flush()
     sys.stdout.buffer.write((body or b"") + b"\n")
 
@@ -97,6 +104,7 @@ def replay(
     numbers: _Numbers = None,
     *,
     everything: _All = False,
+    backend: _Backend = MARQUEZ,
     timeout: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"),
@@ -116,10 +124,10 @@ def replay(
     from waybill.marquez import dead_letters, replay_dead_letters
 
     with _journal(settings) as journal:
-        chosen = _chosen(journal, numbers, everything=everything)
-        replay_dead_letters(journal, chosen)
+        chosen = _chosen(journal, numbers, backend, everything=everything)
+        replay_dead_letters(journal, chosen, backend)
         report = flush_with_progress(settings, timeout)
-        left = [letter for letter in dead_letters(journal) if letter.seq in chosen]
+        left = [letter for letter in dead_letters(journal, backend) if letter.seq in chosen]
     console.line(f"{len(chosen) - len(left)} of {len(chosen)} are delivered")
     for letter in left:
         tried_again = letter.parked_ms > chosen[letter.seq].parked_ms
@@ -127,15 +135,17 @@ def replay(
             f"refused again, {letter.words}" if tried_again else "not sent yet, it goes with the next events"
         )
         console.error(f"{letter.seq}: {why}")
-    if left and "marquez" in report.problems:
-        console.error(report.problems["marquez"])
+    if left and backend in report.problems:
+        console.error(report.problems[backend])
     if left:
         raise typer.Exit(console.EXIT_FAILED)
 
 
 @app.command("drop")
 @with_settings("home")
-def drop(settings: Settings, numbers: _Numbers = None, *, everything: _All = False) -> None:
+def drop(
+    settings: Settings, numbers: _Numbers = None, *, everything: _All = False, backend: _Backend = MARQUEZ
+) -> None:
     """Forget them. The provenance files have what they said all the same.
 
     Examples:
@@ -146,8 +156,8 @@ def drop(settings: Settings, numbers: _Numbers = None, *, everything: _All = Fal
     from waybill.marquez import drop_dead_letters
 
     with _journal(settings) as journal:
-        chosen = _chosen(journal, numbers, everything=everything)
-        drop_dead_letters(journal, chosen)
+        chosen = _chosen(journal, numbers, backend, everything=everything)
+        drop_dead_letters(journal, chosen, backend)
     console.line(f"{len(chosen)} forgotten")
 
 
@@ -160,13 +170,15 @@ def _journal(settings: Settings) -> Iterator[Journal]:
         yield journal
 
 
-def _chosen(journal: Journal, numbers: list[int] | None, *, everything: bool) -> dict[int, DeadLetter]:
+def _chosen(
+    journal: Journal, numbers: list[int] | None, backend: str, *, everything: bool
+) -> dict[int, DeadLetter]:
     """The letters that somebody means, by number; none is meant by accident."""
     from waybill.marquez import dead_letters
 
     if everything == bool(numbers):
         raise typer.BadParameter("give numbers, as `waybill dead-letters list` shows them, or --all")
-    letters = {letter.seq: letter for letter in dead_letters(journal)}
+    letters = {letter.seq: letter for letter in dead_letters(journal, backend)}
     if everything:
         return letters
     unknown = [number for number in numbers or [] if number not in letters]

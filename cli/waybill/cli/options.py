@@ -32,6 +32,9 @@ _WORDS: Final = {
     "archive_enabled": _Words("", "Keep every event as Parquet, for rebuilds. [default: on]"),
     "marquez_url": _Words("URL", "The backend; without one, events wait in the journal."),
     "marquez_api_key": _Words("KEY", "Sent to the backend as a bearer token; better set in the environment."),
+    "backends": _Words(
+        "JSON", "Further backends, a list as docs/marquez.md has it; better set in waybill.yaml."
+    ),
     "journal_retain_days": _Words("DAYS", "How long the journal keeps what every projection has."),
     "journal_max_bytes": _Words("SIZE", "The journal's largest size, as 10GiB."),
     "journal_when_full": _Words("WHAT", "'refuse' new entries, or 'drop-delivered' ones."),

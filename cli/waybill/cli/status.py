@@ -114,7 +114,9 @@ def status_of(settings: Settings) -> Status:
             runner_pid=lease.holder(settings.home),
             journal=_journal_status(journal) if journal else JournalStatus(),
             projections=_projection_statuses(journal) if journal else {},
-            dead_letters=len(dead_letters(journal)) if journal else 0,
+            dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
+            if journal
+            else 0,
         )
 
 

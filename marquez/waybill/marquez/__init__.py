@@ -1,6 +1,6 @@
 """Marquez: how events reach the backend, and what becomes of those it refuses.
 
-`open_delivery` is the projection that the runner works; `probe` and `dead_letters` are for a person's
+`open_deliveries` gives the projections that the runner works; `probe` and `dead_letters` are for a person's
 questions.
 """
 
@@ -15,7 +15,7 @@ from waybill.marquez.letters import (
     drop_dead_letters,
     replay_dead_letters,
 )
-from waybill.marquez.targets import open_delivery
+from waybill.marquez.targets import open_deliveries
 
 __all__ = [
     "Backend",
@@ -25,7 +25,7 @@ __all__ = [
     "dead_letter_body",
     "dead_letters",
     "drop_dead_letters",
-    "open_delivery",
+    "open_deliveries",
     "probe",
     "replay_dead_letters",
 ]

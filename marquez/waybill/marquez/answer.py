@@ -82,15 +82,18 @@ def one_line(text: str) -> str:
     return line if len(line) <= WORDS_MAX else line[: WORDS_MAX - 1] + "…"
 
 
-def explain(answer: Answer, url: str) -> str:
+def explain(
+    answer: Answer, url: str, *, to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key")
+) -> str:
     """One sentence for a person: why nothing is delivered now, and the way out.
 
     Args:
         answer: the last one; not a delivered one.
         url: the address as it may be shown, without secrets.
+        to_correct: what to call the settings of the address and of the key.
     """
     if answer.verdict is Verdict.BARRED:
-        return f"{url} {_barred(answer)}"
+        return f"{url} {_barred(answer, *to_correct)}"
     if answer.status is not None:
         return f"{url} answers {answer.heard}; events wait in the journal and are tried again by themselves"
     return (
@@ -98,9 +101,9 @@ def explain(answer: Answer, url: str) -> str:
     )
 
 
-def _barred(answer: Answer) -> str:
+def _barred(answer: Answer, address: str, key: str) -> str:
     if answer.status is None:
         return f"cannot be used: {answer.words}"
     if answer.status in {401, 403}:
-        return f"does not let us in, it answers {answer.heard}; correct marquez_api_key"
-    return f"takes no events, it answers {answer.heard}; correct marquez_url to where Marquez's API is"
+        return f"does not let us in, it answers {answer.heard}; correct {key}"
+    return f"takes no events, it answers {answer.heard}; correct {address} to where its API is"

@@ -9,7 +9,7 @@ import http.client
 import ssl
 import time
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -28,7 +28,8 @@ CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
 COMPRESS_FROM_BYTES: Final = 16 * 1024
 
-_LINEAGE: Final = "/api/v1/lineage"
+LINEAGE_PATH: Final = "/api/v1/lineage"
+
 _PROBED: Final = "/api/v1/namespaces?limit=1"
 _ANSWER_MAX_BYTES: Final = 8 * 1024
 _UNREADABLE: Final = frozenset({400, 415})
@@ -48,6 +49,21 @@ class _Bearer(AuthBase):
         return request
 
 
+class Target(Protocol):
+    """Where a delivery's events go."""
+
+    shown_url: str
+    """What to call it, without secrets."""
+    to_correct: tuple[str, str]
+    """What to call the settings of its address and its key."""
+
+    def deliver(self, body: bytes) -> Answer:
+        """Send one event; whatever comes of it is an answer."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
 class Backend:
     """An OpenLineage backend. Any number of threads may use it; connections are kept open between events.
 
@@ -56,6 +72,8 @@ class Backend:
         api_key: sent as a bearer token; None sends none.
         connect_timeout_s: how long the backend has to take a connection, in seconds.
         answer_timeout_s: how long it may be silent before and within its answer, in seconds.
+        path: the path of its lineage endpoint.
+        to_correct: what to call the settings of its address and its key.
     """
 
     def __init__(
@@ -65,9 +83,12 @@ class Backend:
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        path: str = LINEAGE_PATH,
+        to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
     ) -> None:
+        self.to_correct = to_correct
         self.shown_url = _without_secrets(url)
-        self._url = base_url(url) + _LINEAGE
+        self._url = base_url(url, path) + path
         self._secret = api_key
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
@@ -210,15 +231,14 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
     )
 
 
-def base_url(url: str) -> str:
-    """A backend's address without the path of the lineage endpoint, wherever that was cut off."""
+def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
+    """A backend's address without the path of its lineage endpoint, wherever that was cut off."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
-    for known in (_LINEAGE, "/api/v1", "/api"):
-        if path.endswith(known):
-            path = path.removesuffix(known)
-            break
-    return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
+    known = endpoint
+    while known and not path.endswith(known):
+        known = known.rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(known).rstrip("/"), "", ""))
 
 
 def _session(url: str, api_key: str | None) -> requests.Session:
@@ -268,7 +288,7 @@ def _unanswered(
         verdict, words = Verdict.BARRED, f"{said}; correct the certificate, or REQUESTS_CA_BUNDLE"
     elif isinstance(error, ValueError):
         # Its text would show the key.
-        verdict, words = Verdict.BARRED, "marquez_url or marquez_api_key cannot be sent; correct them"
+        verdict, words = Verdict.BARRED, "its address or key cannot be sent; correct them"
     elif broken := [cause for cause in causes if isinstance(cause, _BROKEN_OFF)]:
         verdict, words = Verdict.UNWELL, f"the connection broke off ({_last_words(broken, Exception)})"
     else:

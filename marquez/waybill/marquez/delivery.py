@@ -17,7 +17,6 @@ from waybill.marquez.answer import Answer, explain
 from waybill.marquez.endings import Endings
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
-    MARQUEZ,
     OWED_PREFIX,
     DeadLetter,
     DeadLetterBox,
@@ -28,13 +27,14 @@ from waybill.marquez.letters import (
 from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.window import Window
+from waybill.transport.backends import MARQUEZ
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from waybill.marquez.client import Backend
+    from waybill.marquez.client import Target
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
@@ -63,7 +63,7 @@ class Delivery:
     def __init__(
         self,
         journal: Journal,
-        backend: Backend,
+        backend: Target,
         *,
         name: str = MARQUEZ,
         connections: int = CONNECTIONS,
@@ -270,9 +270,12 @@ class Delivery:
         if (stuck := self._schedule.stuck) is None:
             return Step(retry_s=wait_s)
         # The runner does not wake for new entries while there is a problem, and this one is not theirs.
-        problem = explain(stuck, self._backend.shown_url)
+        problem = self._explain(stuck)
         return Step(retry_s=min(wait_s, _STUCK_LOOK_EVERY_S), problem=problem)
 
     def _outage(self) -> str | None:
         outage = self._schedule.outage
-        return None if outage is None else explain(outage, self._backend.shown_url)
+        return None if outage is None else self._explain(outage)
+
+    def _explain(self, answer: Answer) -> str:
+        return explain(answer, self._backend.shown_url, to_correct=self._backend.to_correct)

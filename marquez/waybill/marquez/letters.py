@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.transport.backends import MARQUEZ
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from waybill.transport.journal import Journal
-
-MARQUEZ: Final = "marquez"
-"""The projection of the backend that ``marquez_url`` names."""
 
 OWED_PREFIX: Final = "owed:"
 """Rows that name entries which are to go out once more, though they were dealt with."""

@@ -2,18 +2,105 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
 
-from waybill.marquez.client import Backend
-from waybill.marquez.delivery import Delivery
+from waybill.marquez.answer import Answer, Verdict
+from waybill.marquez.client import LINEAGE_PATH, Backend
+from waybill.marquez.delivery import CONNECTIONS, Delivery
+from waybill.transport.backends import MARQUEZ
 
 if TYPE_CHECKING:
+    from waybill.marquez.client import Target
+    from waybill.transport.backends import BackendSetting
     from waybill.transport.journal import Journal
     from waybill.transport.settings import Settings
 
+_PATH_OF: Final = {
+    "marquez": LINEAGE_PATH,
+    "datahub": "/openapi/openlineage/api/v1/lineage",
+    "openmetadata": "/api/v1/openlineage/lineage",
+}
+"""Where each backend takes OpenLineage events, as its documentation says."""
 
-def open_delivery(journal: Journal, settings: Settings) -> Delivery | None:
-    """The projection ``marquez`` of the entry-point group ``waybill.projections``; None without a backend."""
-    if settings.marquez_url is None:
-        return None
-    return Delivery(journal, Backend(settings.marquez_url, settings.marquez_api_key))
+
+def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
+    """The projections of the entry point ``marquez``: one for each backend, named as that is."""
+    deliveries = []
+    if settings.marquez_url is not None:
+        backend = Backend(settings.marquez_url, settings.marquez_api_key)
+        deliveries.append(Delivery(journal, backend, name=MARQUEZ))
+    for one in settings.backends:
+        # Lines of a file have the order of the journal; a server gets several runs at a time.
+        connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
+        deliveries.append(Delivery(journal, _target(one), name=one.name, connections=connections))
+    return deliveries
+
+
+class FileTarget:
+    """A file that gets each event as a line, durable before it counts as delivered.
+
+    Args:
+        path: the file; it is appended to, and made anew when it is gone, so that it may be rotated.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.shown_url = str(path)
+        self.to_correct = ("its endpoint in backends", "")
+        self._path = path
+
+    def deliver(self, body: bytes) -> Answer:
+        """Append one event."""
+        try:
+            with self._path.open("ab") as file:
+                file.write(one_json_line(body))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
+        return Answer(verdict=Verdict.DELIVERED)
+
+    def close(self) -> None:
+        """No file is open between two events."""
+
+
+class ConsoleTarget:
+    """The output of the process that works the projections: that of a child goes to ``runner.log``."""
+
+    shown_url = "the console"
+    to_correct = ("backends", "")
+
+    def deliver(self, body: bytes) -> Answer:
+        """Print one event as a line."""
+        try:
+            sys.stdout.buffer.write(one_json_line(body))
+            sys.stdout.flush()
+        except OSError as error:
+            return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
+        return Answer(verdict=Verdict.DELIVERED)
+
+    def close(self) -> None:
+        """The output is the process's."""
+
+
+def one_json_line(body: bytes) -> bytes:
+    """An event on a line of its own: within JSON's texts no line can end, and elsewhere the end is space."""
+    return body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+
+
+def _target(one: BackendSetting) -> Target:
+    if one.backend == "console":
+        return ConsoleTarget()
+    if one.backend == "file":
+        return FileTarget(Path(one.endpoint))
+    parts = urlsplit(one.endpoint)
+    url, path = one.endpoint, _PATH_OF.get(one.backend)
+    if path is None:
+        # Nothing is known of it: an address with a path is where it wants its events.
+        path = parts.path if parts.path.strip("/") else LINEAGE_PATH
+        url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    of = f"of {one.name} in backends"
+    return Backend(url, one.api_key, path=path, to_correct=(f"the endpoint {of}", f"the api_key {of}"))

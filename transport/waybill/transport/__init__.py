@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from waybill.transport.admission import admit_event, admit_records
+from waybill.transport.backends import BackendSetting
 from waybill.transport.errors import (
     AdmissionError,
     JournalError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AdmissionError",
+    "BackendSetting",
     "Entry",
     "FlushReport",
     "Journal",

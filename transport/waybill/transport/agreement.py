@@ -79,6 +79,8 @@ def follow(settings: Settings, home: dict[str, Any]) -> Settings:
 def obey(journal: Journal) -> Settings:
     """The settings of a home's runner: what was agreed, whatever this process's environment and files say."""
     home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
-    settings = Settings.load({**home, "home": journal.home}, origin="home").with_values(home, "home")
+    settings = Settings.load({**home, "home": journal.home}, origin="home")
+    # What nobody gave a value stays without one; the backends have by now the keys that the home has not.
+    settings = settings.with_values({n: v for n, v in home.items() if n != "backends"}, "home")
     journal.max_bytes = settings.journal_max_bytes
     return settings

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.transport import lease
 from waybill.transport.agreement import agree
+from waybill.transport.backends import environment_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +78,7 @@ def start_runner(home: Path, settings: Settings) -> subprocess.Popen[bytes] | No
     A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
     """
     log = home / "runner.log"
-    environment = dict(os.environ)
+    environment = dict(os.environ) | environment_of(settings.backends)
     if settings.marquez_api_key:
         environment["WAYBILL_MARQUEZ_API_KEY"] = settings.marquez_api_key
     try:

@@ -1,7 +1,7 @@
 """What a projection is: something that reads the journal in order and keeps an output up to date.
 
 Packages offer theirs under the entry-point group ``waybill.projections``: a name and a callable
-``(journal, settings) -> Projection | None``, where None means that the settings do not ask for it.
+``(journal, settings) -> Projection | Sequence[Projection] | None``, none where the settings ask for none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from waybill.transport.journal import Journal
     from waybill.transport.settings import Settings
 
@@ -60,5 +62,5 @@ class Projection(Protocol):
 class OpenProjection(Protocol):
     """The callable behind an entry point of the group ``waybill.projections``."""
 
-    def __call__(self, journal: Journal, settings: Settings) -> Projection | None:
-        """The projection, or None when the settings do not ask for it."""
+    def __call__(self, journal: Journal, settings: Settings) -> Projection | Sequence[Projection] | None:
+        """The projections that the settings ask for."""

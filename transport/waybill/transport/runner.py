@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final
 
@@ -58,13 +59,15 @@ def open_projections(journal: Journal, settings: Settings) -> tuple[list[Project
     problems: dict[str, str] = {}
     for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
         try:
-            projection = point.load()(journal, settings)
+            offered = point.load()(journal, settings)
         except Exception as error:
             log.exception("projection %s cannot be loaded", point.name)
             problems[point.name] = f"{point.value} cannot be loaded: {error}"
         else:
-            if projection is not None:
-                opened.append(projection)
+            if isinstance(offered, Sequence):
+                opened.extend(offered)
+            elif offered is not None:
+                opened.append(offered)
     return opened, problems
 
 

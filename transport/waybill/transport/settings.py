@@ -15,10 +15,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
+from waybill.transport.backends import (
+    MARQUEZ,
+    BackendSetting,
+    check_url,
+    is_waybill_itself,
+    parse_backends,
+    with_keys,
+    without_keys,
+)
 from waybill.transport.errors import SettingsError
 
 PROJECTION_SETTINGS: Final = (
@@ -29,6 +37,7 @@ PROJECTION_SETTINGS: Final = (
     "archive_enabled",
     "marquez_url",
     "marquez_api_key",
+    "backends",
     "journal_retain_days",
     "journal_max_bytes",
     "journal_when_full",
@@ -39,6 +48,9 @@ SECRETS: Final = frozenset({"marquez_api_key"})
 """Settings whose values are never printed."""
 
 _DEFAULT: Final = "default"
+_HOLDS_SECRETS: Final = SECRETS | {"backends"}
+"""Settings whose text as given is never repeated."""
+
 _OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
 _DAYS_MAX: Final = 3_650_000
 _NAME_CHARS_MAX: Final = 1_000
@@ -59,6 +71,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             journal has let go of it.
         marquez_url: the backend; None: events wait in the journal.
         marquez_api_key: sent to the backend as a bearer token.
+        backends: further places that events are delivered to.
         journal_retain_days: entries that every projection has are kept this long, in days.
         journal_max_bytes: the journal's largest size, in bytes.
         journal_when_full: ``refuse`` new entries, or ``drop-delivered`` ones before their time.
@@ -78,6 +91,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: bool = True
     marquez_url: str | None = None
     marquez_api_key: str | None = None
+    backends: tuple[BackendSetting, ...] = ()
     journal_retain_days: float = 7.0
     journal_max_bytes: int = 10 * 2**30
     journal_when_full: Literal["refuse", "drop-delivered"] = "refuse"
@@ -109,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
+        farther: list[tuple[object, str]] = []
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
                 if name not in _CHECKS:
@@ -117,13 +132,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     )
                 if value is not None and name not in found:
                     found[name] = (value, source)
+                elif value is not None and name == "backends":
+                    farther.append((value, source))
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
         if "home" not in checked:
             checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
         checked.setdefault("system_name", socket.gethostname())
+        for value, source in farther:
+            # The keys of backends that are named nearer by may stay where only one user can read them.
+            others = _check("backends", value, source)
+            checked["backends"] = with_keys(
+                cast("tuple[BackendSetting, ...]", checked["backends"]),
+                cast("tuple[BackendSetting, ...]", others),
+            )
         origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
-        return cls(**cast("dict[str, Any]", checked), origins=MappingProxyType(origins))
+        settings = cls(**cast("dict[str, Any]", checked), origins=MappingProxyType(origins))
+        settings._refuse_oneself()
+        return settings
 
     def with_values(self, values: Mapping[str, object], origin: str) -> Settings:
         """The same settings with other values in place of their own.
@@ -141,13 +167,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
         return msgspec.structs.replace(self, **checked, origins=MappingProxyType({**self.origins, **sources}))
 
+    def _refuse_oneself(self) -> None:
+        """Events that are delivered to where they came in by would go round for ever."""
+        if self.marquez_url is not None and any(one.name == MARQUEZ for one in self.backends):
+            what = "is the name of the backend that marquez_url stands for, give this one another"
+            raise SettingsError("backends", MARQUEZ, self.origins["backends"], what)
+        places = [("marquez_url", self.marquez_url)] if self.marquez_url else []
+        places += [("backends", one.endpoint) for one in self.backends if "://" in one.endpoint]
+        for name, url in places:
+            if is_waybill_itself(url, self.listen):
+                what = f"is Waybill's own endpoint (listen = {self.listen}); give where the backend is"
+                raise SettingsError(name, url, self.origins[name], what)
+
     def explicit(self, name: str) -> bool:
         """Whether somebody gave this setting a value."""
         return self.origins.get(name, _DEFAULT) != _DEFAULT
 
-    def plain(self, name: str) -> str | bool | float | list[str] | None:
-        """One value as JSON has it."""
+    def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
+        """One value as JSON has it; backends without their keys."""
         value = getattr(self, name)
+        if name == "backends":
+            return without_keys(self.backends)
         if isinstance(value, frozenset):
             return sorted(value)
         return str(value) if isinstance(value, Path) else cast("str | bool | float | None", value)
@@ -159,7 +199,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return "(none)"
         if name in SECRETS:
             return "********"
-        return ",".join(value) if isinstance(value, list) else str(value)
+        if name == "backends":
+            return ",".join(f"{one.name}={one.endpoint or '(output)'}" for one in self.backends)
+        return ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
 
 
 def names() -> tuple[str, ...]:
@@ -218,7 +260,9 @@ def _check(name: str, value: object, origin: str) -> object:
     try:
         return _CHECKS[name](value)
     except (ValueError, TypeError) as error:
-        raise SettingsError(name, "********" if name in SECRETS else value, origin, str(error)) from None
+        raise SettingsError(
+            name, "********" if name in _HOLDS_SECRETS else value, origin, str(error)
+        ) from None
 
 
 def _path(value: object) -> Path:
@@ -295,10 +339,7 @@ def _keys(value: object) -> frozenset[str]:
 
 
 def _url(value: object) -> str:
-    parts = urlsplit(_text(value))
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("give an http or https URL, as http://localhost:5000")
-    _ = parts.port  # raises ValueError for a port that cannot be
+    check_url(_text(value))
     return cast("str", value)
 
 
@@ -328,6 +369,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "archive_enabled": _flag,
     "marquez_url": _url,
     "marquez_api_key": _text,
+    "backends": parse_backends,
     "journal_retain_days": _days,
     "journal_max_bytes": _bytes,
     "journal_when_full": _one_of("refuse", "drop-delivered"),

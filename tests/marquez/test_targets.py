@@ -1,0 +1,147 @@
+"""Several backends at once, each with a cursor of its own; files and the console among them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.marquez import Delivery, dead_letters, open_deliveries
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from contract_server import ContractServer
+
+Keep = Callable[..., int]
+Open = Callable[..., list[Delivery]]
+
+
+@pytest.fixture
+def open_all(journal: Journal, home: Path, tmp_path: Path) -> Iterator[Open]:
+    """The deliveries that these settings ask for."""
+    opened: list[Delivery] = []
+
+    def open_all(**given: Any) -> list[Delivery]:  # noqa: ANN401 - settings of any kind
+        settings = Settings.load({"home": home, **given}, env={}, cwd=tmp_path)
+        opened.extend(open_deliveries(journal, settings))
+        return opened
+
+    yield open_all
+    for delivery in opened:
+        delivery.close()
+
+
+def work(delivery: Delivery) -> None:
+    while delivery.pending() and delivery.step().problem is None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("backend", "given", "path"),
+    [
+        ("marquez", "", "/api/v1/lineage"),
+        ("marquez", "/below/api/v1/lineage", "/below/api/v1/lineage"),
+        ("datahub", "", "/openapi/openlineage/api/v1/lineage"),
+        ("datahub", "/openapi/openlineage", "/openapi/openlineage/api/v1/lineage"),
+        ("datahub", "/openapi/openlineage/api/v1/lineage/", "/openapi/openlineage/api/v1/lineage"),
+        ("openmetadata", "/", "/api/v1/openlineage/lineage"),
+        ("openmetadata", "/api", "/api/v1/openlineage/lineage"),
+        ("custom", "", "/api/v1/lineage"),
+        ("custom", "/any/where", "/any/where"),
+    ],
+)
+def test_each_backend_gets_its_events_where_it_wants_them(
+    marquez: ContractServer, open_all: Open, keep: Keep, backend: str, given: str, path: str
+) -> None:
+    keep("run")
+    one = {"backend": backend, "endpoint": marquez.url + given, "api_key": "key"}
+    (delivery,) = open_all(backends=[one])
+    work(delivery)
+    (received,) = marquez.received
+    assert (received.path, received.headers["authorization"]) == (path, "Bearer key")
+
+
+def test_a_backend_that_is_down_holds_up_no_other_and_catches_up_later(
+    journal: Journal, marquez: ContractServer, open_all: Open, keep: Keep, tmp_path: Path
+) -> None:
+    lines = tmp_path / "events.jsonl"
+    for number in range(5):
+        keep("run", number)
+    marquez.refuse()
+    to_marquez, to_file = open_all(
+        marquez_url=marquez.url, backends=[{"backend": "file", "endpoint": str(lines)}]
+    )
+    assert (to_marquez.name, to_file.name) == ("marquez", "file")
+    work(to_marquez)
+    work(to_file)
+    assert (journal.cursor("marquez"), journal.cursor("file")) == (0, 5)
+    assert [json.loads(line)["number"] for line in lines.read_bytes().splitlines()] == [0, 1, 2, 3, 4]
+    marquez.start()
+    while to_marquez.pending():
+        to_marquez.step()
+    assert len(marquez.stored) == 5
+
+
+def test_what_one_backend_refuses_is_its_own_dead_letter(
+    journal: Journal, marquez: ContractServer, open_all: Open, keep: Keep
+) -> None:
+    keep("run", producer=...)
+    second = {"backend": "custom", "name": "second", "endpoint": f"{marquez.url}/api/v1/lineage"}
+    for delivery in open_all(backends=[second]):
+        work(delivery)
+    assert len(dead_letters(journal, "second")) == 1
+    assert dead_letters(journal) == []
+
+
+def test_an_event_with_line_ends_is_one_line_of_the_file(
+    journal: Journal, open_all: Open, event_of: Callable[..., bytes], tmp_path: Path
+) -> None:
+    body = json.dumps(json.loads(event_of("run")), indent=2).encode().replace(b"\n", b"\r\n")
+    journal.append(Kind.OPENLINEAGE, body)
+    lines = tmp_path / "events.jsonl"
+    (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
+    work(delivery)
+    (line,) = lines.read_bytes().splitlines()
+    assert json.loads(line) == json.loads(body)
+
+
+def test_a_file_that_cannot_be_written_is_an_outage_that_ends(
+    open_all: Open, keep: Keep, tmp_path: Path
+) -> None:
+    lines = tmp_path / "missing" / "events.jsonl"
+    keep("run")
+    (delivery,) = open_all(backends=[{"backend": "file", "endpoint": str(lines)}])
+    while (problem := delivery.step().problem) is None:
+        pass
+    assert problem.startswith(f"{lines} does not answer: No such file or directory")
+    lines.parent.mkdir()
+    while delivery.pending():
+        delivery.step()
+    assert len(lines.read_bytes().splitlines()) == 1
+
+
+def test_the_console_gets_each_event_as_a_line(
+    open_all: Open, keep: Keep, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    for number in range(3):
+        keep("run", number)
+    (delivery,) = open_all(backends=[{"backend": "console"}])
+    work(delivery)
+    assert [json.loads(line)["number"] for line in capfdbinary.readouterr().out.splitlines()] == [0, 1, 2]
+
+
+def test_the_runner_works_them_all(home: Path, marquez: ContractServer, keep: Keep, tmp_path: Path) -> None:
+    keep("run")
+    lines = tmp_path / "events.jsonl"
+    given = {
+        "home": home,
+        "marquez_url": marquez.url,
+        "backends": [{"backend": "file", "endpoint": str(lines)}],
+        "runner": "none",
+    }
+    report = flush(Settings.load(given, env={}, cwd=tmp_path), timeout_s=60)
+    assert (report.problems, "marquez" in report.left, "file" in report.left) == ({}, False, False)
+    assert len(marquez.stored) == len(lines.read_bytes().splitlines()) == 1

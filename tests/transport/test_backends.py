@@ -1,0 +1,126 @@
+"""The setting `backends`: what may be in it, what is kept of it, and where its keys stay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, Settings, SettingsError
+from waybill.transport.agreement import agree, obey
+from waybill.transport.backends import environment_of
+
+DATAHUB = {"backend": "datahub", "endpoint": "http://hub:8080", "api_key": "hunter2"}
+
+
+def load(folder: Path, **given: object) -> Settings:
+    return Settings.load({"home": folder / "home", **given}, env={}, cwd=folder)
+
+
+def test_a_list_is_read_from_yaml_json_and_python_alike(tmp_path: Path) -> None:
+    (tmp_path / "waybill.yaml").write_text(f"backends:\n  - {json.dumps(DATAHUB)}\n", encoding="utf-8")
+    by_file = Settings.load(env={}, cwd=tmp_path)
+    by_environment = Settings.load(env={"WAYBILL_BACKENDS": json.dumps([DATAHUB])}, cwd=tmp_path.parent)
+    given = load(tmp_path.parent, backends=[DATAHUB])
+    assert by_file.backends == by_environment.backends == given.backends
+    (one,) = given.backends
+    assert (one.name, one.backend, one.endpoint, one.api_key) == (
+        "datahub",
+        "datahub",
+        "http://hub:8080",
+        "hunter2",
+    )
+
+
+def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: Path) -> None:
+    file, console = load(
+        tmp_path, backends=[{"backend": "file", "endpoint": "~/x.jsonl"}, {"backend": "console"}]
+    ).backends
+    assert Path(file.endpoint).is_absolute()
+    assert "~" not in file.endpoint
+    assert (console.name, console.endpoint) == ("console", "")
+
+
+@pytest.mark.parametrize(
+    ("backends", "words"),
+    [
+        ("[", "as JSON has it"),
+        ("{}", "give a list of backends"),
+        (5, "give a list of backends"),
+        ([{"backend": "banana"}], "give a list of backends"),
+        ([{"endpoint": "http://h"}], "give a list of backends"),
+        ([DATAHUB | {"colour": "red"}], "give a list of backends"),
+        ([DATAHUB | {"endpoint": "ftp://hub"}], "the endpoint of datahub cannot be: give an http"),
+        ([DATAHUB | {"endpoint": "http://hub:99999"}], "the endpoint of datahub cannot be"),
+        ([{"backend": "marquez"}], "the endpoint of marquez cannot be"),
+        ([{"backend": "file"}], "give the path of the file"),
+        ([{"backend": "console", "endpoint": "http://h"}], "the console has no endpoint"),
+        ([DATAHUB, DATAHUB], "two backends have one name"),
+        ([DATAHUB | {"name": "Data Hub"}], "cannot be a backend's name"),
+        ([DATAHUB | {"name": "layout"}], "cannot be a backend's name"),
+    ],
+)
+def test_what_cannot_be_is_said_and_no_key_shown(tmp_path: Path, backends: object, words: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        load(tmp_path, backends=backends)
+    assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_name_of_the_short_form_is_taken_while_it_is_used(tmp_path: Path) -> None:
+    second = {"backend": "marquez", "endpoint": "http://second:5000"}
+    with pytest.raises(SettingsError, match="give this one another"):
+        load(tmp_path, marquez_url="http://first:5000", backends=[second])
+    assert load(tmp_path, backends=[second]).backends[0].name == "marquez"
+    both = load(tmp_path, marquez_url="http://first:5000", backends=[second | {"name": "second"}])
+    assert both.backends[0].name == "second"
+
+
+@pytest.mark.parametrize(
+    ("url", "listen", "is_itself"),
+    [
+        ("http://localhost:8090", "127.0.0.1:8090", True),
+        ("http://127.0.0.1:8090/api/v1/lineage", "0.0.0.0:8090", True),
+        ("http://[::1]:8090", "localhost:8090", True),
+        ("http://lineage.example:8090", "lineage.example:8090", True),
+        ("https://localhost", "127.0.0.1:443", True),
+        ("http://localhost:5000", "127.0.0.1:8090", False),
+        ("http://elsewhere:8090", "127.0.0.1:8090", False),
+    ],
+)
+def test_waybill_itself_is_refused_as_a_backend(
+    tmp_path: Path, url: str, listen: str, *, is_itself: bool
+) -> None:
+    for given in ({"marquez_url": url}, {"backends": [{"backend": "custom", "endpoint": url}]}):
+        if not is_itself:
+            load(tmp_path, listen=listen, **given)
+            continue
+        with pytest.raises(SettingsError, match="is Waybill's own endpoint"):
+            load(tmp_path, listen=listen, **given)
+
+
+def test_no_key_is_shown_or_kept_in_the_home(tmp_path: Path) -> None:
+    settings = load(tmp_path, backends=[DATAHUB])
+    assert settings.shown("backends") == "datahub=http://hub:8080"
+    assert "hunter2" not in json.dumps(settings.plain("backends"))
+    journal = Journal(settings.home)
+    agree(journal, settings)
+    assert "hunter2" not in str(journal.meta("settings"))
+    journal.close()
+
+
+def test_a_runner_has_the_homes_backends_with_the_keys_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(tmp_path, backends=[DATAHUB, {"backend": "console"}])
+    journal = Journal(settings.home)
+    agree(journal, settings)
+    assert obey(journal).backends[0].api_key is None
+    for name, value in environment_of(settings.backends).items():
+        monkeypatch.setenv(name, value)
+    assert obey(journal).backends == settings.backends
+    monkeypatch.setenv("WAYBILL_BACKENDS", json.dumps([DATAHUB | {"endpoint": "http://other:1"}]))
+    assert obey(journal).backends[0].api_key is None, "a key goes nowhere but where it is for"
+    journal.close()
+    assert environment_of(load(tmp_path, backends=[{"backend": "console"}]).backends) == {}
