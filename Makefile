@@ -9,7 +9,7 @@ FAULTS_BOUND_S := 1200
 
 PY := .venv/bin/python
 # uv works on this .venv alone and never fetches a Python of its own.
-SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads --extra demo
+SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads --extra demo --extra collector
 # pyright's wrapper asks the network for a newer version of itself unless told not to.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 

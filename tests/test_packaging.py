@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-ROOMS = ("facets", "transport", "marquez", "exporter", "spark", "cli")
+ROOMS = ("facets", "transport", "marquez", "exporter", "collector", "spark", "cli")
 LINES_MAX = 400
 FOREIGN = re.compile(
     r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"

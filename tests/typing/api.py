@@ -11,6 +11,7 @@ from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
 
 from waybill.cli import main
+from waybill.collector import serve
 from waybill.exporter import (
     Archive,
     Checked,
@@ -217,6 +218,13 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         file.error(ValueError("damaged"))
         file.cancel()
         assert_type(tracker.close(), bool)
+
+
+def a_collector_serves(settings: Settings) -> None:
+    def listening(url: str) -> None:
+        assert_type(url, str)
+
+    serve(settings, on_listening=listening, drain_timeout_s=1.5)
 
 
 def a_flush_reports(settings: Settings) -> None:

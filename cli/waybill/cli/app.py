@@ -16,6 +16,7 @@ from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
 from waybill.cli.find import find
 from waybill.cli.flush import flush
+from waybill.cli.serve import serve
 from waybill.cli.settings import settings
 from waybill.cli.status import status
 from waybill.cli.verify import verify
@@ -51,7 +52,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, verify, status, settings, doctor, endpoint):
+for _command in (demo, flush, find, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 

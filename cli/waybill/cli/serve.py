@@ -1,0 +1,56 @@
+"""`waybill serve`: the collector."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.options import EVERY, with_settings
+from waybill.transport import Settings
+
+
+@with_settings(*EVERY)
+def serve(
+    settings: Settings,
+    *,
+    drain_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0.0, help="How long the projections get when it is stopped."),
+    ] = 30.0,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
+) -> None:
+    """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
+
+    What is acknowledged is durable, whatever the state of any backend; a runner is started beside it. Needs
+    the extra: pip install 'waybill-lineage[collector]'.
+
+    Examples:
+
+    \b
+      waybill serve --provenance-enabled
+      curl -H 'Content-Type: application/json' -d @event.json http://127.0.0.1:8090/api/v1/lineage
+    """
+    if find_spec("granian") is None:
+        console.error("waybill serve needs granian: pip install 'waybill-lineage[collector]'")
+        raise typer.Exit(console.EXIT_USAGE)
+    if verbose:
+        console.show_log()
+    from waybill.collector import serve as serve_collector
+
+    journal = settings.home / "journal.db"
+    serve_collector(
+        settings,
+        on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
+        drain_timeout_s=drain_timeout,
+    )
+    # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an
+    # interpreter which is being torn down aborts the process.
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,140 @@
+"""Bodies: read whole within limits of size, time and memory, and decompressed within the same size."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from waybill.collector.exchange import JSON
+from waybill.collector.problem import Problem, busy
+from waybill.transport.admission import MAX_BODY_BYTES
+
+if TYPE_CHECKING:
+    from waybill.collector.exchange import Request
+
+HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES
+"""What the bodies of all requests under way may take together."""
+
+BODY_TIMEOUT_S: Final = 30.0
+"""How long a body may take to arrive."""
+
+_AT_ONCE_BYTES: Final = 256 * 2**10
+"""A compressed body up to this size is decompressed between two requests, a larger one beside them."""
+_ENCODINGS: Final = ("identity", "gzip", "zstd")
+
+
+class Bodies:
+    """Reads the bodies of one server's requests.
+
+    Args:
+        max_bytes: the largest body, as sent and as decompressed.
+        held_bytes_max: see `HELD_BYTES_MAX`.
+        timeout_s: see `BODY_TIMEOUT_S`.
+    """
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = MAX_BODY_BYTES,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        timeout_s: float = BODY_TIMEOUT_S,
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._held_bytes_max = held_bytes_max
+        self._timeout_s = timeout_s
+        self.held_bytes = 0
+
+    async def read(self, request: Request) -> bytes:
+        """The body of a request, decompressed; `release` is due when it has been answered.
+
+        Raises:
+            Problem: it is no JSON by its header, too large, too slow, or cannot be decompressed.
+        """
+        encoding = self._check_head(request)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                body = await self._read(request)
+        except TimeoutError:
+            detail = f"the body did not arrive within {self._timeout_s:g} s; send it again"
+            raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
+        if encoding == "identity":
+            return body
+        if len(body) > _AT_ONCE_BYTES:
+            content = await asyncio.to_thread(self._decompress, body, encoding)
+        else:
+            content = self._decompress(body, encoding)
+        self._hold(request, len(content))
+        return content
+
+    def release(self, request: Request) -> None:
+        """The request is over: its body takes no memory any more."""
+        self.held_bytes -= request.held_bytes
+        request.held_bytes = 0
+
+    def _check_head(self, request: Request) -> str:
+        if request.header("content-type").partition(";")[0].strip().lower() != JSON:
+            what = f"the content type is not {JSON}; send JSON and say so"
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
+        encoding = request.header("content-encoding").strip().lower() or "identity"
+        if encoding not in _ENCODINGS:
+            what = f"the content encoding {encoding[:40]} is not known; send gzip, zstd or none"
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
+        return encoding
+
+    async def _read(self, request: Request) -> bytes:
+        length = request.header("content-length")
+        if length:
+            # The server holds a sender to the length that it gave.
+            self._hold(request, int(length))
+            return await request.proto()
+        parts: list[bytes] = []
+        async for part in request.proto:
+            self._hold(request, len(part))
+            parts.append(part)
+        return b"".join(parts)
+
+    def _hold(self, request: Request, size_bytes: int) -> None:
+        if request.held_bytes + size_bytes > self._max_bytes:
+            self._refuse_size()
+        if self.held_bytes + size_bytes > self._held_bytes_max:
+            raise busy("too much is being sent at once; send it again in a moment")
+        request.held_bytes += size_bytes
+        self.held_bytes += size_bytes
+
+    def _refuse_size(self) -> None:
+        detail = f"the body is larger than {self._max_bytes:,} bytes; send less at once"
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
+
+    def _decompress(self, body: bytes, encoding: str) -> bytes:
+        try:
+            content = _UNPACK[encoding](body, self._max_bytes + 1)
+        except (OSError, zlib.error) as error:
+            detail = f"the body is no {encoding} ({error}); send it again"
+            raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
+        if len(content) > self._max_bytes:
+            self._refuse_size()
+        return content
+
+
+def _gunzip(body: bytes, max_bytes: int) -> bytes:
+    content = bytearray()
+    while body and len(content) < max_bytes:
+        member = zlib.decompressobj(wbits=31)
+        content += member.decompress(body, max_bytes - len(content))
+        if not member.eof and not member.unconsumed_tail:
+            raise zlib.error("it breaks off")
+        body = member.unused_data
+    return bytes(content)
+
+
+def _unzstd(body: bytes, max_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    with pa.input_stream(pa.py_buffer(body), compression="zstd") as stream:
+        content: bytes = stream.read(max_bytes)
+    return content
+
+
+_UNPACK: Final = {"gzip": _gunzip, "zstd": _unzstd}

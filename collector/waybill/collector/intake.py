@@ -1,0 +1,130 @@
+"""The intake: one thread that commits, for all requests that wait, what they want kept.
+
+Whatever came while one commit was under way goes into the next, so one fsync serves many requests and the
+event loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from waybill.transport.errors import JournalError, JournalFullError
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal, Kind
+
+log = logging.getLogger("waybill.collector")
+
+Item = tuple["Kind", bytes, str]
+"""Kind, body and stamped system name of an entry."""
+
+_COMMIT_BYTES_MAX: Final = 16 * 2**20
+_IDLE_S: Final = 1.0
+
+
+class _Waiting:
+    """What one request wants kept."""
+
+    __slots__ = ("error", "future", "items", "seqs")
+
+    def __init__(self, items: Sequence[Item], future: asyncio.Future[list[int]]) -> None:
+        self.items = items
+        self.future = future
+        self.seqs: list[int] = []
+        self.error: JournalError | None = None
+
+
+class Intake:
+    """Keeps entries for the requests of one event loop.
+
+    Args:
+        journal: where they are kept.
+        idle: called in the intake's thread after a commit and about once a second.
+    """
+
+    def __init__(self, journal: Journal, idle: Callable[[], None]) -> None:
+        self._journal = journal
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="waybill-intake", daemon=True)
+        self._thread.start()
+
+    async def keep(self, items: Sequence[Item]) -> list[int]:
+        """Keep the entries of one request, all or none of them, durable on return.
+
+        Returns:
+            Their sequence numbers.
+
+        Raises:
+            JournalFullError: there is no room.
+            JournalError: they could not be kept.
+        """
+        waiting = _Waiting(items, self._loop.create_future())
+        self._queue.put(waiting)
+        return await waiting.future
+
+    def close(self) -> None:
+        """Commit what waits, and end."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        going_on = True
+        while going_on:
+            group, going_on = self._next_group()
+            if group:
+                self._commit(group)
+                self._loop.call_soon_threadsafe(_tell, group)
+            try:
+                self._idle()
+            except Exception:
+                log.exception("the runner cannot be looked after; it is tried again")
+
+    def _next_group(self) -> tuple[list[_Waiting], bool]:
+        """All that wait, once there is one; False with the last."""
+        group: list[_Waiting] = []
+        size_bytes = 0
+        try:
+            waiting = self._queue.get(timeout=_IDLE_S)
+            while waiting is not None:
+                group.append(waiting)
+                size_bytes += sum(len(body) for _, body, _ in waiting.items)
+                if size_bytes > _COMMIT_BYTES_MAX:
+                    return group, True
+                waiting = self._queue.get_nowait()
+        except queue.Empty:
+            return group, True
+        return group, False
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        try:
+            seqs = self._journal.append_many([item for waiting in group for item in waiting.items])
+        except JournalError as error:
+            if len(group) == 1 or isinstance(error, JournalFullError):
+                for waiting in group:
+                    waiting.error = error
+                return
+            # One of them cannot be kept; the others can.
+            for waiting in group:
+                self._commit([waiting])
+            return
+        at = 0
+        for waiting in group:
+            waiting.seqs = seqs[at : at + len(waiting.items)]
+            at += len(waiting.items)
+
+
+def _tell(group: list[_Waiting]) -> None:
+    for waiting in group:
+        if waiting.future.done():  # its request was cancelled
+            continue
+        if waiting.error is not None:
+            waiting.future.set_exception(waiting.error)
+        else:
+            waiting.future.set_result(waiting.seqs)

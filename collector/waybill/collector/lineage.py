@@ -1,0 +1,113 @@
+"""The doors for OpenLineage: `POST /api/v1/lineage` and `POST /api/v1/lineage/batch`."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.collector.exchange import Answer, Request, json_answer
+from waybill.collector.problem import Problem
+from waybill.transport.admission import admit_event
+from waybill.transport.errors import AdmissionError
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.collector.bodies import Bodies
+    from waybill.collector.keeping import Keeping
+
+LINEAGE_PATH: Final = "/api/v1/lineage"
+BATCH_PATH: Final = "/api/v1/lineage/batch"
+
+_ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class FailedEvent(msgspec.Struct, frozen=True):
+    """One event of a batch that was not kept, as OpenLineage's answer to a batch has it."""
+
+    index: int
+    reason: str
+    retriable: bool = False
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """How a batch came out, in numbers."""
+
+    received: int
+    successful: int
+    failed: int
+    retriable: int
+    non_retriable: int
+
+
+class BatchResult(msgspec.Struct, frozen=True):
+    """OpenLineage's answer to a batch."""
+
+    status: str
+    summary: Summary
+    failed_events: tuple[FailedEvent, ...] = ()
+
+
+class LineageDoors:
+    """Takes OpenLineage events.
+
+    Args:
+        bodies: where their bytes come from.
+        keeping: where they go.
+    """
+
+    def __init__(self, bodies: Bodies, keeping: Keeping) -> None:
+        self._bodies = bodies
+        self._keeping = keeping
+
+    async def event(self, request: Request) -> Answer:
+        """One event: 201 once it is durable; 400 if it is no JSON, 422 if it breaks the specification."""
+        body = await self._bodies.read(request)
+        try:
+            admit_event(body)
+        except AdmissionError as error:
+            raise refusal(error) from None
+        headers = await self._keeping.keep(Kind.OPENLINEAGE, [body])
+        return Answer(HTTPStatus.CREATED, list(headers))
+
+    async def batch(self, request: Request) -> Answer:
+        """An array of events: each is kept or refused for itself; 200 says how many were."""
+        body = await self._bodies.read(request)
+        good, failed = [], []
+        for index, event in enumerate(elements(body, "an array of OpenLineage events")):
+            try:
+                admit_event(event)
+            except AdmissionError as error:
+                failed.append(FailedEvent(index, str(error)))
+            else:
+                good.append(event)
+        headers = await self._keeping.keep(Kind.OPENLINEAGE, good) if good else ()
+        received = len(good) + len(failed)
+        status = "success" if not failed else "partial_success" if good else "failure"
+        summary = Summary(received, len(good), len(failed), 0, len(failed))
+        return json_answer(BatchResult(status, summary, tuple(failed)), headers=headers)
+
+
+def elements(body: bytes, wanted: str) -> list[bytes]:
+    """The elements of a JSON array, each as the bytes that were sent.
+
+    Raises:
+        Problem: it is no JSON, or no array.
+    """
+    try:
+        return [bytes(element) for element in _ELEMENTS.decode(body)]
+    except msgspec.ValidationError:
+        detail = f"the body is no array; send {wanted}"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        detail = f"the body is no JSON ({error}); send {wanted}"
+    except RecursionError:
+        detail = f"the body is nested too deeply; send {wanted}"
+    raise Problem(HTTPStatus.BAD_REQUEST, detail)
+
+
+def refusal(error: AdmissionError) -> Problem:
+    """What a sender is told of something that may not be kept."""
+    no_json = (error.where == "$" and "is no JSON" in error.what) or "is no UTF-8" in error.what
+    status = HTTPStatus.BAD_REQUEST if no_json else HTTPStatus.UNPROCESSABLE_ENTITY
+    return Problem(status, str(error), errors=[str(error)])

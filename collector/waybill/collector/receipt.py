@@ -1,0 +1,32 @@
+"""The receipt: by what name a sender can ask later what became of what it sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+RECEIPT_HEADER: Final = "waybill-receipt"
+
+_RECEIPT: Final = re.compile(r"([0-9a-f]+)-([1-9][0-9]{0,17})")
+
+
+class Receipt(NamedTuple):
+    """Where an entry is: whose journal, and its place there."""
+
+    node: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.node}-{self.seq}"
+
+    @classmethod
+    def parse(cls, text: str) -> Receipt | None:
+        """Read a receipt; None when it is none."""
+        found = _RECEIPT.fullmatch(text)
+        return cls(found[1], int(found[2])) if found else None
+
+
+def receipt_headers(node: str, seqs: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    """The header that names the last of these entries; all of them are in the journal no later than it is."""
+    return ((RECEIPT_HEADER, str(Receipt(node, max(seqs)))),) if seqs else ()

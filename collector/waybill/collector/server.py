@@ -1,0 +1,205 @@
+"""The server: the application on granian, with the home's runner beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from waybill.collector.bodies import Bodies
+from waybill.collector.guard import Guard, is_loopback
+from waybill.collector.intake import Intake
+from waybill.collector.keeping import Keeping
+from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, LineageDoors
+from waybill.transport import Journal, SettingsError, lease
+from waybill.transport.keeper import Keeper
+from waybill.transport.runner import has_said, statuses
+
+if TYPE_CHECKING:
+    from granian.server.embed import Server
+
+    from waybill.collector.app import Application
+    from waybill.transport import Settings
+
+log = logging.getLogger("waybill.collector")
+
+COLLECTOR_LEASE: Final = "collector"
+"""The name of the lock by which a home has one collector."""
+
+CONNECTIONS_MAX: Final = 4096
+IDLE_TIMEOUT_S: Final = 300
+"""How long a connection may be without a whole request header: Spark jobs pause between their events."""
+
+DRAIN_TIMEOUT_S: Final = 30.0
+
+_POLL_S: Final = 0.05
+_LOOK_EVERY_S: Final = 1.0
+
+
+def serve(
+    settings: Settings,
+    *,
+    on_listening: Callable[[str], None] = lambda _: None,
+    drain_timeout_s: float = DRAIN_TIMEOUT_S,
+) -> None:
+    """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
+
+    Requests under way are then finished, and the projections get some time to follow; what they have not
+    dealt with stays in the journal.
+
+    Args:
+        settings: the home, the address, and what the runner beside the server does.
+        on_listening: called with the URL once requests are taken.
+        drain_timeout_s: how long the projections get in the end.
+
+    Raises:
+        SettingsError: the address or the home cannot be used, or the home's live runner works with others.
+        JournalError: the journal cannot be used.
+    """
+    journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
+    with contextlib.closing(journal), _only_collector(settings):
+        keeper = Keeper(journal, settings)
+        asyncio.run(_Server(journal, keeper, on_listening).run())
+        if keeper.settings.runner == "child":
+            _drain(journal, keeper, drain_timeout_s)
+
+
+@contextlib.contextmanager
+def _only_collector(settings: Settings) -> Iterator[None]:
+    held = lease.take(settings.home, COLLECTOR_LEASE)
+    if held is None:
+        who = lease.holder(settings.home, COLLECTOR_LEASE)
+        what = f"is served by another collector (process {who}); stop that one, or give another home"
+        raise SettingsError("home", str(settings.home), settings.origins["home"], what)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+class _Server:
+    def __init__(self, journal: Journal, keeper: Keeper, on_listening: Callable[[str], None]) -> None:
+        self._journal = journal
+        self._keeper = keeper
+        self._settings = keeper.settings
+        self._on_listening = on_listening
+        self._look_due_s = 0.0
+
+    async def run(self) -> None:
+        host, port = _free_address(self._settings)
+        intake = Intake(self._journal, self._look_after_runner)
+        try:
+            server = _granian(self._application(intake, host), host, port)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, server.stop)
+            name = f"[{host}]" if ":" in host else host
+            listening = asyncio.create_task(
+                _say_when_listening(host, port, self._on_listening, f"http://{name}:{port}")
+            )
+            await server.serve()
+            await listening
+        finally:
+            intake.close()
+
+    def _application(self, intake: Intake, host: str) -> Application:
+        from waybill.collector.app import Application
+
+        bodies = Bodies()
+        keeping = Keeping(intake, node=self._journal.node, system_name=self._settings.system_name)
+        lineage = LineageDoors(bodies, keeping)
+        routes = {
+            LINEAGE_PATH: {"POST": lineage.event},
+            BATCH_PATH: {"POST": lineage.batch},
+        }
+        return Application(routes, bodies, Guard(loopback=is_loopback(host)))
+
+    def _look_after_runner(self) -> None:
+        """See that there is a runner for as long as something is left to do."""
+        now_s = time.monotonic()
+        if now_s < self._look_due_s:
+            return
+        self._look_due_s = now_s + _LOOK_EVERY_S
+        if _left(self._journal):
+            self._keeper.keep()
+
+
+def _left(journal: Journal) -> dict[str, int]:
+    """By projection, how many entries it has not dealt with."""
+    cursors, last_seq = journal.cursors(), journal.last_seq()
+    left = {name: last_seq - cursors.get(name, 0) for name in statuses(journal)}
+    return {name: count for name, count in left.items() if count > 0}
+
+
+def _drain(journal: Journal, keeper: Keeper, timeout_s: float) -> None:
+    """Wait until the projections are through, or cannot go on, or the time is up."""
+    deadline_s = time.monotonic() + timeout_s
+    while not _is_through(journal):
+        if time.monotonic() >= deadline_s:
+            log.warning("the time is up: %s entries left, which stay in the journal", _left(journal))
+            return
+        keeper.keep()
+        time.sleep(_POLL_S)
+
+
+def _is_through(journal: Journal) -> bool:
+    left, said = _left(journal), statuses(journal)
+    if not has_said(journal) and (left or not said):
+        return False  # a runner that has only begun, or has ended with work left
+    return all(said[name].problem for name in left)
+
+
+def _granian(application: Application, host: str, port: int) -> Server:
+    from granian.constants import HTTPModes
+    from granian.http import HTTP1Settings
+    from granian.server.embed import Server
+
+    return Server(
+        application,
+        address=host,
+        port=port,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=CONNECTIONS_MAX,
+        backpressure=CONNECTIONS_MAX,
+        http1_settings=HTTP1Settings(header_read_timeout=IDLE_TIMEOUT_S * 1000),
+        log_enabled=False,
+    )
+
+
+def _free_address(settings: Settings) -> tuple[str, int]:
+    """The address to listen on, as numbers.
+
+    granian shares a port with whoever listens there already, so what is taken has to be found out before.
+    """
+    host, _, port = settings.listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            bound = probe.getsockname()
+    except OSError as error:
+        what = f"cannot be listened on ({error.strerror}); give another host:port"
+        raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
+    return str(bound[0]), int(bound[1])
+
+
+async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], None], url: str) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(_POLL_S)
+            continue
+        writer.close()
+        on_listening(url)
+        return

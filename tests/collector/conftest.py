@@ -1,0 +1,39 @@
+"""Collectors for tests: one of a test's own, and one that a module's tests share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from served import Collector
+
+Start = Callable[..., Collector]
+
+
+@pytest.fixture
+def start(home: Path) -> Iterator[Start]:
+    """Start a collector of this test's own."""
+    started: list[Collector] = []
+
+    def begin(*options: str, home: Path = home) -> Collector:
+        started.append(Collector(home, *options))
+        return started[-1]
+
+    yield begin
+    for collector in started:
+        collector.process.kill()
+        collector.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """One collector for all tests of a module that do not mind each other; without a runner."""
+    collector = Collector(tmp_path_factory.mktemp("shared") / "home", "--runner", "none")
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()

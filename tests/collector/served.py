@@ -1,0 +1,132 @@
+"""A collector as users have it: `waybill serve` in a process of its own, over real connections."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from waybill.transport import Journal
+
+JSON = {"Content-Type": "application/json"}
+DID = "01a1fd6a-9e75-7d78-870f-24897efac4a4"
+COMPLETED_MS = 1_769_860_800_000
+
+
+def event(**changes: object) -> bytes:
+    """An OpenLineage event."""
+    whole = {
+        "eventTime": "2026-01-31T12:00:00.000Z",
+        "eventType": "START",
+        "run": {"runId": DID},
+        "job": {"namespace": "tests", "name": "job"},
+        "producer": "https://example.org/tests",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+    }
+    return json.dumps(whole | changes).encode()
+
+
+def record(**changes: object) -> dict[str, object]:
+    """A provenance record as DeltaFi sends it."""
+    whole = {
+        "did": DID,
+        "systemName": "edge",
+        "dataSource": "sftp-in",
+        "filename": "orders.csv",
+        "transforms": ["decompress", "enrich"],
+        "dataSink": "lake",
+        "finalState": "COMPLETE",
+        "created": COMPLETED_MS - 1_000,
+        "completed": COMPLETED_MS,
+    }
+    return whole | changes
+
+
+class Reply(NamedTuple):
+    """What was answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - any JSON value
+        return json.loads(self.body)
+
+
+class Collector:
+    """A running `waybill serve`."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        script = Path(sys.executable).parent / "waybill"
+        command = [
+            str(script),
+            "serve",
+            "--home",
+            str(home),
+            "--listen",
+            "127.0.0.1:0",
+            "--system-name",
+            "tests",
+        ]
+        self.home = home
+        self.process = subprocess.Popen(
+            [*command, "--system-name", "tests", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline().split()
+        assert said[:2] == ["listening", "at"], self.process.communicate()[1]
+        self.url = said[2].rstrip(",")
+        self.address = self.url.partition("//")[2]
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.address, timeout=30)
+
+    def ask(
+        self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> Reply:
+        connection = self.connect()
+        try:
+            return reply_of(connection, method, path, body, headers)
+        finally:
+            connection.close()
+
+    def post(self, path: str, body: bytes, headers: dict[str, str] = JSON) -> Reply:
+        return self.ask("POST", path, body, headers)
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> Reply:
+        return self.ask("GET", path, None, headers)
+
+    def bodies(self) -> list[bytes]:
+        """What the journal holds."""
+        journal = Journal(self.home)
+        try:
+            return [entry.body for entry in journal.read(0)]
+        finally:
+            journal.close()
+
+    def stop(self) -> tuple[int, str]:
+        """Exit code and log of a server that SIGTERM ends."""
+        self.process.send_signal(signal.SIGTERM)
+        _, log = self.process.communicate(timeout=60)
+        return self.process.returncode, log
+
+
+def reply_of(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
+) -> Reply:
+    connection.request(method, path, body, headers or {})  # type: ignore[arg-type]
+    response = connection.getresponse()
+    found = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, found, response.read())

@@ -1,0 +1,212 @@
+"""`POST /api/v1/lineage` and its batches."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from served import JSON, Collector, event, reply_of
+
+from waybill.transport import Journal
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+PATH = "/api/v1/lineage"
+BATCH = "/api/v1/lineage/batch"
+
+
+def own(number: int) -> bytes:
+    """An event that no other test sends."""
+    return event(producer=f"https://example.org/{number}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        event(),
+        event(schemaURL="https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent", run=None),
+        event(
+            schemaURL="https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/DatasetEvent",
+            dataset={"namespace": "file", "name": "/data/a"},
+        ),
+    ],
+    ids=["run", "job", "dataset"],
+)
+def test_an_answered_event_is_in_the_journal_where_its_receipt_says(shared: Collector, body: bytes) -> None:
+    reply = shared.post(PATH, body)
+    assert (reply.status, reply.body) == (201, b"")
+    node, _, seq = reply.headers["waybill-receipt"].partition("-")
+    journal = Journal(shared.home)
+    (entry,) = journal.read(int(seq) - 1, limit=1)
+    assert (node, entry.body, entry.system_name) == (journal.node, body, "tests")
+    journal.close()
+
+
+def test_a_repeat_has_the_receipt_of_the_first(shared: Collector) -> None:
+    first, again = (shared.post(PATH, own(1)).headers["waybill-receipt"] for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b"", 400, "no JSON"),
+        (b"{", 400, "no JSON"),
+        (b'{"a": "\xff"}', 400, "UTF-8"),
+        (b"[]", 422, "$"),
+        (b'"text"', 422, "$"),
+        (event(eventTime="yesterday"), 422, "$.eventTime"),
+        (event(run={}), 422, "$.run.runId"),
+        (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 422, "deep"),
+    ],
+)
+def test_a_bad_event_is_refused_with_the_reason_as_a_problem(
+    shared: Collector, body: bytes, status: int, words: str
+) -> None:
+    before = shared.bodies()
+    reply = shared.post(PATH, body)
+    assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
+    assert reply.json["status"] == status
+    assert words in reply.json["detail"]
+    assert reply.json["errors"] == [reply.json["detail"]]
+    assert shared.bodies() == before
+
+
+def test_a_batch_keeps_the_good_and_names_the_bad(shared: Collector) -> None:
+    events = [own(10), event(eventTime=None), own(11), b"7"]
+    reply = shared.post(BATCH, b"[" + b",".join(events) + b"]")
+    answer = reply.json
+    assert (reply.status, answer["status"]) == (200, "partial_success")
+    assert answer["summary"] == {
+        "received": 4,
+        "successful": 2,
+        "failed": 2,
+        "retriable": 0,
+        "non_retriable": 2,
+    }
+    assert [(one["index"], one["retriable"]) for one in answer["failed_events"]] == [(1, False), (3, False)]
+    assert "eventTime" in answer["failed_events"][0]["reason"]
+    assert shared.bodies()[-2:] == [own(10), own(11)]
+    assert reply.headers["waybill-receipt"].endswith(f"-{len(shared.bodies())}")
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"[]", 200), (b"{}", 400), (b"[", 400), (b"[{]", 400)])
+def test_a_batch_that_holds_nothing_keeps_nothing(shared: Collector, body: bytes, status: int) -> None:
+    before = shared.bodies()
+    assert shared.post(BATCH, body).status == status
+    assert shared.bodies() == before
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_compressed_event_is_kept_as_plain_json(shared: Collector, encoding: str) -> None:
+    body = own(20 + len(encoding) * (encoding == "gzip"))
+    packed = gzip.compress(body) if encoding == "gzip" else pa.compress(body, "zstd", asbytes=True)
+    assert shared.post(PATH, packed, JSON | {"Content-Encoding": encoding}).status == 201
+    assert shared.bodies()[-1] == body
+
+
+def test_an_event_in_chunks_is_kept_whole(shared: Collector) -> None:
+    body = own(30)
+    connection = shared.connect()
+    headers = JSON | {"Transfer-Encoding": "chunked"}
+    connection.request("POST", PATH, iter([body[:9], body[9:50], body[50:]]), headers, encode_chunked=True)
+    assert connection.getresponse().status == 201
+    connection.close()
+    assert shared.bodies()[-1] == body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("POST", "/api/v1/other", JSON, 404),
+        ("PUT", PATH, JSON, 405),
+        ("GET", PATH, {}, 405),
+        ("POST", PATH, {}, 415),
+        ("POST", PATH, {"Content-Type": "text/plain"}, 415),
+        ("POST", PATH, JSON | {"Content-Encoding": "br"}, 415),
+        ("POST", PATH, JSON | {"Content-Encoding": "gzip"}, 400),
+        ("POST", PATH, JSON | {"Content-Encoding": "zstd"}, 400),
+        ("POST", PATH, JSON | {"Host": "evil.example:80"}, 403),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_a_problem(
+    shared: Collector, method: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    reply = shared.ask(method, path, event(), headers)
+    assert (reply.status, reply.headers["content-type"]) == (status, "application/problem+json")
+    assert reply.json["detail"]
+
+
+def test_a_body_larger_than_the_limit_is_refused_before_it_is_sent(shared: Collector) -> None:
+    connection = shared.connect()
+    connection.putrequest("POST", PATH)
+    for name, value in (JSON | {"Content-Length": str(65 << 20)}).items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_compressed_bomb_is_refused(shared: Collector) -> None:
+    bomb = gzip.compress(b" " * (80 << 20), compresslevel=9)
+    assert len(bomb) < 1 << 20
+    assert shared.post(PATH, bomb, JSON | {"Content-Encoding": "gzip"}).status == 413
+
+
+def test_one_connection_takes_many_events_and_many_connections_share_commits(shared: Collector) -> None:
+    def send(first: int) -> set[int]:
+        connection = shared.connect()
+        statuses = {reply_of(connection, "POST", PATH, own(first + at), JSON).status for at in range(50)}
+        connection.close()
+        return statuses
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set.union(*pool.map(send, range(10_000, 18_000, 1_000))) == {201}
+    kept = shared.bodies()
+    assert all(own(first + at) in kept for first in range(10_000, 18_000, 1_000) for at in range(50))
+
+
+def test_a_stopped_collector_has_worked_its_projections_and_exits_0(start: Start) -> None:
+    collector = start("--provenance-enabled", "--drain-timeout", "30")
+    assert collector.post(PATH, event()).status == 201
+    code, log = collector.stop()
+    assert (code, log) == (0, "")
+    journal = Journal(collector.home)
+    assert journal.cursors()["layout"] == 1
+    journal.close()
+
+
+def test_a_home_has_one_collector(start: Start) -> None:
+    start("--runner", "none")
+    with pytest.raises(AssertionError, match="another collector"):
+        start("--runner", "none")
+
+
+def test_an_address_that_is_taken_is_refused(start: Start, tmp_path: Path) -> None:
+    first = start("--runner", "none")
+    with pytest.raises(AssertionError, match="cannot be listened on"):
+        start("--runner", "none", "--listen", first.address, home=tmp_path / "other")
+
+
+def test_a_full_journal_is_busy_and_recovers(start: Start) -> None:
+    collector = start("--runner", "none", "--journal-max-bytes", "1MiB")
+    filler = [event(producer=f"https://example.org/{number}" + "x" * 200_000) for number in range(30)]
+    replies = []
+    for body in filler:
+        replies.append(collector.post(PATH, body))
+        if replies[-1].status != 201:
+            break
+    refused = replies[-1]
+    if refused.status == 201:  # the size is looked at once a second
+        time.sleep(1.1)
+        refused = collector.post(PATH, event())
+    assert (refused.status, refused.headers["retry-after"]) == (503, "2")
+    assert json.loads(refused.body)["title"] == "Service Unavailable"
