@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from waybill.cli import main
 from waybill.collector import serve
 from waybill.exporter import (
+    AgedOff,
     Archive,
     Checked,
     Compactor,
@@ -34,6 +35,7 @@ from waybill.exporter import (
     SourceError,
     Stored,
     Wanted,
+    age_off,
     check,
     compare,
     export,
@@ -385,6 +387,8 @@ def a_root_is_exported(root: Path) -> None:
     except DestinationError:
         return
     assert_type(exported, Exported)
+    aged = age_off(root, days=3.0, days_by_system={"edge": 30.0}, only_exported=True)
+    assert_type(aged, AgedOff)
     assert_type(exported.failed, Mapping[str, str])
 
 

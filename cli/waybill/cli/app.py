@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.age_off import age_off
 from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
@@ -54,7 +55,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, rebuild, export, verify, status, settings, doctor, endpoint, serve):
+for _command in (demo, flush, find, rebuild, export, age_off, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 

@@ -5,6 +5,7 @@ Importing this package loads pyarrow; only the runner and whoever asks do.
 
 from __future__ import annotations
 
+from waybill.exporter.age_off import AgedOff, age_off
 from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
@@ -21,6 +22,7 @@ from waybill.exporter.sources import Source, SourceError, Stored, open_source
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
+    "AgedOff",
     "Archive",
     "Checked",
     "Compactor",
@@ -42,6 +44,7 @@ __all__ = [
     "SourceError",
     "Stored",
     "Wanted",
+    "age_off",
     "check",
     "compare",
     "export",

@@ -1,0 +1,74 @@
+"""`waybill age-off`: what is old enough goes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.transport import Settings
+
+
+@with_settings("home", "root", "provenance_age_off_days")
+def age_off(
+    settings: Settings,
+    *,
+    system_days: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=DAYS", help="Keep a system's records this long instead; may be repeated."),
+    ] = None,
+    only_exported: Annotated[
+        bool,
+        typer.Option("--only-exported", help="Let nothing go that is not exported, as it is, everywhere."),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Remove compacted files that are older than the age-off.
+
+    A file goes when its hour ended, and its last record came, longer ago than provenance_age_off_days.
+    Records that come for an hour that has gone wait in a file of their own until they are exported.
+    Everywhere means each destination that this root was ever exported to.
+
+    Examples:
+
+    \b
+      waybill age-off --only-exported
+      waybill age-off --provenance-age-off-days 30 --system-days edge=365 --dry-run
+    """
+    from waybill.exporter import age_off as age_off_root
+
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+    done = age_off_root(
+        agreed.root,
+        days=agreed.provenance_age_off_days,
+        days_by_system=_days(system_days or []),
+        only_exported=only_exported,
+        dry_run=dry_run,
+    )
+    if as_json:
+        console.json(done)
+        return
+    for path in done.removed:
+        console.line(path)
+    said = f"{len(done.removed)} files {'would go' if dry_run else 'went'}, {done.size_bytes} bytes"
+    if done.waiting:
+        said += f"; {len(done.waiting)} are old enough but not exported, so `waybill export` them first"
+    console.note(said)
+
+
+def _days(texts: list[str]) -> dict[str, float]:
+    found = {}
+    for text in texts:
+        name, equals, days = text.rpartition("=")
+        try:
+            found[name] = float(days)
+        except ValueError:
+            equals = ""
+        if not (name and equals and found[name] > 0):
+            raise typer.BadParameter(f"{text!r} cannot be; give NAME=DAYS", param_hint="--system-days")
+    return found

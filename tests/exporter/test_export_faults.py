@@ -1,0 +1,91 @@
+"""An object store that fails in the middle, and an export that is killed there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from layouts import HOUR_MS, Layout, in_order, record
+from proxy import Fault, Proxy
+from stores import Store, new_bucket
+
+from waybill.exporter import export
+
+ROWS = [record(f"{at:04}", at_ms=at * 4 * HOUR_MS // 400) for at in range(400)]
+"""Four hours of one day: five puts with the manifest."""
+PUTS = 5
+
+
+@pytest.fixture
+def layout(layout: Layout) -> Layout:
+    layout.write(*ROWS)
+    layout.compactor().compact()
+    return layout
+
+
+def assert_whole(store: Store) -> None:
+    """Each file there is all of it."""
+    for path, data in store.files().items():
+        if path.endswith(".parquet"):
+            assert pq.ParquetFile(pa.BufferReader(data)).read().num_rows
+        else:
+            json.loads(data)
+
+
+def assert_complete(store: Store) -> None:
+    assert in_order(store.rows()) == in_order(ROWS)
+    files = store.files()
+    (manifest,) = (path for path in files if path.endswith(".json"))
+    listed = {path: one["sha256"] for path, one in json.loads(files.pop(manifest)).items()}
+    assert listed == {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+@pytest.mark.parametrize("first", [0, 2, PUTS - 1])
+def test_a_store_that_fails_in_the_middle_gets_whole_files_and_in_the_end_all(
+    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch, fault: Fault, first: int
+) -> None:
+    with Proxy(s3, lambda put: fault if first <= put < first + 2 else None) as proxy:
+        store = new_bucket(s3, monkeypatch, through=proxy.address)
+        for _ in range(4):
+            done = export(layout.root, store.open(timeout_s=0.5), delete_after=True)
+            assert_whole(store)
+            if not done.failed:
+                break
+        assert proxy.puts > first
+    assert done.failed == {}
+    assert layout.compacted() == []
+    assert_complete(store)
+
+
+def test_a_store_that_is_down_costs_three_files_time_and_every_file_says_why(
+    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_bucket(s3, monkeypatch, through="127.0.0.1:9")
+    done = export(layout.root, store.open(timeout_s=0.2), delete_after=True)
+    assert len(done.failed) == len(layout.compacted()) == 4
+    assert all(why.endswith("export again") for why in done.failed.values())
+    assert sum("not tried" in why for why in done.failed.values()) == 1
+
+
+def test_killed_in_the_middle_of_a_put_and_run_again_all_is_there(
+    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Proxy(s3, lambda put: Fault.STALL if put == PUTS // 2 else None) as proxy:
+        store = new_bucket(s3, monkeypatch, through=proxy.address)
+        command = [sys.executable, "-m", "waybill.cli", "export", store.url, "--root", str(layout.root)]
+        with subprocess.Popen([*command, "--delete-after"], stderr=subprocess.PIPE, text=True) as process:
+            try:
+                assert proxy.stalled.wait(60)
+            finally:
+                process.kill()
+        assert_whole(store)
+        assert len(layout.compacted()) == 4
+        done = export(layout.root, store.open(), delete_after=True)
+    assert (len(done.removed), done.unchanged + len(done.copied), done.failed) == (4, 4, {})
+    assert_complete(store)
