@@ -32,6 +32,7 @@ from waybill.exporter import (
     Retraction,
     Source,
     SourceError,
+    SourceUnreachableError,
     Stored,
     Wanted,
     check,
@@ -74,6 +75,8 @@ from waybill.marquez import (
     Backend,
     DeadLetter,
     Delivery,
+    EventReader,
+    MarquezReadError,
     ProbeResult,
     dead_letter_body,
     dead_letters,
@@ -338,11 +341,26 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
                     assert_type(stored, Stored)
                     assert_type(source.place(part, stored.at), str)
         report = rebuild(source, root, wanted, workers=2, on_progress=print)
+    except SourceUnreachableError:
+        raise
     except (RebuildError, SourceError) as error:
         raise SystemExit(str(error)) from None
     assert_type(report.files, tuple[str, ...])
     assert_type(report.is_whole, bool)
     return report
+
+
+def run_events_are_read_back(url: str) -> int:
+    reader = EventReader(url, "key")
+    try:
+        assert_type(reader.extent_us(), tuple[int, int, int] | None)
+        for batch in reader.read(0, 1_000_000):
+            assert_type(batch, list[bytes])
+    except MarquezReadError:
+        return 1
+    finally:
+        reader.close()
+    return 0
 
 
 def the_archive_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:

@@ -17,7 +17,7 @@ from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
-from waybill.exporter.sources import Source, SourceError, Stored, open_source
+from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Retraction",
     "Source",
     "SourceError",
+    "SourceUnreachableError",
     "Stored",
     "Wanted",
     "check",
