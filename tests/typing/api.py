@@ -19,6 +19,7 @@ from waybill.exporter import (
     Destination,
     DestinationError,
     Difference,
+    Explanation,
     Exported,
     Finding,
     Hour,
@@ -30,13 +31,16 @@ from waybill.exporter import (
     RebuildReport,
     Report,
     Retraction,
+    RowSeen,
     Source,
     SourceError,
     SourceUnreachableError,
+    StepSeen,
     Stored,
     Wanted,
     check,
     compare,
+    explain,
     export,
     find,
     hour_of,
@@ -348,6 +352,14 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
     assert_type(report.files, tuple[str, ...])
     assert_type(report.is_whole, bool)
     return report
+
+
+def a_file_is_explained(source: Source, root: Path) -> Explanation:
+    found = explain("did", [source], root, Wanted(system_name="edge"))
+    assert_type(found.steps, tuple[StepSeen, ...])
+    assert_type(found.rows, tuple[RowSeen, ...])
+    assert_type(found.is_proven, bool)
+    return found
 
 
 def run_events_are_read_back(url: str) -> int:

@@ -9,6 +9,7 @@ from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.destination import Destination, DestinationError, open_destination
+from waybill.exporter.explain import Explanation, RowSeen, StepSeen, explain
 from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
@@ -27,6 +28,7 @@ __all__ = [
     "Destination",
     "DestinationError",
     "Difference",
+    "Explanation",
     "Exported",
     "Finding",
     "Hour",
@@ -38,13 +40,16 @@ __all__ = [
     "RebuildReport",
     "Report",
     "Retraction",
+    "RowSeen",
     "Source",
     "SourceError",
     "SourceUnreachableError",
+    "StepSeen",
     "Stored",
     "Wanted",
     "check",
     "compare",
+    "explain",
     "export",
     "find",
     "hour_of",
