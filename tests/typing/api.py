@@ -20,6 +20,7 @@ from waybill.exporter import (
     Destination,
     DestinationError,
     Difference,
+    Explanation,
     Exported,
     Finding,
     Hour,
@@ -31,13 +32,17 @@ from waybill.exporter import (
     RebuildReport,
     Report,
     Retraction,
+    RowSeen,
     Source,
     SourceError,
+    SourceUnreachableError,
+    StepSeen,
     Stored,
     Wanted,
     age_off,
     check,
     compare,
+    explain,
     export,
     find,
     hour_of,
@@ -76,6 +81,8 @@ from waybill.marquez import (
     Backend,
     DeadLetter,
     Delivery,
+    EventReader,
+    MarquezReadError,
     ProbeResult,
     dead_letter_body,
     dead_letters,
@@ -340,11 +347,34 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
                     assert_type(stored, Stored)
                     assert_type(source.place(part, stored.at), str)
         report = rebuild(source, root, wanted, workers=2, on_progress=print)
+    except SourceUnreachableError:
+        raise
     except (RebuildError, SourceError) as error:
         raise SystemExit(str(error)) from None
     assert_type(report.files, tuple[str, ...])
     assert_type(report.is_whole, bool)
     return report
+
+
+def a_file_is_explained(source: Source, root: Path) -> Explanation:
+    found = explain("did", [source], root, Wanted(system_name="edge"))
+    assert_type(found.steps, tuple[StepSeen, ...])
+    assert_type(found.rows, tuple[RowSeen, ...])
+    assert_type(found.is_proven, bool)
+    return found
+
+
+def run_events_are_read_back(url: str) -> int:
+    reader = EventReader(url, "key")
+    try:
+        assert_type(reader.extent_us(), tuple[int, int, int] | None)
+        for batch in reader.read(0, 1_000_000):
+            assert_type(batch, list[bytes])
+    except MarquezReadError:
+        return 1
+    finally:
+        reader.close()
+    return 0
 
 
 def the_archive_is_a_projection(journal: Journal, settings: Settings) -> Projection | None:

@@ -15,6 +15,7 @@ from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.endpoint import endpoint
+from waybill.cli.explain import explain
 from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
@@ -55,7 +56,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, rebuild, export, age_off, verify, status, settings, doctor, endpoint, serve):
+for _command in (demo, flush, find, explain, rebuild, export, age_off, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 

@@ -28,14 +28,15 @@ def rebuild(
             "--from",
             metavar="SOURCE",
             help="Where events are stored: 'journal', that of the home; 'events', the archive of a root; "
-            "'jsonl', files of JSON lines.",
+            "'jsonl', files of JSON lines; 'marquez', over HTTP; 'marquez-db', its PostgreSQL.",
         ),
     ],
     to: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the files go: a new root, or one to merge into.")
     ],
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[PLACE]...", help="Which: a root, or paths of files.")
+        list[str] | None,
+        typer.Argument(metavar="[PLACE]...", help="Which: a root, paths of files, or a URL."),
     ] = None,
     since: Annotated[
         int | None,
@@ -64,6 +65,7 @@ def rebuild(
     \b
       waybill rebuild --from journal --to /tmp/again
       waybill rebuild --from events /data/lineage --to /data/again --since 2026-01-01
+      waybill rebuild --from marquez http://localhost:5000 --to /data/again
       waybill rebuild --from jsonl events.jsonl older/*.jsonl.gz --to /data/again --json | jq .records
     """
     from waybill.exporter import Wanted, open_source

@@ -51,6 +51,19 @@ def show(records: Sequence[ProvenanceRecord]) -> None:
     )
 
 
+def summary(record: ProvenanceRecord) -> str:
+    """A record as one line of text."""
+    parts = [
+        instant_of(record.completed),
+        record.final_state.value,
+        record.filename,
+        passage_of(record),
+        _annotations_of(record),
+        f"in {record.system_name}",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
 def _block(record: ProvenanceRecord) -> Text:
     from rich.text import Text
 

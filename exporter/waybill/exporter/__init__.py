@@ -10,6 +10,7 @@ from waybill.exporter.archive import Archive, open_archive
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.destination import Destination, DestinationError, open_destination
+from waybill.exporter.explain import Explanation, RowSeen, StepSeen, explain
 from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.projection import Layout, open_layout
@@ -18,7 +19,7 @@ from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
-from waybill.exporter.sources import Source, SourceError, Stored, open_source
+from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Destination",
     "DestinationError",
     "Difference",
+    "Explanation",
     "Exported",
     "Finding",
     "Hour",
@@ -40,13 +42,17 @@ __all__ = [
     "RebuildReport",
     "Report",
     "Retraction",
+    "RowSeen",
     "Source",
     "SourceError",
+    "SourceUnreachableError",
+    "StepSeen",
     "Stored",
     "Wanted",
     "age_off",
     "check",
     "compare",
+    "explain",
     "export",
     "find",
     "hour_of",

@@ -1,13 +1,14 @@
 """Marquez: how events reach the backend, and what becomes of those it refuses.
 
 `open_deliveries` gives the projections that the runner works; `probe` and `dead_letters` are for a person's
-questions.
+questions; `EventReader` reads run events back.
 """
 
 from __future__ import annotations
 
 from waybill.marquez.client import Backend, ProbeResult, probe
 from waybill.marquez.delivery import Delivery
+from waybill.marquez.events import EventReader, MarquezReadError
 from waybill.marquez.letters import (
     DeadLetter,
     dead_letter_body,
@@ -21,6 +22,8 @@ __all__ = [
     "Backend",
     "DeadLetter",
     "Delivery",
+    "EventReader",
+    "MarquezReadError",
     "ProbeResult",
     "dead_letter_body",
     "dead_letters",

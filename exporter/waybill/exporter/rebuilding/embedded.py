@@ -93,7 +93,7 @@ def rebuild(
         on_progress: see `Progress`.
 
     Raises:
-        SourceError: the source is not there.
+        SourceError: the source is not there, or cannot be reached now: the same call goes on from there.
         RebuildError: the same rebuild is under way in another process.
         OSError: the source cannot be read now, or the root cannot be written; the same call goes on from
             there.

@@ -15,7 +15,7 @@ import msgspec
 from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.rebuilding.spill import Runs, Spill, add_run, read_bucket
-from waybill.exporter.sources.source import Source, SourceError, Stored
+from waybill.exporter.sources.source import Source, SourceError, SourceUnreachableError, Stored
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, decode_records, observe, records_of
 from waybill.transport.files import Files
 from waybill.transport.journal import Kind
@@ -148,6 +148,8 @@ def _entries(source: Source, part: str, report: PartReport) -> Iterator[Stored]:
     try:
         for batch in source.read(part):
             yield from batch
+    except SourceUnreachableError:
+        raise
     except SourceError as error:
         report.damaged = str(error)
 

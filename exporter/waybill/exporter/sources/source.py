@@ -25,6 +25,10 @@ class SourceError(WaybillError):
     """A source of stored events is unknown, cannot be reached, or holds something else."""
 
 
+class SourceUnreachableError(SourceError):
+    """A source cannot be read now; a rebuild from it stops, and the same order goes on from there."""
+
+
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One stored entry.
 
@@ -59,8 +63,9 @@ class Source(Protocol):
         """The entries of one part, in batches that fit into memory; an entry may come twice.
 
         Raises:
-            OSError: it cannot be read.
-            SourceError: it cannot be reached, or holds something else.
+            OSError: it cannot be read now.
+            SourceUnreachableError: it cannot be reached now.
+            SourceError: this part is damaged; a rebuild says so and reads the others.
         """
 
     def place(self, part: str, at: int) -> str:

@@ -1,0 +1,95 @@
+"""Marquez as a source, over HTTP; a part is a window of event time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter.sources.source import SourceError, SourceUnreachableError, Stored
+from waybill.marquez import EventReader, MarquezReadError
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.transport.settings import Settings
+
+_PART_EVENTS: Final = 20_000
+_PARTS_MAX: Final = 10_000
+
+
+class MarquezSource(msgspec.Struct, frozen=True):
+    """The run events of a Marquez, as it re-serialises them.
+
+    Attributes:
+        url: its address.
+        api_key: sent as a bearer token.
+    """
+
+    url: str
+    api_key: str | None = None
+
+    def describe(self) -> str:
+        """Name the address."""
+        return f"marquez {self.url}"
+
+    def parts(self) -> list[str]:
+        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded.
+
+        Raises:
+            SourceUnreachableError: it does not answer.
+        """
+        reader = EventReader(self.url, self.api_key)
+        try:
+            extent = reader.extent_us()
+        except MarquezReadError as error:
+            raise SourceUnreachableError(str(error)) from None
+        finally:
+            reader.close()
+        if extent is None:
+            return []
+        first_us, last_us, count = extent
+        windows = min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX)
+        # The database rounds to the microsecond what the event's text may have with more digits.
+        return cut_window(first_us - 1, last_us + 2, windows)
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        """The events of a window; some come twice.
+
+        Raises:
+            SourceUnreachableError: it does not answer.
+        """
+        start_us, end_us = map(int, part.split("-"))
+        reader = EventReader(self.url, self.api_key)
+        count = 0
+        try:
+            for events in reader.read(start_us, end_us):
+                yield [Stored(at, Kind.OPENLINEAGE, "", event) for at, event in enumerate(events, count + 1)]
+                count += len(events)
+        except MarquezReadError as error:
+            raise SourceUnreachableError(str(error)) from None
+        finally:
+            reader.close()
+
+    def place(self, part: str, at: int) -> str:
+        """The window, and how many events come before it there."""
+        return f"event {at:,} of the window {part} (epoch microseconds) at {self.url}"
+
+
+def open_marquez(places: Sequence[str], settings: Settings) -> MarquezSource:
+    """The Marquez at the URL that is given; that of the settings when none is.
+
+    Raises:
+        SourceError: there is no URL, or more than one.
+    """
+    url = places[0] if places else settings.marquez_url
+    if url is None or len(places) > 1:
+        raise SourceError("the source `marquez` takes one URL, as http://localhost:5000; give it")
+    return MarquezSource(url, settings.marquez_api_key)
+
+
+def cut_window(start_us: int, end_us: int, count: int) -> list[str]:
+    """A window of time as so many that follow each other."""
+    edges = sorted({max(start_us, 0) + (end_us - max(start_us, 0)) * at // count for at in range(count + 1)})
+    return [f"{start}-{end}" for start, end in itertools.pairwise(edges)]

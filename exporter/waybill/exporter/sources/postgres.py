@@ -1,0 +1,118 @@
+"""Marquez's own database as a source: its table ``lineage_events``; a part is a window of event time.
+
+Only the columns ``event_time`` and ``event`` are read, which every version of Marquez has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from waybill.exporter.sources.marquez import cut_window
+from waybill.exporter.sources.source import SourceError, SourceUnreachableError, Stored
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.transport.settings import Settings
+
+_PART_EVENTS: Final = 50_000
+_PARTS_MAX: Final = 10_000
+_BATCH_ROWS: Final = 2_000
+
+_EXTENT: Final = """
+SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
+       (extract(epoch FROM max(event_time)) * 1000000)::bigint,
+       count(*)
+FROM lineage_events
+"""
+# Whole numbers, so that no event falls between two windows by a rounding; the index is on event_time itself.
+_SELECT: Final = """
+SELECT event::text FROM lineage_events
+WHERE event_time >= timestamptz 'epoch' + %s * interval '1 microsecond'
+  AND event_time < timestamptz 'epoch' + %s * interval '1 microsecond'
+"""
+
+
+class MarquezDatabaseSource(msgspec.Struct, frozen=True):
+    """The run events in the PostgreSQL database of a Marquez.
+
+    Attributes:
+        url: the database, as ``postgresql://user:password@host/marquez``.
+    """
+
+    url: str
+
+    def describe(self) -> str:
+        """Name the database, without the password."""
+        parts = urlsplit(self.url)
+        place = parts.netloc.rpartition("@")[2]
+        return f"marquez-db {urlunsplit((parts.scheme, place, parts.path, parts.query, ''))}"
+
+    def parts(self) -> list[str]:
+        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded.
+
+        Raises:
+            SourceUnreachableError: the database does not answer, or is not Marquez's.
+        """
+        with self._connected() as connection:
+            first_us, last_us, count = connection.execute(_EXTENT).fetchone()
+        if not count:
+            return []
+        return cut_window(first_us, last_us + 1, min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX))
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        """The events of a window, by a cursor on the server.
+
+        Raises:
+            SourceUnreachableError: the database does not answer.
+        """
+        start_us, end_us = map(int, part.split("-"))
+        count = 0
+        with self._connected() as connection, connection.cursor("waybill") as cursor:
+            cursor.execute(_SELECT, (start_us, end_us))
+            while rows := cursor.fetchmany(_BATCH_ROWS):
+                yield [
+                    Stored(at, Kind.OPENLINEAGE, "", text.encode())
+                    for at, (text,) in enumerate(rows, count + 1)
+                ]
+                count += len(rows)
+
+    def place(self, part: str, at: int) -> str:
+        """The window, and how many events come before it there."""
+        return f"event {at:,} of the window {part} (epoch microseconds) in {self.describe()}"
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        try:
+            import psycopg
+        except ImportError:
+            raise SourceError(
+                "the source `marquez-db` needs psycopg; install it with pip install waybill-lineage[postgres]"
+            ) from None
+        try:
+            with psycopg.connect(self.url) as connection:
+                # Only reading, and all of a part as of one moment.
+                connection.read_only = True
+                yield connection
+        except psycopg.Error as error:
+            reason = " ".join(str(error).split())
+            raise SourceUnreachableError(
+                f"{self.describe()} cannot be read ({reason}); see to it, or to the URL, and do it again"
+            ) from None
+
+
+def open_marquez_db(places: Sequence[str], settings: Settings) -> MarquezDatabaseSource:  # noqa: ARG001 - of the protocol
+    """The database at the URL that is given.
+
+    Raises:
+        SourceError: it is not one URL of a PostgreSQL database.
+    """
+    if len(places) != 1 or urlsplit(places[0]).scheme not in {"postgresql", "postgres"}:
+        raise SourceError(
+            "the source `marquez-db` takes one URL, as postgresql://user:password@host/marquez; give it"
+        )
+    return MarquezDatabaseSource(places[0])

