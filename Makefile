@@ -14,16 +14,20 @@ SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downl
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults lint format bench clean
+.PHONY: help demo test test-marquez faults lint format bench clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
 
 test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed to pytest)
 	$(PY) -m pytest $(ARGS)
+
+test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez that MARQUEZ_URL names, too
+	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with tests: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
+	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 20 minutes (SEED=n repeats a run)
 	$(PY) -m pytest -m exhaustive --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults

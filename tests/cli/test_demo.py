@@ -94,7 +94,7 @@ def test_its_report_shows_states_files_a_journey_and_the_way_on(
     assert "flights-by-month > validate > enrich > summarise > delay-report" in shown
     assert "KiB" in shown
     assert f"find --home {home} --parent {said['did']}" in shown
-    assert "http://marquez.example:3000/lineage/job/flights-demo/flights-by-month" in shown
+    assert "http://marquez.example:3000/lineage/dataset/flights-demo/flights-by-month" in shown
 
 
 def test_a_folder_of_somebody_else_s_is_left_alone(waybill: Run, tmp_path: Path) -> None:

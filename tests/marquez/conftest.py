@@ -28,15 +28,19 @@ HASTY = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
 
 
 def load_contract_server() -> ModuleType:
-    """Import the server by its path: tests are no package."""
-    name = "contract_server"
+    """Import the server and the graph in it by their paths: tests are no package."""
+    for name in ("contract_graph", "contract_server"):
+        load(name)
+    return sys.modules["contract_server"]
+
+
+def load(name: str) -> None:
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
         assert spec is not None
         assert spec.loader is not None
         sys.modules[name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 REAL_URL = os.environ.get("MARQUEZ_URL")
@@ -52,6 +56,7 @@ class Worker:
         api_key: str | None = None,
         *,
         connections: int = 1,
+        draws: bool = False,
         **timeouts_s: float,
     ) -> None:
         self.now_s = 0.0
@@ -61,6 +66,7 @@ class Worker:
             journal,
             backend,
             connections=connections,
+            draws=draws,
             clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter
         )

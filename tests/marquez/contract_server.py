@@ -35,6 +35,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from contract_graph import Graph
+
 Request = socket.socket | tuple[bytes, socket.socket]
 LINEAGE = "/api/v1/lineage"
 STATES = {
@@ -85,6 +87,8 @@ class ContractServer:
     """The stored run events as `GET /api/v1/events/lineage` gives them, in the order of arrival."""
     runs: dict[str, str | None] = field(default_factory=dict)
     """Run id to state."""
+    graph: Graph = field(default_factory=Graph)
+    """The jobs and datasets that `GET /api/v1/lineage` draws."""
     others: int = 0
     """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
 
@@ -140,6 +144,7 @@ class ContractServer:
             if not received.stored:
                 return
             event = received.event
+            self.graph.take(event, kind_of(event))
             if kind_of(event) != "RunEvent":
                 self.others += 1
                 return
@@ -231,6 +236,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, json.dumps({"namespaces": [{"name": name} for name in names]}))
         elif path == "/api/v1/events/lineage":
             self._answer(*self._events(contract))
+        elif path == LINEAGE:
+            self._answer(*self._lineage(contract))
         elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)", path):
             run_id = unquote(found[1])
             known = run_id in contract.runs
@@ -276,6 +283,16 @@ class _Handler(BaseHTTPRequestHandler):
         offset, limit = int(first.get("offset", 0)), int(first.get("limit", 100))
         total = len(chosen) + contract.others
         return 200, json.dumps({"events": chosen[offset : offset + limit], "totalCount": total})
+
+    def _lineage(self, contract: ContractServer) -> tuple[int, str]:
+        query = parse_qs(urlsplit(self.path).query)
+        (node_id,), (depth,) = query.get("nodeId", [""]), query.get("depth", ["20"])
+        if not re.match(r"(dataset|datasetField|job|run):", node_id):
+            return 400, json.dumps({"code": 400, "message": f"node ID ({node_id}) must start with 'dataset'"})
+        nodes = contract.graph.lineage(node_id, int(depth))
+        if nodes is None:
+            return 404, json.dumps({"code": 404, "message": f"Node '{node_id}' not found."})
+        return 200, json.dumps({"graph": nodes})
 
     def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}

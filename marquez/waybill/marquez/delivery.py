@@ -13,8 +13,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from waybill.marquez.answer import Answer, explain
+from waybill.marquez.answer import Answer, Verdict, explain
 from waybill.marquez.endings import Endings
+from waybill.marquez.journey import JOURNEY_PREFIX, Journey, paths_of
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
     OWED_PREFIX,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from waybill.marquez.client import Target
+    from waybill.marquez.journey import Node
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
@@ -54,6 +56,7 @@ class Delivery:
         backend: where they go; closed with the delivery.
         name: the projection's own, under which its cursor and its state are kept.
         connections: how many events may be on their way at a time.
+        draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.journey`.
         clock: seconds that never go back; back-off is measured on it.
         rng: where the back-off's jitter is drawn from.
     """
@@ -67,6 +70,7 @@ class Delivery:
         *,
         name: str = MARQUEZ,
         connections: int = CONNECTIONS,
+        draws: bool = False,
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
@@ -86,6 +90,10 @@ class Delivery:
         self._on_the_way: dict[Future[Answer], Entry] = {}
         self._put: dict[str, bytes] = {}
         self._delete: set[str] = set()
+        self._draws = draws
+        self._journey = Journey(journal.state(name, JOURNEY_PREFIX) if draws else {})
+        for node in self._journey.untold():
+            self._tell(node)
 
     @property
     def held(self) -> int:
@@ -128,6 +136,7 @@ class Delivery:
             return admitted
         entries = self._journal.read(self._window.read_after(), limit=room, max_bytes=_READ_MAX_BYTES)
         for entry in entries:
+            self._learn(entry)
             is_event = entry.kind is Kind.OPENLINEAGE
             self._window.look_at(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
         return len(entries)
@@ -144,6 +153,16 @@ class Delivery:
                 self._owe(seq, subject_of(entry.body, seq).key)
         return len(new)
 
+    def _learn(self, entry: Entry) -> None:
+        """See to it that the backend hears of the flows that an entry is the first to speak of."""
+        for path in paths_of(entry) if self._draws else ():
+            for node in self._journey.learn(path, _now_ms()):
+                self._tell(node)
+
+    def _tell(self, node: Node) -> None:
+        self._note(self._journey.row(node), ())
+        self._owe(self._journey.number(node), f"job {node.namespace} {node.name}")
+
     def _owe(self, seq: int, key: str) -> None:
         self._owed.add(seq)
         self._window.admit(seq, key)
@@ -154,6 +173,8 @@ class Delivery:
 
     def _entry(self, seq: int) -> Entry | None:
         """An event from the journal, or from its dead letter where the journal let go of it."""
+        if seq < 0:
+            return Entry(seq, 0, Kind.OPENLINEAGE, "", self._journey.event(self._journey.node(seq)))
         entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
         if entry is not None and entry.seq == seq:
             return entry
@@ -204,6 +225,9 @@ class Delivery:
         outcome = self._schedule.answered(entry.seq, answer, self._clock())
         if outcome is Outcome.LATER:
             return False
+        if entry.seq < 0:
+            self._told(entry.seq, answer)
+            return True
         if entry.seq in self._owed:
             self._no_longer_owed(entry.seq)
             self._box.forget(entry.seq)
@@ -213,6 +237,17 @@ class Delivery:
         else:
             self._see_to_the_end(entry, key)
         return True
+
+    def _told(self, number: int, answer: Answer) -> None:
+        """Note that the backend was told of a flow; if it refuses that, no run is the worse for it."""
+        node = self._journey.node(number)
+        if answer.verdict is not Verdict.DELIVERED:
+            log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.heard)
+        self._owed.discard(number)
+        if self._journey.told(node, _now_ms()):
+            self._note(self._journey.row(node), ())
+        else:
+            self._tell(node)
 
     def _see_to_the_end(self, entry: Entry, key: str) -> None:
         """See to it that the last event of a finished run that the backend gets is its terminal one."""
@@ -228,7 +263,7 @@ class Delivery:
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.heard)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = _now_ms()
         letter = DeadLetter(
             seq=entry.seq,
             key=key,
@@ -279,3 +314,7 @@ class Delivery:
 
     def _explain(self, answer: Answer) -> str:
         return explain(answer, self._backend.shown_url, to_correct=self._backend.to_correct)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

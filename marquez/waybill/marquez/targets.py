@@ -32,11 +32,15 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
     deliveries = []
     if settings.marquez_url is not None:
         backend = Backend(settings.marquez_url, settings.marquez_api_key)
-        deliveries.append(Delivery(journal, backend, name=MARQUEZ))
+        deliveries.append(Delivery(journal, backend, name=MARQUEZ, draws=True))
     for one in settings.backends:
         # Lines of a file have the order of the journal; a server gets several runs at a time.
         connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
-        deliveries.append(Delivery(journal, _target(one), name=one.name, connections=connections))
+        # The others do not say that they take JobEvents.
+        draws = one.backend == "marquez"
+        deliveries.append(
+            Delivery(journal, _target(one), name=one.name, connections=connections, draws=draws)
+        )
     return deliveries
 
 

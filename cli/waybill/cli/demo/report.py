@@ -124,10 +124,10 @@ def _command() -> str:
 
 
 def graph_page(marquez_url: str, system_name: str) -> str:
-    """The address of the page that shows the months' job among its neighbours."""
+    """The address of the page that shows the flow of the months, from the year's file to the sinks."""
     parts = urlsplit(marquez_url)
     names = f"{quote(system_name, safe='')}/{quote(pipeline.MONTHS, safe='')}"
-    return f"{parts.scheme}://{parts.hostname}:{MARQUEZ_PAGE_PORT}/lineage/job/{names}"
+    return f"{parts.scheme}://{parts.hostname}:{MARQUEZ_PAGE_PORT}/lineage/dataset/{names}"
 
 
 def _heading(text: str) -> None:

@@ -1,0 +1,263 @@
+"""The journey graph: what Marquez draws of the flows that files pass, beside the runs that it is sent.
+
+A run of Marquez belongs to one job, so that a file's way through its transforms is not to be seen there. The
+graph shows it: each transform of a data source is a job, and the stretches between are datasets.
+
+    orders ─▶ [orders.decompress] ─▶ orders.decompress ─▶ [orders.load] ─▶ warehouse
+
+- Names are OpenLineage's ``{parent}.{task}``: a transform is that of its data source, so that two sources
+  that share a transform stay two flows, and nothing seems to come from where it does not.
+- The data source and the data sinks are datasets, the same that the Tracker's runs read and write.
+- A file that came apart ends in the job ``<data source>.split``, which gives the children's data source.
+- A path without transforms is one job named after its sink; a path that ended on its way just ends.
+
+Everything is told by JobEvents, which carry all that is known of a job, because Marquez takes the last one
+for the whole truth.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event
+from waybill.facets.delta_file import DELTA_FILE_FACET, PRODUCER
+from waybill.transport.admission import admit_records
+from waybill.transport.errors import AdmissionError
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from waybill.transport.journal import Entry
+
+JOURNEY_PREFIX: Final = "job:"
+
+EDGES_MAX: Final = 20_000
+"""More than any system of flows has; names made of something that differs for each file stop there."""
+
+RENEW_AFTER_MS: Final = 86_400_000
+"""A job still in use is told again after a day, because Marquez forgets what it does not hear of."""
+
+SPLIT: Final = "split"
+
+_FACETED: Final = DELTA_FILE_FACET.encode()
+_SPEC: Final = "https://openlineage.io/spec"
+
+
+class Node(NamedTuple):
+    """A job or a dataset."""
+
+    namespace: str
+    name: str
+
+
+class Edge(NamedTuple):
+    """That a job reads a dataset, or writes it."""
+
+    job: Node
+    dataset: Node
+    is_output: bool
+
+
+class Path(NamedTuple):
+    """What is known of one file's path.
+
+    Attributes:
+        source: its data source.
+        transforms: the flows that changed it, in order.
+        sink: the flow it left by.
+        is_split: whether it came apart.
+        parent: the data source of the file it was split from.
+    """
+
+    source: Node
+    transforms: tuple[str, ...] = ()
+    sink: str | None = None
+    is_split: bool = False
+    parent: Node | None = None
+
+    def edges(self) -> Iterator[Edge]:
+        """The part of the graph that the path shows."""
+        namespace, source = self.source
+        if self.parent is not None:
+            split = Node(self.parent.namespace, f"{self.parent.name}.{SPLIT}")
+            yield Edge(split, self.source, is_output=True)
+        here = self.source
+        for place, transform in enumerate(self.transforms, 1):
+            job = Node(namespace, f"{source}.{transform}")
+            yield Edge(job, here, is_output=False)
+            if place < len(self.transforms) or self.is_split:
+                here = job
+                yield Edge(job, here, is_output=True)
+            elif self.sink:
+                yield Edge(job, Node(namespace, self.sink), is_output=True)
+        if self.is_split:
+            yield Edge(Node(namespace, f"{source}.{SPLIT}"), here, is_output=False)
+        elif self.sink and not self.transforms:
+            job = Node(namespace, f"{source}.{self.sink}")
+            yield Edge(job, here, is_output=False)
+            yield Edge(job, Node(namespace, self.sink), is_output=True)
+
+
+def paths_of(entry: Entry) -> list[Path]:
+    """What one entry of the journal says of the paths of files; nothing where it is no word of them."""
+    if entry.kind is Kind.PROVENANCE:
+        try:
+            records = admit_records(entry.body)
+        except AdmissionError:
+            return []
+        return [_path_of_record(record, entry.system_name) for record in records]
+    if entry.kind is not Kind.OPENLINEAGE or _FACETED not in entry.body:
+        return []
+    try:
+        event = decode_event(entry.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return []
+    facets = event.run.facets if isinstance(event, RunEvent) else None
+    if facets is None or facets.delta_file is None or not isinstance(event, RunEvent):
+        return []
+    said, parent = facets.delta_file, facets.parent
+    of_file = said.parentDid is not None and parent is not None and parent.run.runId == said.parentDid
+    path = Path(
+        Node(said.systemName or event.job.namespace, said.dataSource or event.job.name),
+        said.transforms or (),
+        said.dataSink,
+        said.finalState is FinalState.SPLIT,
+        Node(parent.job.namespace, parent.job.name) if of_file and parent is not None else None,
+    )
+    return [path]
+
+
+def _path_of_record(record: ProvenanceRecord, system_name: str) -> Path:
+    source = Node(record.system_name or system_name, record.data_source)
+    return Path(source, record.transforms, record.data_sink, record.final_state is FinalState.SPLIT)
+
+
+class _Job(msgspec.Struct):
+    """One job of the graph, as it is stored.
+
+    Attributes:
+        node: what it is called.
+        inputs: the datasets it reads.
+        outputs: those it writes.
+        told_ms: when the backend was told all of this, epoch milliseconds; 0: not yet.
+    """
+
+    node: Node
+    inputs: set[Node] = msgspec.field(default_factory=set)
+    outputs: set[Node] = msgspec.field(default_factory=set)
+    told_ms: int = 0
+
+
+class Journey:
+    """The graph, and what of it the backend has still to be told.
+
+    Args:
+        rows: what `row` gave, by key.
+    """
+
+    def __init__(self, rows: Mapping[str, bytes]) -> None:
+        stored = [msgspec.json.decode(row, type=_Job) for row in rows.values()]
+        self._jobs = {job.node: job for job in stored}
+        self._numbers = {node: -number for number, node in enumerate(self._jobs, 1)}
+        self._nodes = {number: node for node, number in self._numbers.items()}
+        self._telling: dict[Node, int] = {}
+        self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
+
+    def untold(self) -> list[Node]:
+        """The jobs that the backend has to be told of."""
+        return [node for node, job in self._jobs.items() if not job.told_ms]
+
+    def number(self, node: Node) -> int:
+        """A number below 0 that stands for a job where entries of the journal have theirs."""
+        return self._numbers[node]
+
+    def node(self, number: int) -> Node:
+        """The job that a number stands for."""
+        return self._nodes[number]
+
+    def learn(self, path: Path, now_ms: int) -> set[Node]:
+        """Take in one path.
+
+        Returns:
+            The jobs that the backend has to be told of for it, being new, or changed, or long ago.
+        """
+        due = set()
+        for edge in path.edges():
+            job = self._jobs.get(edge.job)
+            known = job is not None and edge.dataset in (job.outputs if edge.is_output else job.inputs)
+            if not known:
+                if self._edges >= EDGES_MAX:
+                    continue
+                self._edges += 1
+                job = job or self._begin(edge.job)
+                (job.outputs if edge.is_output else job.inputs).add(edge.dataset)
+                job.told_ms = 0
+                due.add(edge.job)
+            elif job is not None and job.told_ms and now_ms - job.told_ms > RENEW_AFTER_MS:
+                job.told_ms = 0
+                due.add(edge.job)
+        return due
+
+    def _begin(self, node: Node) -> _Job:
+        self._numbers[node] = -len(self._jobs) - 1
+        self._nodes[self._numbers[node]] = node
+        return self._jobs.setdefault(node, _Job(node))
+
+    def told(self, node: Node, now_ms: int) -> bool:
+        """The backend has the last `event` of a job; False when more is known of the job by now."""
+        job = self._jobs[node]
+        is_all = self._telling.pop(node) == len(job.inputs) + len(job.outputs)
+        job.told_ms = now_ms if is_all else 0
+        return is_all
+
+    def row(self, node: Node) -> dict[str, bytes]:
+        """The row that keeps a job."""
+        digest = blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()
+        return {f"{JOURNEY_PREFIX}{digest}": msgspec.json.encode(self._jobs[node], order="deterministic")}
+
+    def event(self, node: Node) -> bytes:
+        """The JobEvent that tells all that is known of a job."""
+        job = self._jobs[node]
+        self._telling[node] = len(job.inputs) + len(job.outputs)
+        moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+        facets = {
+            "documentation": _facet("1-1-0", "DocumentationJobFacet", description=_description(node)),
+            "jobType": _facet(
+                "2-0-4",
+                "JobTypeJobFacet",
+                processingType="BATCH",
+                integration="WAYBILL",
+                jobType=SPLIT.upper() if node.name.endswith(f".{SPLIT}") else "TRANSFORM",
+            ),
+        }
+        return msgspec.json.encode(
+            {
+                "eventTime": moment.replace("+00:00", "Z"),
+                "producer": PRODUCER,
+                "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent",
+                "job": node._asdict() | {"facets": facets},
+                "inputs": [dataset._asdict() for dataset in sorted(job.inputs)],
+                "outputs": [dataset._asdict() for dataset in sorted(job.outputs)],
+            }
+        )
+
+
+def _description(node: Node) -> str:
+    source, _, flow = node.name.rpartition(".")
+    if flow == SPLIT:
+        return f"Where files of the data source {source} come apart into others."
+    return f"The flow {flow}, as files of the data source {source} pass it."
+
+
+def _facet(version: str, name: str, **members: str) -> dict[str, str]:
+    return {
+        "_producer": PRODUCER,
+        "_schemaURL": f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
+        **members,
+    }

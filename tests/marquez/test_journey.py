@@ -1,0 +1,307 @@
+"""The graph that Marquez draws of files' flows: the same on the contract server and on a real Marquez."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from waybill.marquez import dead_letters
+from waybill.marquez.journey import EDGES_MAX, RENEW_AFTER_MS, Journey, Node
+from waybill.marquez.journey import Path as FilePath
+from waybill.transport import Journal, Kind, Settings, Tracker
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Draw = Callable[..., "Worker"]
+
+
+@pytest.fixture(params=["contract", "real"])
+def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
+    """Each server that the graph is read from."""
+    if request.param == "contract":
+        return marquez.url
+    real = os.environ.get("MARQUEZ_URL")
+    if real is None:
+        pytest.skip("MARQUEZ_URL is not set: no real Marquez to try")
+    return real.rstrip("/")
+
+
+@pytest.fixture
+def system() -> str:
+    """A namespace that no other test draws in."""
+    return f"journey-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def tracker(home: Path, system: str) -> Iterator[Tracker]:
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        yield tracker
+
+
+@pytest.fixture
+def draw(journal: Journal, new_worker: type[Worker]) -> Iterator[Draw]:
+    """Deliver all that was tracked."""
+    workers = []
+
+    def draw(url: str, at_most_s: float = 3600.0) -> Worker:
+        worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        workers.append(worker)
+        worker.run(at_most_s=at_most_s)
+        return worker
+
+    yield draw
+    for worker in workers:
+        worker.delivery.close()
+
+
+def drawn(url: str, system: str, node: str, depth: int = 20) -> tuple[list[str], list[str]]:
+    """The nodes and edges around a node, jobs in brackets, without their namespace."""
+    answer = requests.get(
+        f"{url}/api/v1/lineage",
+        params={"nodeId": node.replace(":", f":{system}:", 1), "depth": str(depth)},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    graph = answer.json()["graph"]
+    edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
+    assert edges == {(edge["origin"], edge["destination"]) for one in graph for edge in one["outEdges"]}
+    names = sorted(short(one["id"], system) for one in graph)
+    return names, sorted(f"{short(a, system)} > {short(b, system)}" for a, b in edges)
+
+
+def short(node_id: str, system: str) -> str:
+    kind, _, rest = node_id.partition(":")
+    name = rest.removeprefix(f"{system}:")
+    return f"[{name}]" if kind == "job" else name
+
+
+def pass_a_year(tracker: Tracker) -> None:
+    """A year that is split by month: one that is cancelled, fails, is filtered, and gets to two sinks."""
+    with tracker.file("year.csv", data_source="years") as year, year.transform("unpack"):
+        pass_months(year.split([f"{n}.csv" for n in range(4)], data_source="months"))
+
+
+def pass_months(months: list[Any]) -> None:
+    cancelled, failed, filtered, complete = months
+    cancelled.cancel()
+    with failed.transform("validate"):
+        failed.error("torn")
+    with filtered.transform("validate"):
+        filtered.filter("too few")
+    with complete.transform("validate"), complete.transform("enrich"):
+        with complete.branch() as to_lake, to_lake.transform("partition"):
+            to_lake.egress("lake")
+        with complete.branch() as to_report, to_report.transform("summarise"):
+            to_report.egress("report")
+
+
+def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_out(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    pass_a_year(tracker)
+    draw(url)
+    nodes, edges = drawn(url, system, "dataset:months")
+    assert edges == [
+        "[months.enrich] > months.enrich",
+        "[months.partition] > lake",
+        "[months.summarise] > report",
+        "[months.validate] > months.validate",
+        "[years.months] > lake",
+        "[years.months] > report",
+        "[years.split] > months",
+        "[years.unpack] > years.unpack",
+        "months > [months.validate]",
+        "months > [years.months]",
+        "months.enrich > [months.partition]",
+        "months.enrich > [months.summarise]",
+        "months.validate > [months.enrich]",
+        "years > [years.unpack]",
+        "years > [years]",
+        "years.unpack > [years.split]",
+    ]
+    assert nodes == sorted({name for edge in edges for name in edge.split(" > ")})
+
+
+def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_again(
+    url: str, system: str, tracker: Tracker, draw: Draw, journal: Journal
+) -> None:
+    pass_a_year(tracker)
+    draw(url)
+    first = drawn(url, system, "dataset:years")
+    assert drawn(url, system, "dataset:report") == first
+    assert drawn(url, system, "job:months.enrich") == first
+    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
+    draw(url)
+    assert drawn(url, system, "dataset:years") == first
+
+
+def test_a_path_without_transforms_is_a_job_named_after_its_sink(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    with tracker.file("a.csv", data_source="in") as file:
+        file.egress("out")
+    draw(url)
+    _, edges = drawn(url, system, "job:in.out")
+    assert edges == ["[in.out] > out", "[in] > out", "in > [in.out]", "in > [in]"]
+
+
+def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    for source, sink in (("a", "x"), ("b", "y")):
+        with tracker.file("file", data_source=source) as file, file.transform("clean"):
+            file.egress(sink)
+    draw(url)
+    nodes, _ = drawn(url, system, "dataset:a")
+    assert nodes == ["[a.clean]", "[a]", "a", "x"]
+
+
+def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journal, draw: Draw) -> None:
+    record = {
+        "did": str(uuid.uuid4()),
+        "systemName": system,
+        "dataSource": "sftp",
+        "filename": "f",
+        "transforms": ["decompress", "load"],
+        "dataSink": "db",
+        "finalState": "COMPLETE",
+        "created": 1,
+        "completed": 2,
+    }
+    journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
+    draw(url)
+    _, edges = drawn(url, system, "dataset:sftp")
+    assert edges == [
+        "[sftp.decompress] > sftp.decompress",
+        "[sftp.load] > db",
+        "sftp > [sftp.decompress]",
+        "sftp.decompress > [sftp.load]",
+    ]
+
+
+def job_events(marquez: ContractServer) -> list[str]:
+    return [e["job"]["name"] for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
+
+
+def test_an_edge_is_told_once_also_after_a_restart(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    for _ in range(5):
+        with tracker.file("file", data_source="in") as file, file.transform("clean"):
+            file.egress("out")
+        draw(marquez.url)
+    assert job_events(marquez) == ["in.clean"]
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("archive")
+    draw(marquez.url)
+    assert job_events(marquez) == ["in.clean", "in.clean"]
+    assert drawn(marquez.url, system, "job:in.clean")[1][:2] == ["[in.clean] > archive", "[in.clean] > out"]
+
+
+def test_a_backend_that_is_down_is_told_later_also_after_a_restart(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    marquez.faults.extend(["503"] * 3)
+    draw(marquez.url)
+    assert drawn(marquez.url, system, "job:in.clean")[1] == [
+        "[in.clean] > out",
+        "[in] > out",
+        "in > [in.clean]",
+        "in > [in]",
+    ]
+
+
+def test_a_refused_job_event_is_no_dead_letter_and_holds_up_nothing(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    marquez.fault_of = lambda body: "422" if b"/JobEvent" in body else None
+    worker = draw(marquez.url)
+    assert worker.delivery.pending() == 0
+    assert list(marquez.runs.values()) == ["COMPLETED"]
+    assert dead_letters(journal) == []
+
+
+def test_a_job_event_is_what_the_specification_says(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    draw(marquez.url)
+    (event,) = [e for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
+    assert event.keys() == {"eventTime", "producer", "schemaURL", "job", "inputs", "outputs"}
+    assert event["inputs"] == [{"namespace": system, "name": "in"}]
+    facets = event["job"]["facets"]
+    assert facets["jobType"]["jobType"] == "TRANSFORM"
+    assert facets["documentation"]["description"] == (
+        "The flow clean, as files of the data source in pass it."
+    )
+
+
+def test_what_is_in_use_is_told_again_after_a_day() -> None:
+    journey, path = Journey({}), FilePath(Node("s", "in"), ("clean",), "out")
+    (node,) = journey.learn(path, 1)
+    journey.event(node)
+    assert journey.told(node, 1)
+    assert journey.learn(path, RENEW_AFTER_MS) == set()
+    assert journey.learn(path, RENEW_AFTER_MS + 2) == {node}
+    assert journey.learn(path, RENEW_AFTER_MS + 3) == set()
+
+
+def test_what_is_learned_while_a_job_is_being_told_is_told_too() -> None:
+    journey = Journey({})
+    (node,) = journey.learn(FilePath(Node("s", "in"), ("clean",), "out"), 1)
+    journey.event(node)
+    assert journey.learn(FilePath(Node("s", "in"), ("clean",), "archive"), 2) == {node}
+    assert not journey.told(node, 3)
+    assert journey.untold() == [node]
+    again = Journey(journey.row(node))
+    assert again.untold() == [node]
+    assert json.loads(again.event(node))["outputs"] == [
+        {"namespace": "s", "name": "archive"},
+        {"namespace": "s", "name": "out"},
+    ]
+
+
+def test_names_that_differ_for_each_file_fill_no_memory() -> None:
+    journey = Journey({})
+    for number in range(EDGES_MAX):
+        journey.learn(FilePath(Node("s", f"source-{number}"), ("clean",), "out"), 1)
+    assert len(journey.untold()) <= EDGES_MAX
+
+
+def test_whatever_stands_in_the_journal_is_no_trouble(
+    journal: Journal, marquez: ContractServer, draw: Draw, event_of: Callable[..., bytes]
+) -> None:
+    facet = {"waybill_deltaFile": {"did": "", "transforms": 5}}
+    bodies = [b"waybill_deltaFile", b'"waybill_deltaFile":', b"[" * 100_000 + b"waybill_deltaFile"]
+    bodies.append(event_of("run", run={"runId": "run", "facets": facet}))
+    for body in bodies:
+        journal.append(Kind.OPENLINEAGE, body)
+    journal.append(Kind.PROVENANCE, b"[{}]")
+    draw(marquez.url, at_most_s=5.0)
+    assert job_events(marquez) == []
+
+
+@pytest.mark.parametrize(
+    ("sink", "is_split", "last"),
+    [("out", False, "out"), (None, True, "in.clean"), (None, False, "in")],
+    ids=["left", "came apart", "ended on its way"],
+)
+def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
+    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges())
+    assert edges[0] == (Node("s", "in.clean"), Node("s", "in"), False)
+    assert edges[-1].dataset.name == last
