@@ -18,6 +18,7 @@ from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.rebuild import rebuild
+from waybill.cli.rejects import app as rejects
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
 from waybill.cli.status import status
@@ -57,6 +58,7 @@ def _waybill(
 for _command in (demo, flush, find, rebuild, export, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(rejects, name="rejects")
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.sources import Source, SourceError, Stored, open_source
+from waybill.exporter.unfiled import unfiled
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "rebuild",
     "safe_name",
     "scan",
+    "unfiled",
 ]
