@@ -11,7 +11,7 @@ from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
 
 from waybill.cli import main
-from waybill.collector import serve
+from waybill.collector import Reject, Rejects, serve
 from waybill.exporter import (
     AgedOff,
     Archive,
@@ -53,6 +53,7 @@ from waybill.exporter import (
     rebuild,
     safe_name,
     scan,
+    unfiled,
 )
 from waybill.facets import (
     DatasetEvent,
@@ -250,6 +251,16 @@ def a_collector_serves(settings: Settings) -> None:
     serve(settings, on_listening=listening, drain_timeout_s=1.5)
 
 
+def what_was_refused_can_be_mended(journal: Journal) -> None:
+    rejects = Rejects(journal)
+    rejects.add(Kind.PROVENANCE, [(b"[{}]", "the reason")])
+    for reject in rejects.all():
+        assert_type(reject, Reject)
+        assert_type(rejects.body(reject.id), bytes | None)
+        assert_type(rejects.replay(reject.id, b"[]", "edge"), int)
+    rejects.drop(["id"])
+
+
 def a_flush_reports(settings: Settings) -> None:
     def show(done: int, of: int) -> None:
         assert_type(done / of, float)
@@ -389,12 +400,13 @@ def the_layout_is_a_projection(journal: Journal, settings: Settings) -> Projecti
     return layout
 
 
-def records_are_found_again(root: Path) -> None:
+def records_are_found_again(root: Path, journal: Journal, settings: Settings) -> None:
     query = Query(
         did="0193", final_state=FinalState.ERROR, annotations={"kind": "orders"}, since_ms=1, limit=5
     )
     assert_type(find(root, query), list[ProvenanceRecord])
-    tables = sum(1 for _ in scan(root))
+    waiting = unfiled(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
+    tables = sum(1 for _ in scan(root, query, unfiled=waiting))  # pyright: ignore[reportUnknownArgumentType]
     assert_type(tables, int)
 
 

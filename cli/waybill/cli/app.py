@@ -20,6 +20,7 @@ from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.rebuild import rebuild
+from waybill.cli.rejects import app as rejects
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
 from waybill.cli.status import status
@@ -59,6 +60,7 @@ def _waybill(
 for _command in (demo, flush, find, explain, rebuild, export, age_off, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(rejects, name="rejects")
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Needs the extra `collector`, which brings granian.
 
 from __future__ import annotations
 
+from waybill.collector.rejects import Reject, Rejects
 from waybill.collector.server import serve
 
-__all__ = ["serve"]
+__all__ = ["Reject", "Rejects", "serve"]

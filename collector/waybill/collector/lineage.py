@@ -67,6 +67,7 @@ class LineageDoors:
         try:
             admit_event(body)
         except AdmissionError as error:
+            await self._keeping.reject(Kind.OPENLINEAGE, [(body, str(error))])
             raise refusal(error) from None
         headers = await self._keeping.keep(Kind.OPENLINEAGE, [body])
         return Answer(HTTPStatus.CREATED, list(headers))
@@ -74,14 +75,17 @@ class LineageDoors:
     async def batch(self, request: Request) -> Answer:
         """An array of events: each is kept or refused for itself; 200 says how many were."""
         body = await self._bodies.read(request)
-        good, failed = [], []
+        good, failed, refused = [], [], []
         for index, event in enumerate(elements(body, "an array of OpenLineage events")):
             try:
                 admit_event(event)
             except AdmissionError as error:
                 failed.append(FailedEvent(index, str(error)))
+                refused.append((event, str(error)))
             else:
                 good.append(event)
+        if refused:
+            await self._keeping.reject(Kind.OPENLINEAGE, refused)
         headers = await self._keeping.keep(Kind.OPENLINEAGE, good) if good else ()
         received = len(good) + len(failed)
         status = "success" if not failed else "partial_success" if good else "failure"

@@ -16,14 +16,16 @@ from waybill.collector.guard import Guard, is_loopback
 from waybill.collector.intake import Intake
 from waybill.collector.keeping import Keeping
 from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, LineageDoors
-from waybill.transport import Journal, SettingsError, lease
+from waybill.collector.provenance import PROVENANCE_PATH, ProvenanceDoors
+from waybill.collector.rejects import Rejects
+from waybill.transport import Journal, SettingsError, flush, lease
 from waybill.transport.keeper import Keeper
-from waybill.transport.runner import has_said, statuses
+from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
 
-    from waybill.collector.app import Application
+    from waybill.collector.app import Application, Routes
     from waybill.transport import Settings
 
 log = logging.getLogger("waybill.collector")
@@ -66,7 +68,9 @@ def serve(
         keeper = Keeper(journal, settings)
         asyncio.run(_Server(journal, keeper, on_listening).run())
         if keeper.settings.runner == "child":
-            _drain(journal, keeper, drain_timeout_s)
+            report = flush(keeper.settings, timeout_s=drain_timeout_s)
+            if report.left:
+                log.warning("the time is up: %s entries left, which stay in the journal", report.left)
 
 
 @contextlib.contextmanager
@@ -111,11 +115,21 @@ class _Server:
         from waybill.collector.app import Application
 
         bodies = Bodies()
-        keeping = Keeping(intake, node=self._journal.node, system_name=self._settings.system_name)
+        keeping = Keeping(
+            intake,
+            Rejects(self._journal),
+            node=self._journal.node,
+            system_name=self._settings.system_name,
+        )
         lineage = LineageDoors(bodies, keeping)
-        routes = {
+        provenance = ProvenanceDoors(bodies, keeping, self._journal, self._settings)
+        routes: Routes = {
             LINEAGE_PATH: {"POST": lineage.event},
             BATCH_PATH: {"POST": lineage.batch},
+            PROVENANCE_PATH: {"POST": provenance.take},
+            f"{PROVENANCE_PATH}/query": {"GET": provenance.query},
+            f"{PROVENANCE_PATH}/stats": {"GET": provenance.stats},
+            f"{PROVENANCE_PATH}/flush": {"POST": provenance.flush},
         }
         return Application(routes, bodies, Guard(loopback=is_loopback(host)))
 
@@ -134,24 +148,6 @@ def _left(journal: Journal) -> dict[str, int]:
     cursors, last_seq = journal.cursors(), journal.last_seq()
     left = {name: last_seq - cursors.get(name, 0) for name in statuses(journal)}
     return {name: count for name, count in left.items() if count > 0}
-
-
-def _drain(journal: Journal, keeper: Keeper, timeout_s: float) -> None:
-    """Wait until the projections are through, or cannot go on, or the time is up."""
-    deadline_s = time.monotonic() + timeout_s
-    while not _is_through(journal):
-        if time.monotonic() >= deadline_s:
-            log.warning("the time is up: %s entries left, which stay in the journal", _left(journal))
-            return
-        keeper.keep()
-        time.sleep(_POLL_S)
-
-
-def _is_through(journal: Journal) -> bool:
-    left, said = _left(journal), statuses(journal)
-    if not has_said(journal) and (left or not said):
-        return False  # a runner that has only begun, or has ended with work left
-    return all(said[name].problem for name in left)
 
 
 def _granian(application: Application, host: str, port: int) -> Server:

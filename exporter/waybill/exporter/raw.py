@@ -54,7 +54,7 @@ class RawWriter:
             OSError: a file could not be written; others of the range may have been, and writing it again
                 mends it.
         """
-        parts = list(_by_hour(table))
+        parts = list(by_hour(table))
         work(lambda part: self._publish(raw, *part), parts, workers=self._workers)
         return [hour for hour, _ in parts]
 
@@ -64,7 +64,7 @@ class RawWriter:
         publish(self._files, folder / str(raw), parquet.encode(table))
 
 
-def _by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
+def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
     """Cut a table by hour; in each part a system's rows are together, as a compaction wants them."""
     hours = pc.divide(table["completed"].cast(pa.int64()), HOUR_MS)
     table = parquet.sort(table.append_column("hour", hours), "hour", "system_name", "completed", "did")

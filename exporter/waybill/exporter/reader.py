@@ -26,6 +26,7 @@ from waybill.exporter.layout import Hour, RawName, safe_name
 from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, raw_hours
 from waybill.exporter.merge import merge
 from waybill.exporter.query import Query
+from waybill.exporter.raw import by_hour
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
@@ -34,31 +35,36 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.exporter")
 
 
-def find(root: Path, query: Query | None = None) -> list[ProvenanceRecord]:
-    """The records of a root that answer a query, newest first.
-
-    A file that cannot be read is logged as a warning; the others answer.
-    """
+def find(
+    root: Path, query: Query | None = None, *, unfiled: pa.Table | None = None
+) -> list[ProvenanceRecord]:
+    """The records of a root that answer a query, newest first; see `scan`."""
     query = query or Query()
     found: list[ProvenanceRecord] = []
-    for table in scan(root, query):
+    for table in scan(root, query, unfiled=unfiled):
         found += from_table(table if query.limit is None else table.slice(0, query.limit - len(found)))
         if query.limit is not None and len(found) >= query.limit:
             break
     return found
 
 
-def scan(root: Path, query: Query | None = None) -> Iterator[pa.Table]:
+def scan(root: Path, query: Query | None = None, *, unfiled: pa.Table | None = None) -> Iterator[pa.Table]:
     """The records that answer a query: for each hour a table of `waybill.facets.arrow.SCHEMA`, newest first.
 
     `Query.limit` is for the caller to keep. A file that cannot be read is logged as a warning.
+
+    Args:
+        root: the layout's root.
+        query: what is asked.
+        unfiled: records that may not be in files yet, as `waybill.exporter.unfiled` has read them for it.
     """
     query = query or Query()
+    waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
     # Raw before compacted: an hour that is compacted between the two lists is in the second.
     hours = raw_hours(root)
-    hours |= compacted_hours(root, query.system_name)
+    hours |= compacted_hours(root, query.system_name) | waiting.keys()
     for hour in sorted(filter(query.touches, hours), reverse=True):
-        table = _read_hour(root, hour, query)
+        table = _read_hour(root, hour, query, waiting.get(hour))
         if table.num_rows:
             yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
 
@@ -81,14 +87,16 @@ class _Compacted(msgspec.Struct, frozen=True):
     covers: Covers
 
 
-def _read_hour(root: Path, hour: Hour, query: Query) -> pa.Table:
+def _read_hour(root: Path, hour: Hour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
+    waiting = [] if unfiled is None else [unfiled]
     while True:
         raws = raw_files(root, hour)
         compacted = _open_compacted(root, hour, query)
         try:
-            fresh = parquet.join([_read_raw(raw, path, compacted, query) for raw, path in raws.items()])
+            read = [_read_raw(raw, path, compacted, query) for raw, path in raws.items()]
         except _VanishedError:
             continue
+        fresh = parquet.join([*read, *waiting])
         files = [one for several in compacted.values() for one in several]
         if not fresh.num_rows and len(files) == len(compacted):
             wanted = query.by_key() & query.by_rest()

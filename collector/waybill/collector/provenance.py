@@ -1,0 +1,190 @@
+"""The doors for DeltaFi: `POST /provenance` and `/provenance/flush`, `GET /provenance/query` and `/stats`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from waybill.collector.exchange import Answer, Request, json_answer
+from waybill.collector.lineage import elements, refusal
+from waybill.collector.problem import Problem
+from waybill.transport import flush
+from waybill.transport.admission import admit_records
+from waybill.transport.errors import AdmissionError
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.collector.bodies import Bodies
+    from waybill.collector.keeping import Keeping
+    from waybill.exporter import Query
+    from waybill.facets import ProvenanceRecord
+    from waybill.transport.journal import Journal
+    from waybill.transport.settings import Settings
+
+PROVENANCE_PATH: Final = "/provenance"
+
+FLUSH_TIMEOUT_S: Final = 60.0
+"""How long a flush is waited for."""
+
+_ASKED_AT_ONCE: Final = 2
+_FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
+
+
+_T = TypeVar("_T")
+
+
+class FailedRecord(msgspec.Struct, frozen=True):
+    """One record that was not kept."""
+
+    index: int
+    reason: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What became of the records of one request."""
+
+    received: int
+    accepted: int
+    failed: tuple[FailedRecord, ...] = ()
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """DeltaFi's answer to `GET /provenance/stats`; instants in epoch milliseconds."""
+
+    total_records: int = 0
+    by_final_state: dict[str, int] = {}
+    by_system_name: dict[str, int] = {}
+    by_data_source: dict[str, int] = {}
+    oldest_record: int | None = None
+    newest_record: int | None = None
+
+
+class ProvenanceDoors:
+    """Takes provenance records, and answers questions about them.
+
+    Args:
+        bodies: where the bytes of records come from.
+        keeping: where they go.
+        journal: the home's journal, which has what the files have not yet.
+        settings: those of the home.
+    """
+
+    def __init__(self, bodies: Bodies, keeping: Keeping, journal: Journal, settings: Settings) -> None:
+        self._bodies = bodies
+        self._keeping = keeping
+        self._journal = journal
+        self._settings = settings
+        self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
+
+    async def take(self, request: Request) -> Answer:
+        """An array of records: 202 once the good ones are durable, with the reason for each that is not.
+
+        Where all are bad it is 422, and what is no array is 400: DeltaFi's client then lets go of them.
+        """
+        body = await self._bodies.read(request)
+        try:
+            count = len(admit_records(body))
+        except AdmissionError:
+            return await self._take_the_good(body)
+        headers = await self._keeping.keep(Kind.PROVENANCE, [body]) if count else ()
+        return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
+
+    async def _take_the_good(self, body: bytes) -> Answer:
+        try:
+            records = elements(body, "a JSON array of provenance records")
+        except Problem as problem:
+            await self._keeping.reject(Kind.PROVENANCE, [(body, problem.detail)])
+            raise
+        good: list[bytes] = []
+        failed: list[FailedRecord] = []
+        refused: list[tuple[bytes, str]] = []
+        for index, one in enumerate(records):
+            alone = b"[" + one + b"]"
+            try:
+                admit_records(alone)
+            except AdmissionError as error:
+                where = _FIRST.sub(f"$[{index}]", error.where)
+                failed.append(FailedRecord(index, f"{where}: {error.what}; {error.way_out}"))
+                refused.append((alone, str(error)))
+            else:
+                good.append(one)
+        if not failed:  # the whole is more than its parts may be
+            try:
+                admit_records(body)
+            except AdmissionError as error:
+                raise refusal(error) from None
+        await self._keeping.reject(Kind.PROVENANCE, refused)
+        if not good:
+            detail = (
+                "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
+            )
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=[one.reason for one in failed])
+        headers = await self._keeping.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"])
+        taken = Taken(len(records), len(good), tuple(failed))
+        return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
+
+    async def query(self, request: Request) -> Answer:
+        """The records that meet all conditions, newest first."""
+        from waybill.collector.questions import question_of
+
+        query, offset = question_of(request.scope.query_string)
+        self._require_layout()
+        found = await self._in_thread(self._find, query)
+        return json_answer(found[offset:])
+
+    async def stats(self, request: Request) -> Answer:
+        """How many records meet all conditions, and of which kinds they are."""
+        from waybill.collector.questions import filter_of
+
+        query = filter_of(request.scope.query_string)
+        self._require_layout()
+        return json_answer(await self._in_thread(self._count, query))
+
+    async def flush(self, _: Request) -> Answer:
+        """Everything accepted so far goes through every projection, now: 200 with what it came to."""
+        report = await asyncio.to_thread(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
+        return json_answer(report)
+
+    def _require_layout(self) -> None:
+        if not self._settings.provenance_enabled:
+            detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
+            raise Problem(HTTPStatus.CONFLICT, detail)
+
+    async def _in_thread(self, ask: Callable[[Query], _T], query: Query) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, ask, query)
+
+    def _find(self, query: Query) -> list[ProvenanceRecord]:
+        from waybill.exporter import find, unfiled
+
+        # What only the journal has is read first: what moves meanwhile is then in the files, and seen once.
+        waiting = unfiled(self._journal, self._settings, query)
+        return find(self._settings.root, query, unfiled=waiting)
+
+    def _count(self, query: Query) -> Stats:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from waybill.exporter import scan, unfiled
+
+        counts = {name: Counter[str]() for name in ("final_state", "system_name", "data_source")}
+        stats = Stats()
+        waiting = unfiled(self._journal, self._settings, query)
+        for table in scan(self._settings.root, query, unfiled=waiting):
+            stats.total_records += table.num_rows
+            for name, counter in counts.items():
+                for pair in pc.value_counts(table[name]).to_pylist():
+                    counter[pair["values"]] += pair["counts"]
+            completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
+            stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
+            stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
+        stats.by_final_state = dict(sorted(counts["final_state"].items()))
+        stats.by_system_name = dict(sorted(counts["system_name"].items()))
+        stats.by_data_source = dict(sorted(counts["data_source"].items()))
+        return stats

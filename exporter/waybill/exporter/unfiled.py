@@ -1,0 +1,65 @@
+"""The records that only the journal has: accepted, and not in the layout's files yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from waybill.exporter.projection import Layout
+from waybill.exporter.query import Query
+from waybill.facets import RunEvent, decode_event, decode_records, keep_annotations, observe, records_of
+from waybill.facets.arrow import SCHEMA, to_table
+from waybill.transport.journal import Entry, Kind
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+    from waybill.transport.journal import Journal
+    from waybill.transport.settings import Settings
+
+_CHUNK_BYTES: Final = 16 * 2**20
+_CHUNK_ENTRIES: Final = 10_000
+
+
+def unfiled(journal: Journal, settings: Settings, query: Query | None = None) -> pa.Table:
+    """The records in entries that the layout has not dealt with, as far as a query may ask for them.
+
+    Only what is certain: records as DeltaFi sends them and those of events that carry the facet. A run
+    without it becomes records once it has settled. Some of these records may be in files already; `find` and
+    `scan` see each once.
+
+    Returns:
+        A table of `waybill.facets.arrow.SCHEMA`, in any order.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    wanted = (query or Query()).by_key()
+    tables = []
+    after = journal.cursor(Layout.name)
+    while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
+        after = entries[-1].seq
+        allowed = settings.provenance_annotations_allowed
+        records = [
+            keep_annotations(record, allowed)
+            for entry in entries
+            for record in _records(entry, settings.system_name)
+        ]
+        if records:
+            tables.append(to_table(records).filter(wanted))
+    return pa.concat_tables(tables or [SCHEMA.empty_table()])
+
+
+def _records(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
+    system_name = entry.system_name or system_name
+    try:
+        if entry.kind is Kind.PROVENANCE:
+            yield from decode_records(entry.body, system_name=system_name)
+        elif entry.kind is Kind.OPENLINEAGE:
+            event = decode_event(entry.body)
+            if isinstance(event, RunEvent) and (seen := observe(event, system_name=system_name)).faceted:
+                yield from records_of(seen)
+    except (ValueError, msgspec.MsgspecError, RecursionError):
+        return  # the layout says so in its log

@@ -1,0 +1,230 @@
+"""What a DeltaFi system sends and asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from served import COMPLETED_MS, DID, Collector, Reply, event, record
+
+from waybill.collector.rejects import Rejects
+from waybill.transport import Journal
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+SHOWN = {
+    "did": DID,
+    "parent_did": None,
+    "system_name": "edge",
+    "data_source": "sftp-in",
+    "filename": "orders.csv",
+    "transforms": ["decompress", "enrich"],
+    "data_sink": "lake",
+    "final_state": "COMPLETE",
+    "created": COMPLETED_MS - 1_000,
+    "completed": COMPLETED_MS,
+    "annotations": None,
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector without a runner: what it has taken is in the journal only."""
+    options = ("--runner", "none", "--provenance-enabled", "--provenance-annotations-allowed", "note,k")
+    collector = Collector(tmp_path_factory.mktemp("provenance") / "home", *options)
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
+
+
+def send(collector: Collector, *records: object) -> Reply:
+    return collector.post("/provenance", json.dumps(records).encode())
+
+
+def ask(collector: Collector, **wanted: object) -> list[dict[str, Any]]:
+    pairs = "&".join(f"{name}={value}" for name, value in wanted.items())
+    reply = collector.get(f"/provenance/query?{pairs}")
+    assert reply.status == 200, reply
+    found: list[dict[str, Any]] = reply.json
+    return found
+
+
+def rejects(collector: Collector) -> dict[str, bytes | None]:
+    journal = Journal(collector.home)
+    kept = Rejects(journal)
+    found = {one.reason: kept.body(one.id) for one in kept.all()}
+    journal.close()
+    return found
+
+
+def test_a_record_is_acknowledged_and_seen_at_once(shared: Collector) -> None:
+    reply = send(shared, record())
+    assert (reply.status, reply.json) == (202, {"received": 1, "accepted": 1, "failed": []})
+    assert reply.headers["waybill-receipt"]
+    assert ask(shared, did=DID) == [SHOWN]
+
+
+def test_annotations_and_transforms_come_back_intact(shared: Collector) -> None:
+    notes = {"note": "a,b=c;\"d\" {'e'}", "k": "ü", "other": "not allowed"}
+    send(shared, record(did="odd", transforms=["a,b", "c'd", ""], annotations=notes))
+    (found,) = ask(shared, did="odd")
+    assert found["annotations"] == {"note": notes["note"], "k": "ü"}
+    assert found["transforms"] == ["a,b", "c'd", ""]
+    assert [one["did"] for one in ask(shared, annotation_key="k", annotation_value="%C3%BC")] == ["odd"]
+
+
+def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
+    send(
+        shared,
+        *(record(did=f"page-{at}", dataSource="pages", completed=COMPLETED_MS + at) for at in range(250)),
+    )
+    newest = [f"page-{at}" for at in reversed(range(250))]
+    assert [one["did"] for one in ask(shared, data_source="pages")] == newest[:100]
+    assert [one["did"] for one in ask(shared, data_source="pages", limit=70, offset=200)] == newest[200:]
+    assert len(ask(shared, data_source="pages", limit=5_000)) == 250
+    begin, end = COMPLETED_MS + 10, COMPLETED_MS + 12
+    assert len(ask(shared, **{"data_source": "pages", "from": begin, "to": end})) == 3
+
+
+@pytest.mark.parametrize("door", ["query", "stats"])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("colour=red", "colour"),
+        ("limit=ten", "limit"),
+        ("limit=-1", "limit"),
+        ("from=yesterday", "from"),
+        ("final_state=BANANA", "final_state"),
+        ("annotation_key=a", "annotation_value"),
+        ("did=1&did=2", "did"),
+        ("did=a%00", "did"),
+        ("did=%ff", "UTF-8"),
+    ],
+)
+def test_a_parameter_that_cannot_be_is_a_400_that_names_it(
+    shared: Collector, door: str, text: str, named: str
+) -> None:
+    reply = shared.get(f"/provenance/{door}?{text}")
+    assert (reply.status, named in reply.json["detail"]) == (400, True), reply
+
+
+def test_nothing_found_is_an_empty_array(shared: Collector) -> None:
+    assert shared.get("/provenance/query?did=nobody").body == b"[]"
+    stats = shared.get("/provenance/stats?did=nobody").json
+    assert (stats["total_records"], stats["by_final_state"], stats["oldest_record"]) == (0, {}, None)
+
+
+def test_statistics_count_each_record_once(shared: Collector) -> None:
+    send(
+        shared,
+        *(
+            record(did=f"count-{at}", filename="count", finalState=state)
+            for at, state in enumerate(["COMPLETE", "ERROR", "ERROR"])
+        ),
+    )
+    send(shared, record(did="count-0", filename="count", finalState="COMPLETE", created=COMPLETED_MS - 5))
+    assert shared.get("/provenance/stats?filename=count").json == {
+        "total_records": 3,
+        "by_final_state": {"COMPLETE": 1, "ERROR": 2},
+        "by_system_name": {"edge": 3},
+        "by_data_source": {"sftp-in": 3},
+        "oldest_record": COMPLETED_MS,
+        "newest_record": COMPLETED_MS,
+    }
+
+
+BAD = [
+    ("a time long past the year 9999", record(did="bad-1", completed=10**18), "completed"),
+    (
+        "no completed",
+        {name: value for name, value in record(did="bad-2").items() if name != "completed"},
+        "completed",
+    ),
+    ("completed is 0", record(did="bad-3", completed=0), "completed"),
+    ("no did", record(did=""), "did"),
+    ("an unknown state", record(did="bad-5", finalState="BANANA"), "finalState"),
+    ("a text for a number", record(did="bad-6", created="soon"), "created"),
+    ("annotations that are no texts", record(did="bad-7", annotations={"a": {"b": 1}}), "annotations"),
+    ("a NUL character", record(did="bad-8", filename="a\0b"), "NUL"),
+    ("no record at all", 7, "$"),
+]
+
+
+@pytest.mark.parametrize(("bad", "words"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_one_bad_record_costs_no_neighbour_and_is_kept_as_a_reject(
+    shared: Collector, bad: object, words: str
+) -> None:
+    mark = f"neighbour of {json.dumps(bad)}"
+    good = [record(did=f"{mark} {at}", filename=mark) for at in range(2)]
+    reply = send(shared, good[0], bad, good[1])
+    assert reply.status == 202
+    (failed,) = reply.json["failed"]
+    assert (reply.json["received"], reply.json["accepted"], failed["index"]) == (3, 2, 1)
+    assert words in failed["reason"]
+    assert b"[" + json.dumps(bad).encode() + b"]" in rejects(shared).values()
+    found = {one["did"] for one in ask(shared, limit=1000)}
+    assert found >= {one["did"] for one in good}
+    assert send(shared, bad).status == 422
+
+
+ODD = [
+    ("a quote", {"filename": "a'b"}, {"filename": "a'b"}),
+    ("a path as system name", {"systemName": "../../x"}, {"system_name": "../../x"}),
+    ("a system name of 300 characters", {"systemName": "n" * 300}, {"system_name": "n" * 300}),
+    ("an empty system name", {"systemName": ""}, {"system_name": "tests"}),
+    ("no annotations", {}, {"annotations": None}),
+    ("a time long past the retention", {"completed": 86_400_000}, {"completed": 86_400_000}),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "shown"), ODD, ids=[row[0] for row in ODD])
+def test_what_is_odd_is_kept_as_it_is(
+    shared: Collector, name: str, changes: dict[str, object], shown: dict[str, object]
+) -> None:
+    sent = record(did=name, **changes)
+    assert [send(shared, sent).status for _ in range(2)] == [202, 202]
+    (found,) = ask(shared, did=quote(name))
+    assert {key: found[key] for key in shown} == shown
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"[]", 202), (b"{}", 400), (b"[{]", 400), (b"", 400), (b"\xff", 400), (b"[" * 9_000, 400)],
+)
+def test_what_is_no_array_of_records_is_refused_whole(shared: Collector, body: bytes, status: int) -> None:
+    assert shared.post("/provenance", body).status == status
+
+
+def test_a_refused_event_is_a_reject_too(shared: Collector) -> None:
+    bad = event(eventTime="never")
+    assert shared.post("/api/v1/lineage", bad).status == 422
+    assert bad in rejects(shared).values()
+
+
+def test_each_record_is_seen_once_while_it_moves_from_the_journal_to_the_files(start: Start) -> None:
+    collector = start("--provenance-enabled")
+    sent = 0
+    deadline_s = time.monotonic() + 4
+    while time.monotonic() < deadline_s:
+        assert send(collector, record(did=f"moving-{sent}")).status == 202
+        sent += 1
+        assert collector.get("/provenance/stats").json["total_records"] == sent
+    facet = {"did": "by-event", "completed": "2026-01-31T12:00:00Z", "filename": "e"}
+    ended = event(eventType="COMPLETE", run={"runId": "r", "facets": {"waybill_deltaFile": facet}})
+    assert collector.post("/api/v1/lineage", ended).status == 201
+    assert [one["filename"] for one in ask(collector, did="by-event")] == ["e"]
+    report = collector.ask("POST", "/provenance/flush")
+    assert (report.status, report.json["left"]) == (200, {})
+    assert report.json["files"]
+    assert collector.get("/provenance/stats").json["total_records"] == sent + 1
+    assert len(ask(collector, limit=1000)) == min(sent + 1, 1000)
+
+
+def test_questions_need_the_layout(start: Start) -> None:
+    reply = start("--runner", "none").get("/provenance/query")
+    assert (reply.status, "provenance_enabled" in reply.json["detail"]) == (409, True)
