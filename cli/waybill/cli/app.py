@@ -57,7 +57,21 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, explain, rebuild, export, age_off, verify, status, settings, doctor, endpoint, serve):
+for _command in (
+    demo,
+    flush,
+    find,
+    explain,
+    rebuild,
+    export,
+    age_off,
+    verify,
+    status,
+    settings,
+    doctor,
+    endpoint,
+    serve,
+):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(rejects, name="rejects")

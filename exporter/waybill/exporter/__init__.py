@@ -20,7 +20,6 @@ from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
-from waybill.exporter.sources import Source, SourceError, Stored, open_source
 from waybill.exporter.unfiled import unfiled
 from waybill.exporter.verify import Checked, Finding, check
 
