@@ -135,6 +135,7 @@ def test_an_event_in_chunks_is_kept_whole(shared: Collector) -> None:
         ("POST", PATH, JSON | {"Content-Encoding": "gzip"}, 400),
         ("POST", PATH, JSON | {"Content-Encoding": "zstd"}, 400),
         ("POST", PATH, JSON | {"Host": "evil.example:80"}, 403),
+        ("POST", PATH, JSON | {"Host": "[::1"}, 403),
     ],
 )
 def test_a_request_that_cannot_be_served_is_a_problem(

@@ -11,7 +11,7 @@ from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
 
 from waybill.cli import main
-from waybill.collector import Reject, Rejects, serve
+from waybill.collector import ApiKey, Keys, Reject, Rejects, Role, serve
 from waybill.exporter import (
     AgedOff,
     Archive,
@@ -248,7 +248,15 @@ def a_collector_serves(settings: Settings) -> None:
     def listening(url: str) -> None:
         assert_type(url, str)
 
-    serve(settings, on_listening=listening, drain_timeout_s=1.5)
+    serve(settings, on_listening=listening, drain_timeout_s=1.5, without_keys=True)
+
+
+def keys_open_doors(journal: Journal) -> str:
+    keys = Keys(journal)
+    assert_type(keys.all(), tuple[ApiKey, ...])
+    assert_type(keys.all()[0].may(Role.READ), bool)
+    assert_type(keys.revoke("spark"), bool)
+    return keys.add("spark", [Role.EMIT])
 
 
 def what_was_refused_can_be_mended(journal: Journal) -> None:

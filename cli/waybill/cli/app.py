@@ -19,6 +19,7 @@ from waybill.cli.explain import explain
 from waybill.cli.export import export
 from waybill.cli.find import find
 from waybill.cli.flush import flush
+from waybill.cli.keys import app as keys
 from waybill.cli.rebuild import rebuild
 from waybill.cli.rejects import app as rejects
 from waybill.cli.serve import serve
@@ -75,6 +76,7 @@ for _command in (
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(rejects, name="rejects")
+app.add_typer(keys, name="keys")
 
 
 def main() -> None:

@@ -23,12 +23,16 @@ def serve(
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the projections get when it is stopped."),
     ] = 30.0,
+    without_keys: Annotated[
+        bool, typer.Option("--without-keys", help="Let other machines in even if there are no keys.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
 ) -> None:
     """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
 
-    What is acknowledged is durable, whatever the state of any backend; a runner is started beside it. Needs
-    the extra: pip install 'waybill-lineage[collector]'.
+    What is acknowledged is durable, whatever the state of any backend; a runner is started beside it. Other
+    machines are let in only if there are keys (`waybill keys`), or by --without-keys. Needs the extra: pip
+    install 'waybill-lineage[collector]'.
 
     Examples:
 
@@ -48,6 +52,7 @@ def serve(
         settings,
         on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
         drain_timeout_s=drain_timeout,
+        without_keys=without_keys,
     )
     # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an
     # interpreter which is being torn down aborts the process.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]
 
-from waybill.collector.exchange import Answer, Door, Request
+from waybill.collector.exchange import Answer, Request
 from waybill.collector.problem import PROBLEM_JSON, Problem
 
 if TYPE_CHECKING:
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from waybill.collector.bodies import Bodies
     from waybill.collector.exchange import Exchange
     from waybill.collector.guard import Guard
+    from waybill.collector.metrics import Metrics
+    from waybill.collector.routes import Routes, Way
 
 log = logging.getLogger("waybill.collector")
-
-Routes = Mapping[str, Mapping[str, Door]]
-"""By path and method."""
 
 
 class Application:
@@ -32,19 +31,26 @@ class Application:
         routes: the doors.
         bodies: what lets go of a request's memory when it is over.
         guard: who may come in.
+        metrics: where requests are counted.
     """
 
-    def __init__(self, routes: Routes, bodies: Bodies, guard: Guard) -> None:
+    def __init__(self, routes: Routes, bodies: Bodies, guard: Guard, metrics: Metrics) -> None:
         self._routes: Final = routes
         self._bodies = bodies
         self._guard = guard
+        self._metrics = metrics
 
     async def __rsgi__(self, scope: Scope, proto: Exchange) -> None:
         """Answer one request."""
+        began_s = time.perf_counter()
         request = Request(scope, proto)
         try:
             answer = await self._answer(request)
             proto.response_bytes(answer.status, answer.headers, answer.body)
+            # A path that is none of ours could be anything, and each would be a figure for good.
+            ways = self._routes.get(scope.path)
+            path, method = (scope.path, scope.method) if ways and scope.method in ways else ("other", "other")
+            self._metrics.answered(path, method, answer.status, time.perf_counter() - began_s)
         except ProtocolClosed:
             log.debug("a client went away before it was answered")
         finally:
@@ -52,9 +58,9 @@ class Application:
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            door = self._door(request)
-            self._guard.check(request)
-            return await door(request)
+            way = self._way(request)
+            self._guard.check(request, way.role)
+            return await way.door(request)
         except Problem as problem:
             return _said(problem)
         except ProtocolClosed:
@@ -63,19 +69,19 @@ class Application:
             log.exception("a request failed")
             return _said(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "the server's log says what went wrong"))
 
-    def _door(self, request: Request) -> Door:
+    def _way(self, request: Request) -> Way:
         path, method = request.scope.path, request.scope.method
-        doors = self._routes.get(path)
-        if doors is None:
+        ways = self._routes.get(path)
+        if ways is None:
             detail = f"there is no such path here; known are {', '.join(self._routes)}"
             raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
-        door = doors.get(method)
-        if door is None:
-            allowed = ", ".join(doors)
+        way = ways.get(method)
+        if way is None:
+            allowed = ", ".join(ways)
             detail = f"{method[:20]} is not for this path; use {allowed}"
             headers = [("allow", allowed)]
             raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers, close=True)
-        return door
+        return way
 
 
 def _said(problem: Problem) -> Answer:

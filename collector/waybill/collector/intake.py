@@ -50,6 +50,8 @@ class Intake:
     def __init__(self, journal: Journal, idle: Callable[[], None]) -> None:
         self._journal = journal
         self._idle = idle
+        self.last_seq = journal.last_seq()
+        """The newest entry when the intake began."""
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="waybill-intake", daemon=True)

@@ -13,6 +13,7 @@ from waybill.transport.errors import JournalError
 
 if TYPE_CHECKING:
     from waybill.collector.intake import Intake
+    from waybill.collector.metrics import Metrics
     from waybill.collector.rejects import Rejects
     from waybill.transport.journal import Kind
 
@@ -27,18 +28,28 @@ class Keeping:
     Args:
         intake: the way into the journal.
         rejects: where what is refused goes.
+        metrics: where both are counted.
         node: the journal's name in receipts.
         system_name: stamped on records that carry none.
     """
 
-    def __init__(self, intake: Intake, rejects: Rejects, *, node: str, system_name: str) -> None:
+    def __init__(
+        self, intake: Intake, rejects: Rejects, metrics: Metrics, *, node: str, system_name: str
+    ) -> None:
         self._intake = intake
         self._rejects = rejects
+        self._metrics = metrics
         self._node: Final = node
+        self._last_seq = intake.last_seq
         self._system_name: Final = system_name
 
-    async def keep(self, kind: Kind, bodies: Sequence[bytes]) -> Headers:
+    async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> Headers:
         """Keep entries, all or none of them.
+
+        Args:
+            kind: what they are.
+            bodies: their bytes.
+            count: how many events or records that is.
 
         Returns:
             The receipt, as headers of the answer.
@@ -50,6 +61,11 @@ class Keeping:
             seqs = await self._intake.keep([(kind, body, self._system_name) for body in bodies])
         except JournalError as error:
             raise _cannot_keep(error) from None
+        name = kind.name.lower()
+        self._metrics.count("accepted", count, kind=name)
+        self._metrics.count("accepted_bytes", sum(map(len, bodies)), kind=name)
+        self._metrics.count("repeated", sum(seq <= self._last_seq for seq in seqs))
+        self._last_seq = max(self._last_seq, *seqs)
         return receipt_headers(self._node, seqs)
 
     async def reject(self, kind: Kind, refused: Sequence[tuple[bytes, str]]) -> None:
@@ -58,6 +74,7 @@ class Keeping:
         Raises:
             Problem: it cannot be kept now.
         """
+        self._metrics.count("rejected", len(refused), kind=kind.name.lower())
         try:
             await asyncio.to_thread(self._rejects.add, kind, refused)
         except JournalError as error:

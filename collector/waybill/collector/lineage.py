@@ -69,7 +69,7 @@ class LineageDoors:
         except AdmissionError as error:
             await self._keeping.reject(Kind.OPENLINEAGE, [(body, str(error))])
             raise refusal(error) from None
-        headers = await self._keeping.keep(Kind.OPENLINEAGE, [body])
+        headers = await self._keeping.keep(Kind.OPENLINEAGE, [body], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
@@ -86,7 +86,7 @@ class LineageDoors:
                 good.append(event)
         if refused:
             await self._keeping.reject(Kind.OPENLINEAGE, refused)
-        headers = await self._keeping.keep(Kind.OPENLINEAGE, good) if good else ()
+        headers = await self._keeping.keep(Kind.OPENLINEAGE, good, len(good)) if good else ()
         received = len(good) + len(failed)
         status = "success" if not failed else "partial_success" if good else "failure"
         summary = Summary(received, len(good), len(failed), 0, len(failed))

@@ -93,7 +93,7 @@ class ProvenanceDoors:
             count = len(admit_records(body))
         except AdmissionError:
             return await self._take_the_good(body)
-        headers = await self._keeping.keep(Kind.PROVENANCE, [body]) if count else ()
+        headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
         return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
 
     async def _take_the_good(self, body: bytes) -> Answer:
@@ -126,7 +126,7 @@ class ProvenanceDoors:
                 "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
             )
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=[one.reason for one in failed])
-        headers = await self._keeping.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"])
+        headers = await self._keeping.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"], len(good))
         taken = Taken(len(records), len(good), tuple(failed))
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from waybill.collector.bodies import Bodies
 from waybill.collector.guard import Guard, is_loopback
+from waybill.collector.health import HealthDoors
 from waybill.collector.intake import Intake
 from waybill.collector.keeping import Keeping
-from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, LineageDoors
-from waybill.collector.provenance import PROVENANCE_PATH, ProvenanceDoors
+from waybill.collector.keys import Keys
+from waybill.collector.lineage import LineageDoors
+from waybill.collector.metrics import Metrics
+from waybill.collector.provenance import ProvenanceDoors
 from waybill.collector.rejects import Rejects
+from waybill.collector.routes import routes_of
 from waybill.transport import Journal, SettingsError, flush, lease
 from waybill.transport.keeper import Keeper
 from waybill.transport.runner import statuses
@@ -25,7 +29,7 @@ from waybill.transport.runner import statuses
 if TYPE_CHECKING:
     from granian.server.embed import Server
 
-    from waybill.collector.app import Application, Routes
+    from waybill.collector.app import Application
     from waybill.transport import Settings
 
 log = logging.getLogger("waybill.collector")
@@ -48,6 +52,7 @@ def serve(
     *,
     on_listening: Callable[[str], None] = lambda _: None,
     drain_timeout_s: float = DRAIN_TIMEOUT_S,
+    without_keys: bool = False,
 ) -> None:
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
 
@@ -58,6 +63,7 @@ def serve(
         settings: the home, the address, and what the runner beside the server does.
         on_listening: called with the URL once requests are taken.
         drain_timeout_s: how long the projections get in the end.
+        without_keys: listen where other machines can come in even if there are no keys.
 
     Raises:
         SettingsError: the address or the home cannot be used, or the home's live runner works with others.
@@ -66,7 +72,7 @@ def serve(
     journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
     with contextlib.closing(journal), _only_collector(settings):
         keeper = Keeper(journal, settings)
-        asyncio.run(_Server(journal, keeper, on_listening).run())
+        asyncio.run(_Server(journal, keeper, on_listening, without_keys=without_keys).run())
         if keeper.settings.runner == "child":
             report = flush(keeper.settings, timeout_s=drain_timeout_s)
             if report.left:
@@ -87,18 +93,31 @@ def _only_collector(settings: Settings) -> Iterator[None]:
 
 
 class _Server:
-    def __init__(self, journal: Journal, keeper: Keeper, on_listening: Callable[[str], None]) -> None:
+    def __init__(
+        self, journal: Journal, keeper: Keeper, on_listening: Callable[[str], None], *, without_keys: bool
+    ) -> None:
         self._journal = journal
         self._keeper = keeper
         self._settings = keeper.settings
         self._on_listening = on_listening
         self._look_due_s = 0.0
+        self._without_keys = without_keys
+        self._keys = Keys(journal)
+        self._metrics = Metrics()
 
     async def run(self) -> None:
         host, port = _free_address(self._settings)
-        intake = Intake(self._journal, self._look_after_runner)
+        self._guard = Guard(self._metrics, loopback=is_loopback(host), without_keys=self._without_keys)
+        self._guard.keys = self._keys.all()
+        if not (is_loopback(host) or self._guard.keys or self._without_keys):
+            what = (
+                "lets other machines in, and there are no keys: make some (`waybill keys add`), listen on "
+                "127.0.0.1, or say that anybody may come in (`--without-keys`)"
+            )
+            raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
+        intake = Intake(self._journal, self._look_around)
         try:
-            server = _granian(self._application(intake, host), host, port)
+            server = _granian(self._application(intake), host, port)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
@@ -111,34 +130,31 @@ class _Server:
         finally:
             intake.close()
 
-    def _application(self, intake: Intake, host: str) -> Application:
+    def _application(self, intake: Intake) -> Application:
         from waybill.collector.app import Application
 
         bodies = Bodies()
         keeping = Keeping(
             intake,
             Rejects(self._journal),
+            self._metrics,
             node=self._journal.node,
             system_name=self._settings.system_name,
         )
-        lineage = LineageDoors(bodies, keeping)
-        provenance = ProvenanceDoors(bodies, keeping, self._journal, self._settings)
-        routes: Routes = {
-            LINEAGE_PATH: {"POST": lineage.event},
-            BATCH_PATH: {"POST": lineage.batch},
-            PROVENANCE_PATH: {"POST": provenance.take},
-            f"{PROVENANCE_PATH}/query": {"GET": provenance.query},
-            f"{PROVENANCE_PATH}/stats": {"GET": provenance.stats},
-            f"{PROVENANCE_PATH}/flush": {"POST": provenance.flush},
-        }
-        return Application(routes, bodies, Guard(loopback=is_loopback(host)))
+        routes = routes_of(
+            LineageDoors(bodies, keeping),
+            ProvenanceDoors(bodies, keeping, self._journal, self._settings),
+            HealthDoors(self._journal, self._metrics),
+        )
+        return Application(routes, bodies, self._guard, self._metrics)
 
-    def _look_after_runner(self) -> None:
-        """See that there is a runner for as long as something is left to do."""
+    def _look_around(self) -> None:
+        """See that there is a runner for as long as something is left to do, and which keys there are."""
         now_s = time.monotonic()
         if now_s < self._look_due_s:
             return
         self._look_due_s = now_s + _LOOK_EVERY_S
+        self._guard.keys = self._keys.all()
         if _left(self._journal):
             self._keeper.keep()
 

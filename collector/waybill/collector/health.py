@@ -1,0 +1,74 @@
+"""The doors for operators: is it alive, is it ready, how is it doing."""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.collector.exchange import Answer, Request, json_answer
+from waybill.collector.metrics import TEXT, home_text
+from waybill.transport.errors import JournalError
+from waybill.transport.runner import statuses
+
+if TYPE_CHECKING:
+    from waybill.collector.metrics import Metrics
+    from waybill.transport import Journal
+
+_OWNER: Final = "collector"
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether events can be taken, and what is wrong.
+
+    Attributes:
+        ready: whether what is sent now can be kept.
+        problems: what is wrong, by what it is wrong with. A projection that is held up holds up nobody who
+            sends.
+    """
+
+    ready: bool
+    problems: dict[str, str]
+
+
+class HealthDoors:
+    """Says how the collector is.
+
+    Args:
+        journal: the home's journal.
+        metrics: what was counted.
+    """
+
+    def __init__(self, journal: Journal, metrics: Metrics) -> None:
+        self._journal = journal
+        self._metrics = metrics
+
+    async def live(self, _: Request) -> Answer:
+        """200 for as long as requests are answered at all."""
+        return json_answer({"live": True})
+
+    async def ready(self, _: Request) -> Answer:
+        """200 if what is sent now can be kept, else 503; either says what is wrong."""
+        readiness = await asyncio.to_thread(self._readiness)
+        status = HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return json_answer(readiness, status=status)
+
+    async def metrics(self, _: Request) -> Answer:
+        """What was counted, for Prometheus."""
+        lines = await asyncio.to_thread(lambda: [*self._metrics.text(), *home_text(self._journal)])
+        return Answer(HTTPStatus.OK, [("content-type", TEXT)], ("\n".join(lines) + "\n").encode())
+
+    def _readiness(self) -> Readiness:
+        journal = self._journal
+        try:
+            # Only a write tells whether the disk takes one.
+            journal.commit(_OWNER, put={"probe": b""})
+            problems = {name: said.problem for name, said in statuses(journal).items() if said.problem}
+            full = journal.size_bytes() >= journal.max_bytes
+        except JournalError as error:
+            return Readiness(ready=False, problems={"journal": str(error)})
+        if full:
+            problems["journal"] = f"has reached journal_max_bytes = {journal.max_bytes}"
+        return Readiness(ready=not full, problems=problems)

@@ -1,0 +1,116 @@
+"""The collector's own figures, as Prometheus reads them (text format 0.0.4)."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from waybill.transport.runner import statuses
+
+if TYPE_CHECKING:
+    from waybill.transport import Journal
+
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_COUNTERS: Final = {
+    "requests": "Requests answered, by path, method and status.",
+    "accepted": "Events and records that were acknowledged, by kind.",
+    "accepted_bytes": "Bytes of what was acknowledged, uncompressed, by kind.",
+    "rejected": "Events and records that were refused, by kind.",
+    "repeated": "Entries that the journal had already.",
+    "refused_access": "Requests that were refused for want of a key or role, by status.",
+}
+_LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Metrics:
+    """Counts; one event loop uses it, and any thread may read it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, Labels], int] = defaultdict(int)
+        self._latencies: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = defaultdict(float)
+
+    def count(self, name: str, by: int, **labels: str) -> None:
+        """Add to a counter."""
+        self._counts[name, tuple(labels.items())] += by
+
+    def answered(self, path: str, method: str, status: int, took_s: float) -> None:
+        """Count a request."""
+        self.count("requests", 1, path=path, method=method, status=str(status))
+        if path not in self._latencies:
+            self._latencies[path] = [0] * (len(_LATENCIES_S) + 1)
+        self._latencies[path][bisect_left(_LATENCIES_S, took_s)] += 1
+        self._seconds[path] += took_s
+
+    def text(self) -> Iterator[str]:
+        """The lines of what was counted."""
+        counts = sorted(dict(self._counts).items())
+        for name, says in _COUNTERS.items():
+            yield from _head(f"{name}_total", "counter", says)
+            for (counted, labels), number in counts:
+                if counted == name:
+                    yield _sample(f"{name}_total", labels, number)
+        yield from _head("request_seconds", "histogram", "How long requests took, by path.")
+        for path, buckets in sorted(dict(self._latencies).items()):
+            total = 0
+            for bound, number in zip((*map(str, _LATENCIES_S), "+Inf"), buckets, strict=True):
+                total += number
+                yield _sample("request_seconds_bucket", (("path", path), ("le", bound)), total)
+            yield _sample("request_seconds_sum", (("path", path),), self._seconds[path])
+            yield _sample("request_seconds_count", (("path", path),), total)
+
+
+def home_text(journal: Journal) -> Iterator[str]:
+    """The lines of what the home says of itself.
+
+    Raises:
+        JournalError: it cannot be read.
+    """
+    last_seq, cursors, said = journal.last_seq(), journal.cursors(), statuses(journal)
+    yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
+    yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
+    names = sorted(said)
+    behind = {name: max(last_seq - cursors.get(name, 0), 0) for name in names}
+    yield from _gauge("projection_behind", "Entries not dealt with.", _by_projection(behind))
+    ages = {name: _age_s(journal, cursors.get(name, 0)) for name in names}
+    yield from _gauge(
+        "projection_age_seconds", "Age of the oldest entry not dealt with.", _by_projection(ages)
+    )
+    held_up = {name: int(said[name].problem is not None) for name in names}
+    yield from _gauge("projection_problem", "1 where something holds it up.", _by_projection(held_up))
+
+
+def _age_s(journal: Journal, cursor: int) -> float:
+    for entry in journal.read(cursor, limit=1):
+        return max(time.time() - entry.received_ms / 1000, 0.0)
+    return 0.0
+
+
+def _by_projection(values: Mapping[str, float]) -> dict[Labels, float]:
+    return {(("projection", name),): value for name, value in values.items()}
+
+
+def _gauge(name: str, says: str, values: dict[Labels, float]) -> Iterator[str]:
+    yield from _head(name, "gauge", says)
+    for labels, value in values.items():
+        yield _sample(name, labels, value)
+
+
+def _head(name: str, kind: str, says: str) -> Iterator[str]:
+    yield f"# HELP waybill_{name} {says}"
+    yield f"# TYPE waybill_{name} {kind}"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    return f"waybill_{name}{{{inside}}} {value}" if inside else f"waybill_{name} {value}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,0 +1,146 @@
+"""Who may come in, and what operators see."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from served import JSON, Collector, event
+
+from waybill.collector import Keys, Role
+from waybill.collector.openapi import description
+from waybill.transport import Journal, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Start
+
+
+def bearer(key: str) -> dict[str, str]:
+    return JSON | {"Authorization": f"Bearer {key}"}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    journal = Journal(tmp_path_factory.mktemp("guarded") / "home")
+    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
+    made["home"] = str(journal.home)
+    journal.close()
+    return made
+
+
+@pytest.fixture(scope="module")
+def guarded(keys: dict[str, str]) -> Iterator[Collector]:
+    from pathlib import Path
+
+    collector = Collector(Path(keys["home"]), "--runner", "none", "--provenance-enabled", "--verbose")
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "roles"),
+    [
+        ("POST", "/api/v1/lineage", {"emit", "admin"}),
+        ("POST", "/api/v1/lineage/batch", {"emit", "admin"}),
+        ("POST", "/provenance", {"emit", "admin"}),
+        ("GET", "/provenance/query", {"read", "admin"}),
+        ("GET", "/provenance/stats", {"read", "admin"}),
+        ("POST", "/provenance/flush", {"admin"}),
+        ("GET", "/metrics", {"read", "admin"}),
+        ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
+    ],
+)
+def test_a_door_opens_for_its_role_only(
+    guarded: Collector, keys: dict[str, str], method: str, path: str, roles: set[str]
+) -> None:
+    body = {"/provenance": b"[]", "/api/v1/lineage/batch": b"[]"}.get(path, event())
+    refused = {}
+    for role in ("emit", "read", "admin", "wrong", ""):
+        headers = bearer(keys.get(role, "wbk_wrong")) if role else JSON
+        if path == "/provenance/flush" and role == "admin":
+            continue  # it would work the projections here
+        status = guarded.ask(method, path, body if method == "POST" else None, headers).status
+        if status in {401, 403}:
+            refused[role] = status
+    assert set(refused) == {"emit", "read", "admin", "wrong", ""} - roles
+    assert {refused[role] for role in ("wrong", "") if role in refused} <= {401}
+
+
+def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home: Path) -> None:
+    journal = Journal(home)
+    key, other = Keys(journal).add("spark", [Role.EMIT]), Keys(journal).add("other", [Role.ADMIN])
+    with pytest.raises(SettingsError, match="other name"):
+        Keys(journal).add("spark", [Role.READ])
+    assert key.encode() not in (home / "journal.db-wal").read_bytes()
+    collector = start("--runner", "none", "--verbose")
+    assert collector.post("/api/v1/lineage", event(), bearer(key)).status == 201
+    assert collector.get("/provenance/stats", bearer(key)).status == 403
+    assert Keys(journal).revoke("spark")
+    deadline_s = time.monotonic() + 5
+    while (status := collector.post("/api/v1/lineage", event(), bearer(key)).status) == 201:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert status == 401
+    metrics = collector.get("/metrics", bearer(other)).body.decode()
+    assert re.search(r'^waybill_refused_access_total\{status="403"\} 1$', metrics, re.MULTILINE)
+    code, log = collector.stop()
+    assert (code, "with key spark" in log, key in log, other in log) == (0, True, False, False)
+    journal.close()
+
+
+def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start) -> None:
+    with pytest.raises(AssertionError, match="waybill keys add"):
+        start("--runner", "none", "--listen", "0.0.0.0:0")
+    collector = start("--runner", "none", "--listen", "0.0.0.0:0", "--without-keys")
+    assert collector.post("/api/v1/lineage", event()).status == 201
+
+
+def test_metrics_count_what_was_taken_and_refused(shared: Collector) -> None:
+    for body, status in ((event(), 201), (event(), 201), (b"{", 400)):
+        assert shared.post("/api/v1/lineage", body).status == status
+    assert shared.get("/nowhere").status == 404
+    reply = shared.get("/metrics")
+    lines = reply.body.decode().splitlines()
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for line in (
+        'waybill_accepted_total{kind="openlineage"} 2',
+        "waybill_repeated_total 1",
+        'waybill_rejected_total{kind="openlineage"} 1',
+        'waybill_requests_total{path="/api/v1/lineage",method="POST",status="201"} 2',
+        'waybill_requests_total{path="other",method="other",status="404"} 1',
+        'waybill_request_seconds_count{path="/api/v1/lineage"} 3',
+        "waybill_journal_last_seq 1",
+    ):
+        assert line in lines
+    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [0-9.e+-]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_a_collector_that_cannot_keep_anything_is_not_ready(start: Start) -> None:
+    collector = start("--runner", "none", "--journal-max-bytes", "1MiB")
+    assert collector.get("/health/ready").json == {"ready": True, "problems": {}}
+    assert collector.post("/api/v1/lineage", event(producer="https://x/" + "x" * 2_000_000)).status == 201
+    reply = collector.get("/health/ready")
+    assert (reply.status, reply.json["ready"], "journal_max_bytes" in reply.json["problems"]["journal"]) == (
+        503,
+        False,
+        True,
+    )
+    assert collector.get("/health/live").status == 200
+
+
+def test_the_description_names_every_path_and_method(shared: Collector) -> None:
+    described = shared.get("/openapi.json").json
+    assert described == description()
+    known = set(re.findall(r"/[\w/.]+", shared.get("/nowhere").json["detail"]))
+    assert set(described["paths"]) == known
+    for path, methods in described["paths"].items():
+        assert shared.ask("DELETE", path).headers["allow"].lower() == ", ".join(methods)
