@@ -29,6 +29,7 @@ from waybill.exporter import (
     RawWriter,
     Report,
     Retraction,
+    State,
     age_off,
     check,
     compare,
@@ -38,6 +39,7 @@ from waybill.exporter import (
     open_archive,
     open_destination,
     open_layout,
+    read_ledger,
     safe_name,
     scan,
 )
@@ -346,6 +348,7 @@ def a_root_is_proved(root: Path, other: Path) -> None:
     for checked in check(root):
         assert_type(checked, Checked)
         assert_type(checked.findings, tuple[Finding, ...])
+    assert_type(read_ledger(root), State | None)
     for difference in compare(root, other):
         assert_type(difference, Difference)
         assert_type(difference.ours, ProvenanceRecord | None)

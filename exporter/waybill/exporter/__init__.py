@@ -12,6 +12,7 @@ from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.destination import Destination, DestinationError, open_destination
 from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
+from waybill.exporter.ledger import State, read_ledger
 from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
@@ -36,6 +37,7 @@ __all__ = [
     "RawWriter",
     "Report",
     "Retraction",
+    "State",
     "age_off",
     "check",
     "compare",
@@ -45,6 +47,7 @@ __all__ = [
     "open_archive",
     "open_destination",
     "open_layout",
+    "read_ledger",
     "safe_name",
     "scan",
 ]
