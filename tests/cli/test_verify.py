@@ -22,8 +22,11 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
     done = waybill("verify", kept.home, copy, "--json")
     assert done.returncode == 0, done.stderr
     (summary,) = lines(done.stdout)
+    head = summary.pop("head")
     assert summary == {"kind": "summary", "files": 2, "rows": 8, "findings": 0, "differences": 0}
-    assert waybill("verify", "--home", kept.home).returncode == 0
+    assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
+    unseen = waybill("verify", copy, "--seen", "0" * 64)
+    assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
 
 
 def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from waybill.exporter import (
     StepSeen,
     Stored,
     Wanted,
+    State,
     age_off,
     check,
     compare,
@@ -51,6 +52,7 @@ from waybill.exporter import (
     open_layout,
     open_source,
     rebuild,
+    read_ledger,
     safe_name,
     scan,
     unfiled,
@@ -423,6 +425,7 @@ def a_root_is_proved(root: Path, other: Path) -> None:
     for checked in check(root):
         assert_type(checked, Checked)
         assert_type(checked.findings, tuple[Finding, ...])
+    assert_type(read_ledger(root), State | None)
     for difference in compare(root, other):
         assert_type(difference, Difference)
         assert_type(difference.ours, ProvenanceRecord | None)

@@ -23,6 +23,7 @@ class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
     rows: int = 0
     findings: int = 0
     differences: int = 0
+    head: str | None = None
 
 
 @with_settings("home", "root")
@@ -35,6 +36,10 @@ def verify(
     theirs: Annotated[
         Path | None, typer.Argument(metavar="[B]", help="A root that must hold the same records.")
     ] = None,
+    seen: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="An earlier head of A's ledger: it must be in there."),
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=0, help="The most findings and the most differences to print; all count.")
     ] = 100,
@@ -44,9 +49,11 @@ def verify(
 ) -> None:
     """Prove that a root's files are right, and that two roots hold the same records.
 
-    Every file is read: its schema, the system, hour and order of its rows, repeats, raw files left beside the
-    compacted ones. With B, both are verified and then compared record by record, in whichever files the
-    records are. Exit code 1 when anything is found.
+    Every file is read: its seal, its schema, the system, hour and order of its rows, repeats, raw files
+    left beside the compacted ones. The ledger tells what was altered, removed or slipped in; note its
+    head elsewhere and give it back with --seen, and nobody can have rewritten what came before. With B,
+    both are verified and then compared record by record, in whichever files the records are. Exit code
+    1 when anything is found.
 
     Examples:
 
@@ -66,6 +73,7 @@ def verify(
     summary = _Summary()
     for root in roots:
         _check(root, summary, limit, as_json=as_json)
+    _read_ledger(ours, seen, summary, as_json=as_json)
     if theirs is not None:
         _compare(ours, theirs, summary, limit, as_json=as_json)
     _close(summary, compared=theirs is not None, as_json=as_json)
@@ -90,6 +98,23 @@ def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
                     console.line((finding.kind, "red"), f" {root / finding.path}: {finding.what}")
 
 
+def _read_ledger(root: Path, seen: str | None, summary: _Summary, *, as_json: bool) -> None:
+    from waybill.exporter import read_ledger
+
+    state = read_ledger(root)
+    summary.head = state.head if state else None
+    if seen is None or (state and seen in state.heads):
+        return
+    summary.findings += 1
+    what = (
+        f"no entry of the ledger of {root} has the hash {seen}; what came before it was rewritten or removed"
+    )
+    if as_json:
+        console.json({"kind": "finding", "root": str(root), "finding": "ledger", "path": "", "what": what})
+    else:
+        console.line(("ledger", "red"), f" {what}")
+
+
 def _compare(ours: Path, theirs: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
     from waybill.exporter import compare
 
@@ -112,6 +137,7 @@ def _close(summary: _Summary, *, compared: bool, as_json: bool) -> None:
         said = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
         if compared:
             said.append(f"{summary.differences} records differ")
+        said.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
         console.note(", ".join(said))
     if summary.findings or summary.differences:
         raise typer.Exit(console.EXIT_FAILED)

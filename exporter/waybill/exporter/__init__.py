@@ -13,6 +13,7 @@ from waybill.exporter.destination import Destination, DestinationError, open_des
 from waybill.exporter.explain import Explanation, RowSeen, StepSeen, explain
 from waybill.exporter.export import Exported, export
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
+from waybill.exporter.ledger import State, read_ledger
 from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
@@ -50,6 +51,7 @@ __all__ = [
     "StepSeen",
     "Stored",
     "Wanted",
+    "State",
     "age_off",
     "check",
     "compare",
@@ -62,6 +64,7 @@ __all__ = [
     "open_layout",
     "open_source",
     "rebuild",
+    "read_ledger",
     "safe_name",
     "scan",
     "unfiled",

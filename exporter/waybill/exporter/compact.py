@@ -10,6 +10,7 @@ import msgspec
 
 from waybill.exporter.hour import HourCompaction
 from waybill.exporter.layout import Hour
+from waybill.exporter.ledger import recorded
 from waybill.exporter.listing import raw_hours
 from waybill.exporter.turn import turn
 from waybill.exporter.work import work, workers_default
@@ -67,9 +68,9 @@ class Compactor:
         wanted |= retraction.hours() if retraction else set()
         if not wanted:
             return Report()
-        with turn(self._root, self._files):
+        with turn(self._root, self._files), recorded(self._root, self._files, wanted) as changed:
             reports = work(
-                lambda hour: self._compact(hour, retraction), sorted(wanted), workers=self._workers
+                lambda hour: self._compact(hour, retraction, changed), sorted(wanted), workers=self._workers
             )
         return Report(
             published=tuple(sorted(path for report in reports for path in report.published)),
@@ -77,7 +78,7 @@ class Compactor:
             failed={hour: said for report in reports for hour, said in report.failed.items()},
         )
 
-    def _compact(self, hour: Hour, retraction: Retraction | None) -> Report:
+    def _compact(self, hour: Hour, retraction: Retraction | None, changed: dict[str, str | None]) -> Report:
         compaction = HourCompaction(self._root, hour, self._files, self._node)
         failed = {}
         try:
@@ -87,5 +88,7 @@ class Compactor:
                 f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
                 "mend the disk, and it is tried again"
             )
+        changed.update(compaction.published)
+        changed.update(dict.fromkeys(compaction.removed))
         unreadable = {hour: compaction.unreadable[0]} if compaction.unreadable else {}
         return Report(tuple(compaction.published), unreadable, failed)

@@ -24,6 +24,7 @@ from waybill.exporter.listing import files_of
 from waybill.exporter.manifest import Listed, list_files
 from waybill.exporter.merge import merge
 from waybill.exporter.removal import remove
+from waybill.exporter.seal import encode_sealed, seal_in
 from waybill.exporter.sent import Mark, Sent, SentNotes
 from waybill.exporter.work import work
 from waybill.facets.arrow import SCHEMA
@@ -244,14 +245,14 @@ def _target(relative: str) -> tuple[str, bool]:
 
 def _merge(there: bytes, ours: bytes) -> ReadableBuffer:
     """Both files as one; the bytes of theirs where ours has nothing new."""
-    (table, covers), (more, more_covers) = _read(there), _read(ours)
+    (table, covers, seal), (more, more_covers, _) = _read(there), _read(ours)
     merged = merge(parquet.join([table, more]))
     if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
         return there
-    united: ReadableBuffer = parquet.encode(merged, covers.uniting(more_covers).metadata())
-    return united
+    return encode_sealed(merged, covers.uniting(more_covers).metadata(), seal)[0]
 
 
-def _read(data: bytes) -> tuple[pa.Table, Covers]:
+def _read(data: bytes) -> tuple[pa.Table, Covers, str | None]:
     file = parquet.open_bytes(data)
-    return parquet.read(file), Covers.read(file.metadata.metadata)
+    metadata = file.metadata.metadata
+    return parquet.read(file), Covers.read(metadata), seal_in(metadata)

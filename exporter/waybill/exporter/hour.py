@@ -28,6 +28,7 @@ from waybill.exporter.gone import is_gone
 from waybill.exporter.layout import Hour, RawName, compacted_path, late_path, raw_folder, safe_name
 from waybill.exporter.listing import names, raw_files
 from waybill.exporter.merge import merge, without
+from waybill.exporter.seal import encode_sealed, seal_in
 from waybill.transport.files import Files, is_temporary, publish
 
 if TYPE_CHECKING:
@@ -46,12 +47,15 @@ class HourCompaction:
         node: whose unpublished raw files may be removed, since nobody else writes them.
 
     Attributes:
-        published: paths relative to the root.
+        published: by path relative to the root, the seal of the file.
+        removed: paths relative to the root of files that went, since no record was left.
         unreadable: a sentence for each damaged file.
     """
 
     def __init__(self, root: Path, hour: Hour, files: Files, node: str | None) -> None:
-        self.published: list[str] = []
+        self.published: dict[str, str] = {}
+        self.removed: list[str] = []
+        self._emptied: list[PurePosixPath] = []
         self.unreadable: list[str] = []
         self._root = root
         self._hour = hour
@@ -59,7 +63,6 @@ class HourCompaction:
         self._node = node
         self._folder = root / raw_folder(hour)
         self._tables: dict[RawName, pa.Table] = {}
-        self._emptied: list[Path] = []
         self._complete = True
 
     def run(self, retraction: Retraction | None) -> None:
@@ -84,7 +87,7 @@ class HourCompaction:
     def _compact(self, system: str, parts: Sequence[_Part], retraction: Retraction | None) -> None:
         path = self._path_of(system)
         try:
-            base, covers = _read_compacted(self._root / path)
+            base, covers, seal = _read_compacted(self._root / path)
         except parquet.DAMAGED as error:
             self._complete = False
             self.unreadable.append(parquet.unreadable(self._root / path, error))
@@ -101,9 +104,9 @@ class HourCompaction:
             return
         merged = merge(parquet.join(tables))
         if merged.num_rows:
-            self._publish(path, merged, covers.adding(self._tables))
+            self._publish(path, merged, covers.adding(self._tables), seal)
         else:
-            self._emptied.append(self._root / path)
+            self._emptied.append(path)
 
     def _path_of(self, system: str) -> PurePosixPath:
         path = compacted_path(system, self._hour)
@@ -111,12 +114,13 @@ class HourCompaction:
             return late_path(system, self._hour)
         return path
 
-    def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers) -> None:
+    def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers, before: str | None) -> None:
         target = self._root / path
         self._files.make_folder(target.parent)
         self._clean(target.parent, f".{target.name}.")
-        publish(self._files, target, parquet.encode(table, covers.metadata()))
-        self.published.append(str(path))
+        data, seal = encode_sealed(table, covers.metadata(), before)
+        publish(self._files, target, data)
+        self.published[str(path)] = seal
 
     def _remove(self, raws: Sequence[Path]) -> None:
         for path in raws:
@@ -126,8 +130,9 @@ class HourCompaction:
             # back.
             if self._folder.is_dir():
                 self._files.fsync_folder(self._folder)
-            for path in self._emptied:
-                self._files.remove(path)
+            for emptied in self._emptied:
+                self._files.remove(self._root / emptied)
+                self.removed.append(str(emptied))
         if raws:
             self._files.remove_folder(self._folder)
 
@@ -147,12 +152,13 @@ class HourCompaction:
             return None
 
 
-def _read_compacted(path: Path) -> tuple[pa.Table, Covers]:
+def _read_compacted(path: Path) -> tuple[pa.Table, Covers, str | None]:
     try:
         file = parquet.open_file(path)
     except FileNotFoundError:
-        return parquet.CODED_SCHEMA.empty_table(), Covers()
-    return parquet.read(file), Covers.read(file.metadata.metadata)
+        return parquet.CODED_SCHEMA.empty_table(), Covers(), None
+    metadata = file.metadata.metadata
+    return parquet.read(file), Covers.read(metadata), seal_in(metadata)
 
 
 def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:

@@ -4,6 +4,7 @@
     provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet
     provenance/late/<safe system name>/YYYYMMDD/HH.parquet
     provenance/aged/<safe system name>/YYYYMMDD.json
+    provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
 
 Nothing here touches a disk. Each name has one formatter and one parser, so no other module knows its shape.
@@ -30,6 +31,9 @@ LATE: Final = PurePosixPath("provenance/late")
 
 AGED: Final = PurePosixPath("provenance/aged")
 """Folder of the notes of which compacted files have gone, relative to the root."""
+
+LEDGER: Final = PurePosixPath("provenance/ledger")
+"""Folder of the record of every change of compacted and late files, relative to the root."""
 
 EXPORTS: Final = PurePosixPath("provenance/exports")
 """Folder of the notes of what was exported where, relative to the root."""

@@ -110,7 +110,10 @@ def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
 
 
 def _open(source: pa.NativeFile) -> pq.ParquetFile:
-    file = pq.ParquetFile(source, read_dictionary=list(CODED))
+    try:
+        file = pq.ParquetFile(source, read_dictionary=list(CODED))
+    except KeyError as error:  # which pyarrow raises for a column that is not there
+        raise pa.ArrowInvalid(f"it has no column {error}") from None
     _check(file.schema_arrow)
     return file
 

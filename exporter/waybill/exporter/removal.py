@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from waybill.exporter import parquet
 from waybill.exporter.gone import Gone, note_gone
-from waybill.exporter.layout import COMPACTED
+from waybill.exporter.layout import COMPACTED, Hour
+from waybill.exporter.ledger import recorded, relative
 from waybill.exporter.sent import Mark
 from waybill.exporter.turn import turn
 
@@ -34,7 +35,8 @@ def remove(
     marked = list(marked)
     if not marked:
         return ()
-    with turn(root, files):
+    hours = {Hour(day, path.stem) for path, _ in marked}
+    with turn(root, files), recorded(root, files, hours) as changed:
         current = [path for path, mark in marked if _mark(path) == mark]
         compacted = [path for path in current if path.is_relative_to(root / COMPACTED)]
         if compacted:
@@ -44,7 +46,8 @@ def remove(
         for folder in sorted({path.parent for path in current}):
             files.fsync_folder(folder)
             files.remove_folder(folder)
-    return tuple(path.relative_to(root).as_posix() for path in current)
+        changed.update(dict.fromkeys(relative(root, path) for path in current))
+    return tuple(relative(root, path) for path in current)
 
 
 def _mark(path: Path) -> Mark | None:

@@ -7,7 +7,7 @@ finding.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -20,6 +20,7 @@ from waybill.exporter.covers import Covers
 from waybill.exporter.layout import (
     COMPACTED,
     LATE,
+    LEDGER,
     RAW,
     Hour,
     RawName,
@@ -28,7 +29,9 @@ from waybill.exporter.layout import (
     parse_hour,
     safe_name,
 )
+from waybill.exporter.ledger import read_ledger
 from waybill.exporter.merge import merge
+from waybill.exporter.seal import before_in, is_intact, seal_in
 from waybill.facets import FinalState
 from waybill.transport.files import is_temporary
 
@@ -46,7 +49,9 @@ class Finding(msgspec.Struct, frozen=True):
         path: the file, relative to the root.
         kind: ``unreadable``; ``stray``: its name is none of the layout's; ``empty``; ``system`` or ``hour``:
             rows that belong elsewhere; ``order``; ``repeats``; ``state``: a final state that is none;
-            ``left``: a raw file of which everything is compacted.
+            ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
+            were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
+            or the ledger itself is broken.
         what: a sentence about it.
     """
 
@@ -73,26 +78,80 @@ def check(root: Path) -> Iterator[Checked]:
     """Look at every file of a root, each when it is asked for.
 
     A compacted or late file holds the system and the hour of its path, in order of (completed, did), no
-    record twice. A raw file holds the hour of its path, and something that is not compacted yet.
+    record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
+    its path, and something that is not compacted yet.
 
     Raises:
         OSError: a folder cannot be listed.
     """
+    book = _Book(root)
+    yield from book.broken()
     for kind, judge in ((RAW, _judge_raw), (COMPACTED, _judge_compacted), (LATE, _judge_compacted)):
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
-                rows, said = judge(root, relative)
+                rows, said = judge(book, relative)
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
                 rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
             findings = tuple(Finding(str(relative), *one) for one in said)
             yield Checked(str(relative), rows, findings)
+    yield from book.missing()
 
 
 _Said = list[tuple[str, str]]
-_Judge = Callable[[Path, PurePosixPath], tuple[int, _Said]]
+
+
+class _Book:
+    """What the ledger of a root says, read again where what is there is newer."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._state = read_ledger(root)
+
+    def broken(self) -> Iterator[Checked]:
+        """What is wrong with the ledger itself."""
+        for what in self._state.broken if self._state else ():
+            yield Checked(str(LEDGER), 0, (Finding(str(LEDGER), "ledger", what),))
+
+    def missing(self) -> Iterator[Checked]:
+        """Files that the ledger has and the root has not."""
+        before = self._state
+        self._state = read_ledger(self.root)
+        if before is None or self._state is None:
+            return
+        for path, (seal, _) in sorted(self._state.seals.items()):
+            if seal is None or (self.root / path).exists() or self._changes(path):
+                continue
+            what = (
+                f"{self.root / path} is gone, and no age-off took it; restore it from a copy, or rebuild it"
+            )
+            yield Checked(path, 0, (Finding(path, "removed", what),))
+
+    def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> Iterator[tuple[str, str]]:
+        """Whether the file of this footer is the one that the ledger has."""
+        for state in (self._state, read_ledger(self.root)):
+            self._state = state
+            if state is None or self._changes(str(path)):
+                return
+            known = state.seals.get(str(path), (None, None))
+            if known == (seal_in(metadata), before_in(metadata)):
+                return
+        # One that was replaced since it was opened is another file now.
+        current = seal_in(parquet.open_file(self.root / path).metadata.metadata)
+        if current == seal_in(metadata):
+            yield (
+                "unrecorded",
+                "the ledger does not know this file; restore it from a copy, or rebuild the hour",
+            )
+
+    def _changes(self, path: str) -> bool:
+        hours = self._state.changing if self._state else ()
+        return any(path.endswith(f"/{hour.day}/{hour.hour}{_SUFFIX}") for hour in hours)
+
+
+_Judge = Callable[[_Book, PurePosixPath], tuple[int, _Said]]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -108,15 +167,24 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _judge_compacted(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
+def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
+    root = book.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
         return 0, [("stray", _stray(root / path))]
-    table, _ = _read(root / path)
+    data = (root / path).read_bytes()
+    file = parquet.open_bytes(data)
+    table, metadata = parquet.read(file), file.metadata.metadata
+    Covers.read(metadata)
     if not table.num_rows:
         return 0, [("empty", f"{root / path} holds no rows; remove it")]
     said = [*_judge_rows(table, hour)]
+    seal = seal_in(metadata)
+    if seal is not None and not is_intact(data, seal):
+        said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
+    else:
+        said += book.judge(path, metadata)
     systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
     if foreign := [name for name in systems if safe_name(name) != parts[0]]:
         said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
@@ -129,13 +197,14 @@ def _judge_compacted(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
     return table.num_rows, said
 
 
-def _judge_raw(root: Path, path: PurePosixPath) -> tuple[int, _Said]:
+def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
+    root = book.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
     raw = RawName.parse(path.name)
     if hour is None or raw is None:
         return 0, [("stray", _stray(root / path))]
-    table, _ = _read(root / path)
+    table = parquet.read(parquet.open_file(root / path))
     said = [*_judge_rows(table, hour)]
     systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
     # A compaction that is at work now removes it soon, so it counts only when it is still there after.
@@ -170,11 +239,6 @@ def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:
             if Covers.read(parquet.open_file(root / path).metadata.metadata).has(raw):
                 return True
     return False
-
-
-def _read(path: Path) -> tuple[pa.Table, Covers]:
-    file = parquet.open_file(path)
-    return parquet.read(file), Covers.read(file.metadata.metadata)
 
 
 def _stray(path: Path) -> str:

@@ -1,0 +1,199 @@
+"""The ledger of a root: every change of its compacted and late files, in a chain of small entries.
+
+    provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
+
+An entry holds the hash of the one before it, so none can be changed, left out or slipped in without all that
+follow being made anew, and the last one's hash, noted anywhere else, stands for everything before it. It is
+begun, with the hours that are about to change, before the first file changes, and completed after the last.
+Where a crash came between the two, the next change first completes it by what the files of those hours say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter import parquet
+from waybill.exporter.layout import LEDGER, Hour
+from waybill.exporter.listing import compacted_in, names
+from waybill.exporter.seal import seal_in
+from waybill.transport.files import Files, is_temporary, publish
+
+if TYPE_CHECKING:
+    from pathlib import PurePath
+
+_SUFFIX: Final = ".json"
+
+
+class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of a root.
+
+    Attributes:
+        before: SHA-256 of the entry before it, in hex digits; empty in the first.
+        at_ms: when it was begun, in epoch milliseconds.
+        hours: which hours it concerns.
+        files: by path relative to the root, the seal of each file that changed, None of one that went; None:
+            begun and not completed.
+        whole: `files` are all that these hours have.
+    """
+
+    before: str
+    at_ms: int
+    hours: tuple[Hour, ...]
+    files: dict[str, str | None] | None = None
+    whole: bool = False
+
+
+class State(msgspec.Struct):
+    """What a ledger comes to.
+
+    Attributes:
+        head: SHA-256 of the last completed entry, in hex digits; empty where there is none.
+        entries: how many are completed.
+        heads: that of each entry.
+        seals: by path, the seal of the file there and of the one before it; None: none.
+        changing: hours that an entry was begun for.
+        broken: a sentence for each entry that does not follow the one before it.
+    """
+
+    head: str = ""
+    entries: int = 0
+    heads: set[str] = msgspec.field(default_factory=set)
+    seals: dict[str, tuple[str | None, str | None]] = {}
+    changing: frozenset[Hour] = frozenset()
+    broken: list[str] = []
+
+
+@contextlib.contextmanager
+def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[dict[str, str | None]]:
+    """Record what changes in some hours while it changes; only whoever has the turn may.
+
+    Yields:
+        A mapping to be filled: by path relative to the root, the seal of each file that was published, None
+        of one that was removed.
+
+    Raises:
+        OSError: an entry cannot be read or written.
+    """
+    last = _complete(root, files)
+    entry = LedgerEntry(_hash(last.read_bytes()) if last else "", _now_ms(), tuple(sorted(hours)))
+    path = _next(root, last, entry.at_ms)
+    files.make_folder(path.parent)
+    for name in names(path.parent):
+        if is_temporary(path.parent / name):
+            files.remove(path.parent / name)
+    publish(files, path, _ENCODER.encode(entry))
+    changed: dict[str, str | None] = {}
+    yield changed
+    if changed:
+        publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=changed)))
+    else:
+        files.remove(path)
+
+
+def read_ledger(root: Path) -> State | None:
+    """Follow a ledger from its first entry; None where there is none.
+
+    Raises:
+        OSError: an entry cannot be read.
+    """
+    state, any_ = State(), False
+    for path in (path for day in _days(root) for path in _entries(root, day)):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            continue
+        any_ = True
+        try:
+            entry = _DECODER.decode(content)
+        except msgspec.DecodeError as error:
+            state.broken.append(f"{path} is no entry of a ledger ({error}); restore it")
+            continue
+        if entry.files is None:
+            state.changing |= frozenset(entry.hours)
+            continue
+        if entry.before != state.head:
+            state.broken.append(f"{path} does not follow the entry before it; restore both from a copy")
+        _follow(state, entry)
+        state.head = _hash(content)
+        state.heads.add(state.head)
+        state.entries += 1
+    return state if any_ else None
+
+
+def _follow(state: State, entry: LedgerEntry) -> None:
+    if entry.files is None:
+        return
+    if entry.whole:
+        ends = tuple(f"/{hour.day}/{hour.hour}.parquet" for hour in entry.hours)
+        for path, (seal, _) in state.seals.items():
+            if seal is not None and path.endswith(ends) and path not in entry.files:
+                state.seals[path] = (None, seal)
+    for path, seal in entry.files.items():
+        before = state.seals.get(path, (None, None))
+        if seal != before[0] or not entry.whole:
+            state.seals[path] = (seal, before[0])
+
+
+def _complete(root: Path, files: Files) -> Path | None:
+    """Complete an entry that a crash left; where the last one is."""
+    last = next((path for day in reversed(_days(root)) for path in reversed(_entries(root, day))), None)
+    if last is None:
+        return None
+    try:
+        entry = _DECODER.decode(last.read_bytes())
+    except msgspec.DecodeError as error:
+        raise OSError(f"{last} is no entry of a ledger ({error}); restore it from a copy") from None
+    if entry.files is None:
+        found = dict(_seals(root, entry.hours))
+        publish(files, last, _ENCODER.encode(msgspec.structs.replace(entry, files=found, whole=True)))
+    return last
+
+
+def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]]:
+    for hour in hours:
+        for _, path in compacted_in(root, hour):
+            # A file that is not there is an `OSError`; one that cannot be read has no seal to be known by.
+            with contextlib.suppress(*parquet.DAMAGED):
+                yield relative(root, path), seal_in(parquet.open_file(path).metadata.metadata)
+
+
+def relative(root: Path, path: PurePath) -> str:
+    """A path as a ledger has it."""
+    return path.relative_to(root).as_posix()
+
+
+def _days(root: Path) -> list[str]:
+    return list(names(root / LEDGER))
+
+
+def _entries(root: Path, day: str) -> list[Path]:
+    return [root / LEDGER / day / name for name in names(root / LEDGER / day) if name.endswith(_SUFFIX)]
+
+
+def _next(root: Path, last: Path | None, at_ms: int) -> Path:
+    day = f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y%m%d}"
+    number = 1
+    if last is not None:
+        # A clock that was put back does not put the order back.
+        day, number = max(day, last.parent.name), int(last.stem) + 1
+    return root / LEDGER / day / f"{number:010}{_SUFFIX}"
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(LedgerEntry)

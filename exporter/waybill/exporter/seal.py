@@ -1,0 +1,79 @@
+"""The seal of a compacted file: a hash of all its bytes, and the seal of the file that it replaced.
+
+Both are in the Parquet footer. `KEY` is the SHA-256, in 64 hex digits, of the file's bytes with those digits
+as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that
+was in this place, where there was one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter import parquet
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+KEY: Final = b"waybill.seal"
+BEFORE: Final = b"waybill.before"
+
+_BLANK: Final = b"0" * 64
+# How Thrift's compact protocol joins a key and a value of 64 bytes.
+_MARK: Final = KEY + b"\x18\x40"
+_TAIL_BYTES: Final = 8
+
+
+def encode_sealed(
+    table: pa.Table, metadata: Mapping[bytes, bytes], before: str | None
+) -> tuple[memoryview, str]:
+    """A table as the bytes of a sealed Parquet file, and its seal.
+
+    Args:
+        table: of `SCHEMA` or `parquet.CODED_SCHEMA`, in order.
+        metadata: further key-value pairs for the footer.
+        before: the seal of the file that this one replaces.
+    """
+    links = {} if before is None else {BEFORE: before.encode()}
+    data = memoryview(parquet.encode(table, {**metadata, **links, KEY: _BLANK})).cast("B")
+    at = _place(data)
+    seal = hashlib.sha256(data).hexdigest()
+    data[at : at + len(_BLANK)] = seal.encode()
+    return data, seal
+
+
+def seal_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """The seal that a footer's key-value metadata hold; None where there is none."""
+    return _text(metadata, KEY)
+
+
+def before_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
+    """The seal of the replaced file that a footer's key-value metadata hold."""
+    return _text(metadata, BEFORE)
+
+
+def is_intact(data: bytes, seal: str) -> bool:
+    """Whether the bytes of a file are those that were sealed."""
+    blank = bytearray(data)
+    try:
+        at = _place(memoryview(blank))
+    except ValueError:
+        return False
+    blank[at : at + len(_BLANK)] = _BLANK
+    return hashlib.sha256(blank).hexdigest() == seal
+
+
+def _place(data: memoryview) -> int:
+    """Where the digits of the seal are.
+
+    The last such place is the right one: what a footer says of the rows comes before its key-value metadata.
+    """
+    footer_bytes = int.from_bytes(data[-_TAIL_BYTES:-4], "little")
+    start = max(len(data) - _TAIL_BYTES - footer_bytes, 0)
+    return start + bytes(data[start:]).rindex(_MARK) + len(_MARK)
+
+
+def _text(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:
+    value = (metadata or {}).get(key)
+    return None if value is None else value.decode("ascii", "replace")

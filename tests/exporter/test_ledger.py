@@ -1,0 +1,165 @@
+"""Seals and the ledger: what was altered, removed or slipped in is found, what the exporter does is not."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
+
+from waybill.exporter import Compactor, Hour, Retraction, age_off, check, export, open_destination
+from waybill.facets import record_key
+
+FILE = "provenance/compacted/edge/20260101/00.parquet"
+NEXT = "provenance/compacted/edge/20260101/01.parquet"
+LEDGER = "provenance/ledger"
+FAR_MS = 4_000_000_000_000
+
+
+def kinds(root: Path) -> list[tuple[str, str]]:
+    return [(finding.path, finding.kind) for checked in check(root) for finding in checked.findings]
+
+
+def footer(path: Path, key: str) -> str | None:
+    value = pq.read_metadata(path).metadata.get(key.encode())
+    return None if value is None else value.decode()
+
+
+def add(layout: Layout, did: str, at_ms: int = 0) -> None:
+    layout.write(record(did, at_ms=at_ms))
+    layout.compactor().compact()
+
+
+@pytest.fixture
+def layout(layout: Layout) -> Layout:
+    """Two hours, the first of which was written twice."""
+    add(layout, "a")
+    add(layout, "b", HOUR_MS)
+    add(layout, "c")
+    return layout
+
+
+def test_a_file_names_the_one_that_it_replaced(layout: Layout) -> None:
+    first, second = (layout.root / path for path in (FILE, NEXT))
+    seal = footer(first, "waybill.seal")
+    assert footer(second, "waybill.before") is None
+    add(layout, "d")
+    assert footer(first, "waybill.before") == seal
+    assert footer(first, "waybill.seal") not in {seal, None}
+    assert kinds(layout.root) == []
+
+
+def test_any_byte_that_is_changed_is_found(layout: Layout, seed: int) -> None:
+    path = layout.root / FILE
+    content = path.read_bytes()
+    chance = random.Random(seed)  # noqa: S311 - nothing is secret here
+    for at in {*chance.sample(range(len(content)), 150), 0, len(content) - 1}:
+        changed = bytearray(content)
+        changed[at] ^= 1 << (at % 8)
+        path.write_bytes(changed)
+        assert {name for name, _ in kinds(layout.root)} == {FILE}, at
+    path.write_bytes(content)
+    assert kinds(layout.root) == []
+
+
+def test_a_file_that_is_sealed_and_not_recorded_is_found(layout: Layout, tmp_path: Path) -> None:
+    other = Layout(tmp_path / "other")
+    add(other, "forged")
+    shutil.copy(other.root / FILE, layout.root / FILE)
+    shutil.copytree(layout.root / "provenance/compacted/edge", layout.root / "provenance/compacted/slipped")
+    found = kinds(layout.root)
+    assert (FILE, "unrecorded") in found
+    assert (FILE.replace("edge", "slipped"), "unrecorded") in found
+    assert not any(path == NEXT for path, _ in found)
+
+
+def test_an_older_version_put_back_is_found(layout: Layout) -> None:
+    old = (layout.root / FILE).read_bytes()
+    add(layout, "d")
+    (layout.root / FILE).write_bytes(old)
+    assert kinds(layout.root) == [(FILE, "unrecorded")]
+
+
+def test_a_file_that_is_removed_is_found(layout: Layout) -> None:
+    (layout.root / NEXT).unlink()
+    assert kinds(layout.root) == [(NEXT, "removed")]
+
+
+def entries(root: Path) -> list[Path]:
+    return sorted((root / LEDGER).rglob("*.json"))
+
+
+def test_an_entry_that_is_changed_or_left_out_is_found(layout: Layout) -> None:
+    first, second, third = entries(layout.root)
+    content = first.read_bytes()
+    first.write_bytes(json.dumps({**json.loads(content), "at_ms": 1}).encode())
+    assert kinds(layout.root) == [(LEDGER, "ledger")]
+    first.unlink()
+    assert (LEDGER, "ledger") in kinds(layout.root)
+    first.write_bytes(content)
+    assert kinds(layout.root) == []
+    second.unlink()
+    assert (LEDGER, "ledger") in kinds(layout.root)
+    second.write_bytes(third.read_bytes())
+    assert (LEDGER, "ledger") in kinds(layout.root)
+    second.write_bytes(b"{")
+    assert (LEDGER, "ledger") in kinds(layout.root)
+
+
+def test_what_the_exporter_itself_removes_is_recorded(layout: Layout, tmp_path: Path) -> None:
+    taken = Retraction(layout.write(), frozenset({record_key(record("b", at_ms=HOUR_MS))}))
+    layout.compactor().compact([], retraction=taken)
+    assert not (layout.root / NEXT).exists()
+    assert kinds(layout.root) == []
+    assert age_off(layout.root, days=1, now_ms=FAR_MS).removed == (FILE,)
+    assert kinds(layout.root) == []
+    add(layout, "late")
+    assert kinds(layout.root) == []
+    export(layout.root, open_destination(str(tmp_path / "there")), delete_after=True)
+    assert kinds(layout.root) == []
+    assert [json.loads(entry.read_bytes())["before"] != "" for entry in entries(layout.root)] == [
+        False,
+        *[True] * 6,
+    ]
+
+
+def test_a_file_that_an_export_merges_names_the_one_at_the_destination(
+    layout: Layout, tmp_path: Path
+) -> None:
+    there = open_destination(str(tmp_path / "there"))
+    export(layout.root, there, delete_after=True)
+    seal = footer(tmp_path / "there" / FILE, "waybill.seal")
+    add(layout, "late")
+    export(layout.root, there)
+    assert footer(tmp_path / "there" / FILE, "waybill.before") == seal
+    assert kinds(tmp_path / "there") == []
+
+
+def test_a_compaction_with_nothing_new_leaves_no_entry(layout: Layout) -> None:
+    before = entries(layout.root)
+    assert layout.compactor().compact([Hour("20260101", "00")]).published == ()
+    assert entries(layout.root) == before
+
+
+def test_a_crash_at_any_step_is_no_finding_then_or_later(tmp_path: Path) -> None:
+    for at in range(1, 100):
+        layout = Layout(tmp_path / str(at))
+        add(layout, "a")
+        layout.write(record("b"), record("c", at_ms=HOUR_MS))
+        try:
+            Compactor(layout.root, node="a1b2c3", files=StoppingFiles(at), workers=1).compact()
+        except StoppedError:
+            pass
+        else:
+            break
+        assert {kind for _, kind in kinds(layout.root)} <= {"left"}
+        add(layout, "d")
+        assert kinds(layout.root) == []
+        (layout.root / FILE).unlink()
+        assert kinds(layout.root) == [(FILE, "removed")]
+    else:
+        pytest.fail("it never ran to its end")
