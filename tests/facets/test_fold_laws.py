@@ -12,6 +12,7 @@ from waybill.facets import (
     ProvenanceRecord,
     RunEvent,
     RunState,
+    facet_records,
     fold,
     merge_all,
     merge_states,
@@ -39,6 +40,11 @@ STATES = st.builds(
     st.lists(st.from_type(RunEvent).map(of_one_run), min_size=1, max_size=3),
     st.lists(st.sampled_from(["", "host", "other"]), min_size=3, max_size=3),
 )
+
+
+@given(st.from_type(RunEvent), st.sampled_from(["", "host"]))
+def test_what_an_event_records_by_itself_is_what_is_observed(event: RunEvent, stamp: str) -> None:
+    assert facet_records(event, system_name=stamp) == observe(event, system_name=stamp).records
 
 
 @given(STATES, STATES)

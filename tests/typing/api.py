@@ -68,6 +68,7 @@ from waybill.facets import (
     RunState,
     decode_event,
     decode_records,
+    facet_records,
     fold,
     is_collision,
     keep_annotations,
@@ -102,6 +103,8 @@ from waybill.spark import (
     fetch_listener,
     find_java,
     listener_path,
+    plain_session,
+    rebuild_on_spark,
     scala_version,
     session,
     spark_home,
@@ -176,6 +179,7 @@ def events_fold_to_records(body: bytes) -> None:
             assert_type(state.faceted, bool)
             assert_type(records_of(state), tuple[ProvenanceRecord, ...])
             assert_type(fold([event], system_name="edge"), list[ProvenanceRecord])
+            assert_type(facet_records(event, system_name="edge"), tuple[ProvenanceRecord, ...])
         case JobEvent():
             assert_type(event.job.name, str)
         case DatasetEvent():
@@ -375,6 +379,12 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
     assert_type(report.files, tuple[str, ...])
     assert_type(report.is_whole, bool)
     return report
+
+
+def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
+    spark = plain_session("local[2]")
+    assert_type(spark, SparkSession)
+    return rebuild_on_spark(spark, source, root, Wanted(system_name="edge"))
 
 
 def a_file_is_explained(source: Source, root: Path) -> Explanation:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,14 @@ from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
 if TYPE_CHECKING:
-    from waybill.exporter import RebuildReport
+    from waybill.exporter import RebuildReport, Source, Wanted
+
+
+class Engine(StrEnum):
+    """What does the work."""
+
+    EMBEDDED = "embedded"
+    SPARK = "spark"
 
 
 @with_settings("home", "root", "system_name", "provenance_annotations_allowed")
@@ -52,6 +60,13 @@ def rebuild(
     workers: Annotated[
         int | None, typer.Option(min=1, help="How many processes work.", show_default="one for each core")
     ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")
+    ] = Engine.EMBEDDED,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Spark's master.", show_default="Spark's own settings, else local"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make the provenance files once more from stored events.
@@ -65,11 +80,11 @@ def rebuild(
     \b
       waybill rebuild --from journal --to /tmp/again
       waybill rebuild --from events /data/lineage --to /data/again --since 2026-01-01
+      waybill rebuild --from events /data/lineage --to /data/again --engine spark --master "local[8]"
       waybill rebuild --from marquez http://localhost:5000 --to /data/again
       waybill rebuild --from jsonl events.jsonl older/*.jsonl.gz --to /data/again --json | jq .records
     """
     from waybill.exporter import Wanted, open_source
-    from waybill.exporter import rebuild as rebuild_layout
 
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
@@ -81,20 +96,40 @@ def rebuild(
         systems=frozenset(system or ()),
     )
     root = to.absolute()
+    opened = open_source(source, places or [], agreed)
+    if engine is Engine.SPARK:
+        report = _on_spark(opened, root, wanted, master)
+    else:
+        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1)
+    _show(report, root, as_json=as_json)
+    if not report.is_whole:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _embedded(source: Source, root: Path, wanted: Wanted, workers: int) -> RebuildReport:
+    from waybill.exporter import rebuild as rebuild_layout
+
     with console.progress() as bar:
         task = bar.add_task("reading", total=None)
-        report = rebuild_layout(
-            open_source(source, places or [], agreed),
+        return rebuild_layout(
+            source,
             root,
             wanted,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             on_progress=lambda what, done, total: bar.update(
                 task, description=what, completed=done, total=total
             ),
         )
-    _show(report, root, as_json=as_json)
-    if not report.is_whole:
-        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _on_spark(source: Source, root: Path, wanted: Wanted, master: str | None) -> RebuildReport:
+    from waybill.spark import plain_session, rebuild_on_spark
+
+    spark = plain_session(master)
+    try:
+        return rebuild_on_spark(spark, source, root, wanted)
+    finally:
+        spark.stop()
 
 
 def _show(report: RebuildReport, root: Path, *, as_json: bool) -> None:

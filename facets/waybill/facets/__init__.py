@@ -12,7 +12,7 @@ from waybill.facets.event import (
     decode_event,
     parse_instant_us,
 )
-from waybill.facets.fold import RunState, fold, merge_states, observe, records_of
+from waybill.facets.fold import RunState, facet_records, fold, merge_states, observe, records_of
 from waybill.facets.record import (
     FinalState,
     ProvenanceRecord,
@@ -35,6 +35,7 @@ __all__ = [
     "RunState",
     "decode_event",
     "decode_records",
+    "facet_records",
     "fold",
     "is_collision",
     "keep_annotations",

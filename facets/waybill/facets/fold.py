@@ -167,6 +167,19 @@ def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Sa
     return dict(sorted(overrides.items())), dict(sorted(annotations.items()))
 
 
+def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
+    """Return what a terminal event with the facet records by itself, as `observe` has it; of others nothing.
+
+    Raises:
+        ValueError: a time is unreadable or out of range.
+    """
+    severity = _SEVERITY.get(event.eventType)
+    if severity is None or event.run.facets is None or event.run.facets.delta_file is None:
+        return ()
+    ending = Ending(severity, parse_instant_us(event.eventTime), event.job.namespace, event.job.name)
+    return _facet_records(event, ending, system_name)
+
+
 def _facet_records(event: RunEvent, ending: Ending | None, system_name: str) -> tuple[ProvenanceRecord, ...]:
     facet = None if event.run.facets is None else event.run.facets.delta_file
     if facet is None or ending is None:

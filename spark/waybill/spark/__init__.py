@@ -8,6 +8,7 @@ from __future__ import annotations
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.jar import LISTENER_VERSION, fetch_listener, listener_path, scala_version, spark_home
 from waybill.spark.java import Java, find_java
+from waybill.spark.rebuilding import plain_session, rebuild_on_spark
 from waybill.spark.session import configure, session
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "fetch_listener",
     "find_java",
     "listener_path",
+    "plain_session",
+    "rebuild_on_spark",
     "scala_version",
     "session",
     "spark_home",

@@ -16,7 +16,15 @@ from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.rebuilding.spill import Runs, Spill, add_run, read_bucket
 from waybill.exporter.sources.source import Source, SourceError, SourceUnreachableError, Stored
-from waybill.facets import ProvenanceRecord, RunEvent, decode_event, decode_records, observe, records_of
+from waybill.facets import (
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    decode_records,
+    facet_records,
+    observe,
+    records_of,
+)
 from waybill.transport.files import Files
 from waybill.transport.journal import Kind
 
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
 _NUMBERS: Final = 2**20
 """How many raw numbers each piece has for its own."""
 _RECORDS_MAX: Final = 100_000
+_PIECE_RECORDS: Final = 5_000
 _RUNS_MAX: Final = 50_000
 _WRITERS: Final = 4  # most of a small file's time is its fsync
 
@@ -106,23 +115,46 @@ def read_part(source: Source, part: str, index: int, site: Site, wanted: Wanted)
     """
     files = Files()
     report, writing, spill = PartReport(), _Writing(site, index, files), Spill()
-    runs: Runs = {}
-    for stored in _entries(source, part, report):
-        report.entries += 1
-        try:
-            writing.add(wanted.select(_fold(stored, runs, wanted)))
-        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            report.unreadable += 1
-            if report.first_unreadable is None:
-                report.first_unreadable = f"{source.place(part, stored.at)}: {' '.join(str(error).split())}"
-        if len(runs) >= _RUNS_MAX:
+    for records, runs in read_folded(source, part, wanted, report):
+        writing.add(records)
+        if runs:
             spill.add(runs)
-            runs = {}
-    spill.add(runs)
     writing.finish()
     report.hours, report.records, report.state_bytes = writing.hours, writing.count, spill.state_bytes
     spill.publish(files, site.runs_path(index), msgspec.json.encode(report))
     return report
+
+
+def read_folded(
+    source: Source, part: str, wanted: Wanted, report: PartReport
+) -> Iterator[tuple[list[ProvenanceRecord], Runs]]:
+    """Read one part, a bounded piece at a time: the records that entries say by themselves, and the runs.
+
+    Args:
+        source: what is read.
+        part: which part of it.
+        wanted: which records.
+        report: what is noted in: entries, and what cannot be read.
+
+    Raises:
+        OSError: the source cannot be read now.
+        SourceUnreachableError: the same.
+    """
+    records: list[ProvenanceRecord] = []
+    runs: Runs = {}
+    for stored in _entries(source, part, report):
+        report.entries += 1
+        try:
+            records += wanted.select(_fold(stored, runs, wanted))
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            report.unreadable += 1
+            if report.first_unreadable is None:
+                report.first_unreadable = f"{source.place(part, stored.at)}: {' '.join(str(error).split())}"
+        if len(records) >= _PIECE_RECORDS or len(runs) >= _RUNS_MAX:
+            full = len(runs) >= _RUNS_MAX
+            yield records, runs if full else {}
+            records, runs = [], {} if full else runs
+    yield records, runs
 
 
 def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wanted: Wanted) -> PartReport:
@@ -164,6 +196,9 @@ def _fold(stored: Stored, runs: Runs, wanted: Wanted) -> Iterable[ProvenanceReco
     event = decode_event(stored.body)
     if not isinstance(event, RunEvent):
         return ()
-    state = observe(event, system_name=system_name)
-    add_run(runs, state.run_id, None if state.faceted else state)
-    return records_of(state) if state.faceted else ()
+    if records := facet_records(event, system_name=system_name):
+        # Nothing else that is said of this run counts, so nothing else need be looked at.
+        runs[event.run.runId] = None
+        return records
+    add_run(runs, event.run.runId, observe(event, system_name=system_name))
+    return ()

@@ -30,6 +30,16 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(RunState)
 
 
+def encode_state(state: RunState | None) -> bytes | None:
+    """A run's state as bytes; None for one that carries the facet."""
+    return None if state is None else _ENCODER.encode(state)
+
+
+def decode_state(encoded: bytes | None) -> RunState | None:
+    """The way back."""
+    return None if encoded is None else _DECODER.decode(encoded)
+
+
 def add_run(runs: Runs, run_id: str, state: RunState | None) -> None:
     """Merge what is known of a run."""
     known = runs.get(run_id, state)
@@ -49,7 +59,7 @@ class Spill:
         buckets: list[tuple[list[str], list[bytes | None]]] = [([], []) for _ in range(BUCKETS)]
         for run_id, state in runs.items():
             bucket = zlib.crc32(run_id.encode("utf-8", "surrogatepass")) % BUCKETS
-            encoded = None if state is None else _ENCODER.encode(state)
+            encoded = encode_state(state)
             buckets[bucket][0].append(run_id)
             buckets[bucket][1].append(encoded)
             self.state_bytes[bucket] += len(encoded or b"")
@@ -88,4 +98,4 @@ def read_bucket(path: Path, bucket: int) -> Iterator[tuple[str, RunState | None]
         for at in range(bucket, reader.num_record_batches, BUCKETS):
             batch = reader.get_batch(at)
             for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
-                yield run_id, None if state is None else _DECODER.decode(state)
+                yield run_id, decode_state(state)

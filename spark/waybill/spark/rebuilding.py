@@ -1,0 +1,270 @@
+"""The rebuild on Spark: the embedded engine's code to read, fold, merge and compact, run by executors.
+
+1. Each part of the source is read by one task; it gives records, and the runs that have none yet.
+2. The runs are brought together by run id and folded in order of it, one run in memory at a time.
+3. All records are brought together by hour; the task that has an hour writes its raw files and compacts them.
+
+Nothing but reports comes to the driver. Executors need Waybill installed, and the root at the same path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
+from waybill.exporter.hour import HourCompaction
+from waybill.exporter.layout import HOUR_MS
+from waybill.exporter.rebuilding.part import PartReport, read_folded
+from waybill.exporter.rebuilding.spill import Runs, add_run, decode_state, encode_state
+from waybill.exporter.turn import turn
+from waybill.facets import ProvenanceRecord, records_of
+from waybill.facets.arrow import SCHEMA, to_table
+from waybill.spark.errors import SparkSetupError
+from waybill.spark.java import find_java
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_INSTANTS: Final = ("created", "completed")
+_PIECE_RECORDS: Final = 5_000
+_RAW_ROWS_MAX: Final = 250_000
+
+# Instants cross to Spark and back as numbers, so that no session's time zone can touch them.
+_ROWS: Final = pa.schema(
+    [
+        pa.field("report", pa.binary()),
+        pa.field("run_id", pa.string()),
+        pa.field("state", pa.binary()),
+        pa.field("hour", pa.int64()),
+        *(pa.field(one.name, pa.int64() if one.name in _INSTANTS else one.type) for one in SCHEMA),
+    ]
+)
+_SPARK_ROWS: Final = (
+    "report binary, run_id string, state binary, hour long, did string, parent_did string, "
+    "system_name string, data_source string, filename string, transforms array<string>, "
+    "data_sink string, final_state string, created long, completed long, annotations map<string, string>"
+)
+_SPARK_WRITTEN: Final = "path string, problem string, records long"
+_REPORT: Final = msgspec.json.Decoder(PartReport)
+
+_Batches = Iterable[pa.RecordBatch]
+
+
+def plain_session(master: str | None = None) -> SparkSession:
+    """A session that leaves no trail of its own, with this Python for its workers.
+
+    Args:
+        master: as `spark.master`; None: what Spark's own settings say, else all cores of this machine.
+
+    Raises:
+        SparkSetupError: PySpark or Java is missing.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        what = "PySpark is not installed; install it with `pip install waybill-lineage[spark]`"
+        raise SparkSetupError(what) from None
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("waybill rebuild").config("spark.ui.showConsoleProgress", "false")
+    return (builder.master(master) if master else builder).getOrCreate()
+
+
+def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wanted) -> RebuildReport:
+    """Rebuild a layout from stored entries, on Spark; the rows are those of `waybill.exporter.rebuild`.
+
+    One that was cut short is begun anew; nothing it wrote does harm.
+
+    Args:
+        spark: the session; any classic one.
+        source: what is read. Executors open it themselves.
+        root: where the files go; the same folder for the driver and every executor.
+        wanted: which records.
+
+    Raises:
+        SparkSetupError: something is missing here.
+        SourceError: the source is not there.
+        OSError: the root cannot be written.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql.functions import col
+
+    if importlib.util.find_spec("pandas") is None:
+        raise SparkSetupError(
+            "Spark passes no Arrow batches to Python without pandas; install it (pip install pandas)"
+        )
+    began_s = time.monotonic()
+    parts = source.parts()
+    node = secrets.token_hex(6)
+    names = spark.createDataFrame([(part,) for part in parts], "part string")
+    read = names.repartition(max(len(parts), 1)).mapInArrow(
+        lambda batches: _read(source, wanted, batches), _SPARK_ROWS
+    )
+    read = read.persist(StorageLevel.DISK_ONLY)
+    runs = read.where(col("run_id").isNotNull()).repartition("run_id").sortWithinPartitions("run_id")
+    derived = runs.mapInArrow(lambda batches: _fold(wanted, batches), _SPARK_ROWS)
+    records = read.where(col("did").isNotNull()).unionAll(derived)
+    hours = records.repartition("hour").sortWithinPartitions("hour")
+    try:
+        with turn(root, Files()):
+            written = hours.mapInArrow(lambda batches: _write(root, node, batches), _SPARK_WRITTEN).collect()
+        reports = _reports(read)
+    finally:
+        read.unpersist()
+    return RebuildReport(
+        source=source.describe(),
+        parts=len(parts),
+        entries=sum(report.entries for report in reports),
+        records=sum(row.records for row in written),
+        unreadable=sum(report.unreadable for report in reports),
+        first_unreadable=next((one.first_unreadable for one in reports if one.first_unreadable), None),
+        damaged=tuple(report.damaged for report in reports if report.damaged),
+        failed=tuple(row.problem for row in written if row.problem),
+        files=tuple(sorted(row.path for row in written if row.path)),
+        seconds=round(time.monotonic() - began_s, 3),
+    )
+
+
+def _reports(read: DataFrame) -> list[PartReport]:
+    """What became of each part, a row each."""
+    rows = read.where("report IS NOT NULL").select("report").collect()
+    return [_REPORT.decode(bytes(row.report)) for row in rows]
+
+
+def _read(source: Source, wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    """Read parts: rows of records, of runs, and one of the report for each part."""
+    for batch in batches:
+        for part in batch["part"].to_pylist():
+            report = PartReport()
+            for records, runs in read_folded(source, part, wanted, report):
+                yield from _record_rows(records)
+                yield from _run_rows(runs)
+            yield from _rows(report=[msgspec.json.encode(report)])
+
+
+def _fold(wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    """Fold runs that come in order of their ids."""
+    records: list[ProvenanceRecord] = []
+    run: Runs = {}
+    for batch in batches:
+        for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
+            if run_id not in run:
+                records += _records_of(run, wanted)
+                run = {}
+            add_run(run, run_id, decode_state(state))
+        if len(records) >= _PIECE_RECORDS:
+            yield from _record_rows(records)
+            records = []
+    yield from _record_rows(records + _records_of(run, wanted))
+
+
+def _records_of(run: Runs, wanted: Wanted) -> list[ProvenanceRecord]:
+    return [one for state in run.values() if state is not None for one in wanted.select(records_of(state))]
+
+
+def _write(root: Path, node: str, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    """Write and compact hours, whose records come one hour after the other."""
+    writing: _HourWriting | None = None
+    for batch in batches:
+        for hour, rows in _by_hour(batch):
+            if writing is None or writing.hour != hour:
+                if writing is not None:
+                    yield writing.finish()
+                writing = _HourWriting(root, node, hour)
+            writing.add(rows)
+    if writing is not None:
+        yield writing.finish()
+
+
+class _HourWriting:
+    """One hour's records on their way to raw files, and those to compacted ones."""
+
+    def __init__(self, root: Path, node: str, hour: int) -> None:
+        self.hour = hour
+        self._root = root
+        self._node = node
+        self._writer = RawWriter(root)
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._files = 0
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        if self._waiting_rows >= _RAW_ROWS_MAX:
+            self._write()
+
+    def finish(self) -> pa.RecordBatch:
+        """Compact the hour; a row for each file, or for what went wrong."""
+        self._write()
+        compaction = HourCompaction(self._root, hour_of(self.hour * HOUR_MS), Files(), self._node)
+        compaction.run(None)
+        paths, problems = compaction.published, compaction.unreadable
+        return pa.record_batch(
+            {
+                "path": pa.array([*paths, *[None] * len(problems), None], pa.string()),
+                "problem": pa.array([*[None] * len(paths), *problems, None], pa.string()),
+                "records": pa.array([*[0] * (len(paths) + len(problems)), self._rows], pa.int64()),
+            }
+        )
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        self._files += 1
+        # This task alone writes this hour, so the numbers need be its own only.
+        self._writer.write_table(
+            RawName(self._node, self._files, self._files), pa.concat_tables(self._waiting).combine_chunks()
+        )
+        self._rows += self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
+
+
+def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
+    """Cut rows that are in order of their hours into tables of the layout."""
+    table = pa.table({name: batch[name] for name in SCHEMA.names}).cast(SCHEMA)
+    start = 0
+    for run in pc.value_counts(batch["hour"]).to_pylist():
+        yield run["values"], table.slice(start, run["counts"])
+        start += run["counts"]
+
+
+def _record_rows(records: list[ProvenanceRecord]) -> Iterator[pa.RecordBatch]:
+    for start in range(0, len(records), _PIECE_RECORDS):
+        table = to_table(records[start : start + _PIECE_RECORDS])
+        columns = {name: table[name].combine_chunks() for name in SCHEMA.names}
+        for name in _INSTANTS:
+            columns[name] = columns[name].cast(pa.int64())
+        yield from _rows(hour=pc.divide(columns["completed"], HOUR_MS), **columns)
+
+
+def _run_rows(runs: Runs) -> Iterator[pa.RecordBatch]:
+    if runs:
+        yield from _rows(run_id=list(runs), state=[encode_state(state) for state in runs.values()])
+
+
+def _rows(**columns: Any) -> Iterator[pa.RecordBatch]:  # noqa: ANN401 - lists or arrays, by column
+    """One batch, with nulls in the columns that are not given."""
+    length = len(next(iter(columns.values())))
+    arrays = [
+        pa.nulls(length, field.type) if field.name not in columns else _array(columns[field.name], field.type)
+        for field in _ROWS
+    ]
+    yield pa.RecordBatch.from_arrays(arrays, schema=_ROWS)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:  # noqa: ANN401 - a list or an array
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
