@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,9 +28,7 @@ def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
     """Each server that the graph is read from."""
     if request.param == "contract":
         return marquez.url
-    real = os.environ.get("MARQUEZ_URL")
-    if real is None:
-        pytest.skip("MARQUEZ_URL is not set: no real Marquez to try")
+    real: str = request.getfixturevalue("real_marquez_url")
     return real.rstrip("/")
 
 

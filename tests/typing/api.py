@@ -87,12 +87,17 @@ from waybill.marquez import (
     Delivery,
     EventReader,
     MarquezReadError,
+    MissingEvent,
     ProbeResult,
+    Reconciliation,
     dead_letter_body,
     dead_letters,
     drop_dead_letters,
     open_deliveries,
+    open_reader,
     probe,
+    reconcile,
+    repair,
     replay_dead_letters,
 )
 from waybill.spark import (
@@ -332,6 +337,10 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     assert_type(dead_letters(journal), list[DeadLetter])
     assert_type(dead_letter_body(journal, 7), bytes | None)
     replay_dead_letters(journal, [7])
+    reader: EventReader = open_reader(settings, "marquez")
+    found: Reconciliation = reconcile(journal, reader, since_ms=0, backend="marquez")
+    assert_type(found.missing, tuple[MissingEvent, ...])
+    repair(journal, found.missing)
     drop_dead_letters(journal, {8, 9}, backend="marquez")
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)

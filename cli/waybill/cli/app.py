@@ -21,6 +21,7 @@ from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.keys import app as keys
 from waybill.cli.rebuild import rebuild
+from waybill.cli.reconcile import reconcile
 from waybill.cli.rejects import app as rejects
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
@@ -67,6 +68,7 @@ for _command in (
     export,
     age_off,
     verify,
+    reconcile,
     status,
     settings,
     doctor,

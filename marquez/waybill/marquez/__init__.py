@@ -16,7 +16,8 @@ from waybill.marquez.letters import (
     drop_dead_letters,
     replay_dead_letters,
 )
-from waybill.marquez.targets import open_deliveries
+from waybill.marquez.reconcile import MissingEvent, Reconciliation, reconcile, repair
+from waybill.marquez.targets import open_deliveries, open_reader
 
 __all__ = [
     "Backend",
@@ -24,11 +25,16 @@ __all__ = [
     "Delivery",
     "EventReader",
     "MarquezReadError",
+    "MissingEvent",
     "ProbeResult",
+    "Reconciliation",
     "dead_letter_body",
     "dead_letters",
     "drop_dead_letters",
     "open_deliveries",
+    "open_reader",
     "probe",
+    "reconcile",
+    "repair",
     "replay_dead_letters",
 ]

@@ -87,12 +87,12 @@ class Backend:
         to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
     ) -> None:
         self.to_correct = to_correct
-        self.shown_url = _without_secrets(url)
+        self.shown_url = shown(url)
         self._url = base_url(url, path) + path
         self._secret = api_key
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._open_session = functools.partial(_session, url, api_key)
+        self._open_session = functools.partial(open_session, url, api_key)
         self._idle: list[requests.Session] = []
 
     def deliver(self, body: bytes) -> Answer:
@@ -195,12 +195,12 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
         api_key: sent as a bearer token; None sends none.
         timeout_s: how long it may take to connect, and again to answer, in seconds.
     """
-    shown_url = _without_secrets(url)
+    shown_url = shown(url)
     timeouts_s = (timeout_s, timeout_s)
     started_s = time.monotonic()
     try:
         with (
-            _session(url, api_key) as session,
+            open_session(url, api_key) as session,
             session.get(
                 base_url(url) + _PROBED, timeout=timeouts_s, stream=True, allow_redirects=False
             ) as response,
@@ -241,7 +241,8 @@ def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(known).rstrip("/"), "", ""))
 
 
-def _session(url: str, api_key: str | None) -> requests.Session:
+def open_session(url: str, api_key: str | None) -> requests.Session:
+    """One connection that is kept open, with the environment's proxies and certificates."""
     session = requests.Session()
     # Proxies and certificates come from the environment, but are looked up once and not for every event; and
     # ``~/.netrc`` is not asked for a password that nobody meant for this backend.
@@ -256,7 +257,8 @@ def _session(url: str, api_key: str | None) -> requests.Session:
     return session
 
 
-def _without_secrets(url: str) -> str:
+def shown(url: str) -> str:
+    """An address as it may be shown: without a user and a password."""
     parts = urlsplit(base_url(url))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 

@@ -18,7 +18,7 @@ import msgspec
 import requests
 
 from waybill.facets import parse_instant_us
-from waybill.marquez.client import _session, base_url
+from waybill.marquez.client import base_url, open_session
 from waybill.transport.errors import WaybillError
 
 _EVENTS: Final = "/api/v1/events/lineage"
@@ -60,7 +60,7 @@ class EventReader:
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self._url = base_url(url) + _EVENTS
-        self._session = _session(self._url, api_key)
+        self._session = open_session(self._url, api_key)
 
     def close(self) -> None:
         """End the connection."""

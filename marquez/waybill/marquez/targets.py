@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from waybill.marquez.answer import Answer, Verdict
 from waybill.marquez.client import LINEAGE_PATH, Backend
 from waybill.marquez.delivery import CONNECTIONS, Delivery
+from waybill.marquez.events import EventReader, MarquezReadError
 from waybill.transport.backends import MARQUEZ
 
 if TYPE_CHECKING:
@@ -42,6 +43,23 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
             Delivery(journal, _target(one), name=one.name, connections=connections, draws=draws)
         )
     return deliveries
+
+
+def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
+    """What reads a backend's events back.
+
+    Raises:
+        MarquezReadError: no backend has this name, or it is none that gives them back.
+    """
+    if name == MARQUEZ and settings.marquez_url is not None:
+        return EventReader(settings.marquez_url, settings.marquez_api_key)
+    for one in settings.backends:
+        if one.name == name and one.backend == "marquez":
+            return EventReader(one.endpoint, one.api_key)
+    raise MarquezReadError(
+        f"{name} is no Marquez that the settings name, and others give no events back; set marquez_url, or "
+        "give the name of one in backends"
+    )
 
 
 class FileTarget:

@@ -1,0 +1,88 @@
+"""`waybill reconcile`: does the backend have what was delivered to it."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.flush import flush_with_progress
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.moments import parse_moment
+from waybill.cli.options import RUNNING, with_settings
+from waybill.transport import Settings
+from waybill.transport.backends import MARQUEZ
+
+_DAY_MS: Final = 86_400_000
+
+
+def _moment(text: str) -> int:
+    try:
+        return parse_moment(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}; give 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d") from None
+
+
+@with_settings(*RUNNING)
+def reconcile(
+    settings: Settings,
+    *,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            parser=_moment,
+            metavar="WHEN",
+            help="Events accepted then or later: an instant, or 90m, 6h, 2d: that long ago.",
+            show_default="a day ago",
+        ),
+    ] = None,
+    mend: Annotated[bool, typer.Option("--repair", help="Send what is missing again, and wait.")] = False,
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="The Marquez to ask, as `waybill status` calls it.")
+    ] = MARQUEZ,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a missing event, one a line.")
+    ] = False,
+) -> None:
+    """Compare what was delivered with what Marquez has, and list what is missing.
+
+    Dead letters are not missing, and neither is what has still to be delivered. Give no time beyond Marquez's
+    retention, or what it has rightly forgotten is listed too. Exit code 1 when anything is missing, with
+    --repair when anything could not be sent.
+
+    Examples:
+
+    \b
+      waybill reconcile
+      waybill reconcile --since 6h --repair
+    """
+    from waybill.marquez import open_reader, repair
+    from waybill.marquez import reconcile as compare
+
+    since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since is None else since
+    with existing_journal(settings) as journal:
+        if journal is None:
+            console.note(f"there is no journal at {settings.home} yet, so nothing was delivered")
+            return
+        reader = open_reader(as_agreed(settings, journal), backend)
+        found = compare(journal, reader, since_ms=since_ms, backend=backend)
+        for one in found.missing:
+            if as_json:
+                console.json(one)
+            else:
+                console.line(f"{one.seq}\t{one.run_id}\t{one.event_type}\t{one.event_time}")
+        console.note(f"{len(found.missing)} of {found.compared} delivered run events are missing")
+        if not found.missing:
+            return
+        if not mend:
+            raise typer.Exit(console.EXIT_FAILED)
+        repair(journal, found.missing, backend)
+        report = flush_with_progress(settings)
+        left = compare(journal, reader, since_ms=since_ms, backend=backend).missing
+    if backend in report.problems:
+        console.error(report.problems[backend])
+    if left or backend in report.problems:
+        raise typer.Exit(console.EXIT_FAILED)
+    console.note(f"{len(found.missing)} were sent again")

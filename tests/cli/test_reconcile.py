@@ -1,0 +1,79 @@
+"""`waybill reconcile`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.transport import Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
+
+
+@pytest.fixture
+def new_marquez() -> Iterator[Callable[[], str]]:
+    """Starts a server that behaves as Marquez and knows of nothing yet, and gives its address."""
+    servers = []
+
+    def start() -> str:
+        command = [sys.executable, str(SERVER), "--port", "0"]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        servers.append(server)
+        assert server.stdout is not None
+        return server.stdout.readline().split()[0]
+
+    yield start
+    for server in servers:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def test_what_marquez_lost_is_listed_sent_again_and_then_there(
+    waybill: Run, settings: Settings, new_marquez: Callable[[], str]
+) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
+        file.egress("warehouse")
+    first, second = new_marquez(), new_marquez()
+    settings = settings.with_values({"marquez_url": first, "provenance_enabled": False}, "tests")
+    assert flush(settings, timeout_s=60).problems == {}
+    done = waybill("reconcile", "--home", settings.home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "0 of 2 delivered run events are missing\n"
+
+    elsewhere = ("--home", settings.home, "--marquez-url", second)
+    done = waybill("reconcile", *elsewhere, "--json")
+    assert done.returncode == 1
+    missing = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(one["run_id"], one["event_type"]) for one in missing] == [
+        (file.did, "START"),
+        (file.did, "COMPLETE"),
+    ]
+    done = waybill("reconcile", *elsewhere, "--repair")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith("2 were sent again\n")
+    assert waybill("reconcile", *elsewhere, "--since", "1h").returncode == 0
+
+
+def test_a_marquez_that_is_down_or_none_is_exit_code_1(waybill: Run, settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in"):
+        pass
+    done = waybill("reconcile", "--home", settings.home, "--since", "2026-13-01")
+    assert done.returncode == 2
+    done = waybill("reconcile", "--home", settings.home)
+    assert done.returncode == 1
+    assert "is no Marquez that the settings name" in done.stderr
+
+
+def test_a_home_without_a_journal_has_nothing_to_compare(waybill: Run, home: Path) -> None:
+    done = waybill("reconcile", "--home", home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert not home.exists()
