@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = (("emit",), ("emit", "--backends"), ("compact",), ("compact", "--backfill"))
+BENCHMARKS = (("emit",), ("emit", "--backends"), ("compact",), ("compact", "--backfill"), ("ingest",))
 
 
 def main() -> int:
