@@ -30,7 +30,7 @@ test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marq
 	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 20 minutes (SEED=n repeats a run)
-	$(PY) -m pytest -m exhaustive --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults
+	$(PY) -m pytest -m exhaustive --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults tests/collector
 
 lint: .venv/dev.stamp ## Check style, types, the order of rooms and the dependencies
 	$(PY) -m ruff check .

@@ -5,7 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-BENCHMARKS = (("emit",), ("emit", "--backends"), ("compact",), ("compact", "--backfill"), ("rebuild",))
+BENCHMARKS = (
+    ("emit",),
+    ("emit", "--backends"),
+    ("compact",),
+    ("compact", "--backfill", "--only", "waybill"),
+    ("rebuild",),
+    ("ingest",),
+)
 
 
 def main() -> int:

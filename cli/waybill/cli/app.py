@@ -14,6 +14,7 @@ from waybill.cli.age_off import age_off
 from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
+from waybill.cli.drain import drain
 from waybill.cli.endpoint import endpoint
 from waybill.cli.explain import explain
 from waybill.cli.export import export
@@ -74,6 +75,7 @@ for _command in (
     doctor,
     endpoint,
     serve,
+    drain,
 ):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")

@@ -58,12 +58,13 @@ def flush(
     else:
         report = FlushReport()
         console.note(f"there is no journal at {settings.home} yet, so there is nothing to flush")
-    _show(report, settings, as_json=as_json)
+    show_report(report, settings, as_json=as_json)
     if report.left or report.problems:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _show(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
+def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
+    """Print what a flush came to."""
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
     if as_json:

@@ -1,0 +1,208 @@
+"""What the collector takes: records and events a second over HTTP, each acknowledged after fsync.
+
+    python -m benchmarks.ingest                    # every case, nothing else at work
+    python -m benchmarks.ingest --runner child     # with the Parquet files made meanwhile
+
+Each case is a fresh collector with a home of its own. Bodies are built before the clock starts, all
+different, so that none is a repeat; a client is a thread with one connection that sends the next as soon as
+the last is answered. The clients are Python too, in one process: with small bodies they are part of what is
+measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from benchmarks.records import records
+
+
+class Case(NamedTuple):
+    """One way to send."""
+
+    what: str
+    path: str
+    batch: int
+    connections: int
+
+
+CASES: Final = (
+    Case("records", "/provenance", 100, 8),
+    Case("records", "/provenance", 10_000, 1),
+    Case("records", "/provenance", 10_000, 8),
+    Case("records", "/provenance", 1, 8),
+    Case("events", "/api/v1/lineage", 1, 8),
+    Case("events", "/api/v1/lineage/batch", 100, 8),
+)
+EVENT_BYTES: Final = 1_500
+_CAMEL: Final = {
+    "parent_did": "parentDid",
+    "system_name": "systemName",
+    "data_source": "dataSource",
+    "data_sink": "dataSink",
+    "final_state": "finalState",
+}
+_TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Run the cases and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=8.0, help="of a case, at most (default 8)")
+    parser.add_argument("--count", type=int, default=400_000, help="records or events of a case, at most")
+    parser.add_argument("--runner", choices=("none", "child"), default="none")
+    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured")
+    parser.add_argument("--json", type=Path, help="write every measurement there")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    lines = _record_lines(arguments.count)
+    results = []
+    print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
+    print("|---|---|---|---|---|---|---|---|")
+    try:
+        for at, case in enumerate(CASES):
+            # One by one, a client in Python sends some ten thousand a second.
+            count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
+            elements = lines[:count] if case.what == "records" else _event_lines(count)
+            result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
+            results.append(case._asdict() | result)
+            print(
+                f"| {case.what} | {case.batch:,} | {case.connections} | {result['per_s']:,.0f} "
+                f"| {result['p50_ms']:.2f} | {result['p99_ms']:.2f} | {result['cpu_s_per_million']:.1f} "
+                f"| {result['memory_mb']:.0f} |",
+                flush=True,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def _measured(case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
+    command += ["--provenance-enabled", "--runner", arguments.runner, "--drain-timeout", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    host, _, port = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2].rpartition(":")
+    clients = [
+        _Client((host, int(port)), case, bodies[at :: case.connections]) for at in range(case.connections)
+    ]
+    cpu_s, began_s = _cpu_s(server.pid), time.perf_counter()
+    for client in clients:
+        client.until_s = began_s + arguments.seconds
+        client.start()
+    for client in clients:
+        client.join()
+    took_s, cpu_s = time.perf_counter() - began_s, _cpu_s(server.pid) - cpu_s
+    memory_mb = _peak_mb(server.pid)
+    server.terminate()
+    server.wait(60)
+    latencies_s = sorted(one for client in clients for one in client.latencies_s)
+    sent = len(latencies_s) * case.batch
+    return {
+        "per_s": sent / took_s,
+        "p50_ms": statistics.median(latencies_s) * 1e3,
+        "p99_ms": latencies_s[int(len(latencies_s) * 0.99)] * 1e3,
+        "cpu_s_per_million": cpu_s / sent * 1e6,
+        "memory_mb": memory_mb,
+    }
+
+
+class _Client(threading.Thread):
+    """One connection, which sends the next body as soon as the last is answered."""
+
+    def __init__(self, address: tuple[str, int], case: Case, bodies: list[bytes]) -> None:
+        super().__init__()
+        self.latencies_s: list[float] = []
+        self.until_s = 0.0
+        self._socket = socket.create_connection(address)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        head = f"POST {case.path} HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\n"
+        self._requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+
+    def run(self) -> None:
+        for request in self._requests:
+            began_s = time.perf_counter()
+            if began_s > self.until_s:
+                break
+            self._socket.sendall(request)
+            answer = self._socket.recv(65_536)
+            assert answer.startswith((b"HTTP/1.1 20",)), answer
+            self.latencies_s.append(time.perf_counter() - began_s)
+        self._socket.close()
+
+
+def _bodies(case: Case, elements: list[bytes]) -> list[bytes]:
+    if case.path == "/api/v1/lineage":
+        return elements
+    starts = range(0, len(elements) - case.batch + 1, case.batch)
+    return [b"[" + b",".join(elements[at : at + case.batch]) + b"]" for at in starts]
+
+
+def _record_lines(count: int) -> list[bytes]:
+    table = records(count, hours=1, systems=5, repeats=0.0, seed=7)
+    for name in ("created", "completed"):
+        at = table.column_names.index(name)
+        table = table.set_column(at, name, table[name].cast("int64"))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row["annotations"] = dict(row["annotations"] or ())
+    return [
+        msgspec.json.encode(
+            {_CAMEL.get(name, name): value for name, value in row.items() if value is not None}
+        )
+        for row in rows
+    ]
+
+
+def _event_lines(count: int) -> list[bytes]:
+    """Events as large as those of a real job: two inputs, one output, schemas."""
+    event: dict[str, Any] = {
+        "eventType": "COMPLETE",
+        "eventTime": "2026-01-31T12:00:00.000Z",
+        "producer": "https://example.org/benchmark",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "job": {"namespace": "benchmark", "name": "orders.daily"},
+        "inputs": [{"namespace": "file", "name": f"/data/orders-{at}"} for at in range(2)],
+        "outputs": [{"namespace": "file", "name": "/lake/orders", "facets": {}}],
+    }
+    fields: list[dict[str, str]] = []
+    event["outputs"][0]["facets"]["schema"] = {"_producer": "", "_schemaURL": "", "fields": fields}
+    while len(msgspec.json.encode(event)) < EVENT_BYTES - 60:
+        fields.append({"name": f"column_{len(fields)}", "type": "string"})
+    lines = []
+    for at in range(count):
+        event["run"] = {"runId": f"01a1fd6a-9e75-7d78-870f-{at:012x}"}
+        lines.append(msgspec.json.encode(event))
+    return lines
+
+
+def _cpu_s(pid: int) -> float:
+    words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / _TICKS_A_SECOND
+
+
+def _peak_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+if __name__ == "__main__":
+    main()
