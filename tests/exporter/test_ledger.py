@@ -13,6 +13,7 @@ from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
 from waybill.exporter import Compactor, Hour, Retraction, age_off, check, export, open_destination
 from waybill.facets import record_key
+from waybill.facets.arrow import to_table
 
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 NEXT = "provenance/compacted/edge/20260101/01.parquet"
@@ -75,6 +76,14 @@ def test_a_file_that_is_sealed_and_not_recorded_is_found(layout: Layout, tmp_pat
     assert (FILE, "unrecorded") in found
     assert (FILE.replace("edge", "slipped"), "unrecorded") in found
     assert not any(path == NEXT for path, _ in found)
+
+
+def test_a_file_without_a_seal_that_is_slipped_in_or_put_in_anothers_place_is_found(layout: Layout) -> None:
+    slipped = "provenance/compacted/edge/20260101/02.parquet"
+    rows = [record("z", at_ms=2 * HOUR_MS)]
+    pq.write_table(to_table(rows), layout.root / slipped)
+    pq.write_table(pq.read_table(layout.root / NEXT).replace_schema_metadata(None), layout.root / NEXT)
+    assert kinds(layout.root) == [(NEXT, "unrecorded"), (slipped, "unrecorded")]
 
 
 def test_an_older_version_put_back_is_found(layout: Layout) -> None:

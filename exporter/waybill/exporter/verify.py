@@ -131,13 +131,11 @@ class _Book:
 
     def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> Iterator[tuple[str, str]]:
         """Whether the file of this footer is the one that the ledger has."""
-        for state in (self._state, read_ledger(self.root)):
-            self._state = state
-            if state is None or self._changes(str(path)):
-                return
-            known = state.seals.get(str(path), (None, None))
-            if known == (seal_in(metadata), before_in(metadata)):
-                return
+        if self._agrees(path, metadata):
+            return
+        self._state = read_ledger(self.root)
+        if self._agrees(path, metadata):
+            return
         # One that was replaced since it was opened is another file now.
         current = seal_in(parquet.open_file(self.root / path).metadata.metadata)
         if current == seal_in(metadata):
@@ -145,6 +143,11 @@ class _Book:
                 "unrecorded",
                 "the ledger does not know this file; restore it from a copy, or rebuild the hour",
             )
+
+    def _agrees(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> bool:
+        if self._state is None or self._changes(str(path)):
+            return True
+        return self._state.seals.get(str(path)) == (seal_in(metadata), before_in(metadata))
 
     def _changes(self, path: str) -> bool:
         hours = self._state.changing if self._state else ()
