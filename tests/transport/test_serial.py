@@ -70,6 +70,8 @@ def test_an_event_is_encoded_as_the_client_encodes_it(anything: object) -> None:
         [None, {}, {"a": None}, (), [{}]],
         {"a": RunState.START, "b": [uuid.UUID(int=1)]},
         {7: "int key"},
+        {None: 1},
+        {True: 1},
         [error_message_run.ErrorMessageRunFacet("m", "p")],
         "null,",
     ],
@@ -87,3 +89,12 @@ def test_a_float_that_is_not_finite_becomes_null() -> None:
 def test_a_file_name_that_is_not_utf8_is_written_with_its_escape() -> None:
     body = event_to_json(event({"file\udce9": "caf\udce9"}))
     assert json.loads(body)["run"]["facets"]["any"]["anything"] == {"file\\udce9": "caf\\udce9"}
+
+
+def test_a_key_that_the_client_cannot_write_becomes_text() -> None:
+    body = event_to_json(
+        event({(1, 2): "tuple", None: "none", False: "bool", "text": {3: 4, None: "caf\udce9"}})
+    )
+    anything = json.loads(body)["run"]["facets"]["any"]["anything"]
+    inner = {"3": 4, "null": "caf\\udce9"}
+    assert anything == {"(1, 2)": "tuple", "null": "none", "false": "bool", "text": inner}

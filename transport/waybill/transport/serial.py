@@ -30,8 +30,8 @@ def event_to_json(event: Event) -> bytes:
     plain = _plain[type(event)](event)
     try:
         return _encode(plain)
-    except UnicodeEncodeError:
-        return _encode(_without_surrogates(plain))
+    except (UnicodeEncodeError, TypeError):
+        return _encode(_mended(plain))
 
 
 class _PlainByType(dict[type, "Callable[[Any], Any]"]):
@@ -95,12 +95,18 @@ def _plain_rare(value: Any) -> Any:  # noqa: ANN401 - any value goes in, a JSON 
     return f"<<non-serializable: {type(value).__qualname__}>>"
 
 
-def _without_surrogates(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+def _mended(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+    """The same with every text and key in the form that JSON has for it."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_without_surrogates(key): _without_surrogates(inner) for key, inner in value.items()}
-    return [_without_surrogates(inner) for inner in value] if isinstance(value, list) else value
+        return {_mended(_key(key)): _mended(inner) for key, inner in value.items()}
+    return [_mended(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _key(key: object) -> str:
+    """A key as text: None and the booleans as the client has them."""
+    return _encode(key).decode() if key is None or isinstance(key, bool) else str(key)
 
 
 _plain: Final = _PlainByType({dict: _plain_dict, list: _plain_list})
