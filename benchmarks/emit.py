@@ -225,7 +225,8 @@ def _event(number: int) -> Any:  # noqa: ANN401 - imported late, so that the dri
     from openlineage.client.facet_v2 import schema_dataset
     from openlineage.client.uuid import generate_new_uuid
 
-    from waybill.facets.delta_file import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
+    from waybill.facets import DELTA_FILE_FACET
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
     did = str(generate_new_uuid())
     facet = WaybillDeltaFileRunFacet(

@@ -103,6 +103,22 @@ def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: P
     assert foreign & set(loaded) == set()
 
 
+def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
+    loaded = python("import sys, waybill.cli.app; print(*sys.modules)", tmp_path).split()
+    foreign = {"pyarrow", "pyspark", "requests", "openlineage", "pandas", "numpy", "duckdb", "granian"}
+    assert "waybill.cli.doctor" in loaded
+    assert foreign & set(loaded) == set()
+
+
+def test_a_pyspark_program_loads_what_a_rebuild_needs_only_for_one(tmp_path: Path) -> None:
+    loaded = python("import sys, waybill.spark; print(*sys.modules)", tmp_path).split()
+    assert {"pyarrow", "pyspark", "pandas", "numpy"} & set(loaded) == set()
+    program = "import sys\nfrom waybill.spark import rebuild_on_spark\nprint(*sys.modules)"
+    loaded = python(program, tmp_path).split()
+    assert "pyarrow" in loaded
+    assert "pyspark" not in loaded
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_nothing_is_public_by_accident(room: str, tmp_path: Path) -> None:
     code = (

@@ -18,11 +18,11 @@ from layouts import START_MS, Layout
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
 from waybill.exporter.sources import (
     LinesSource,
-    MarquezDatabaseSource,
-    MarquezSource,
     Source,
     SourceUnreachableError,
 )
+from waybill.exporter.sources.marquez import MarquezSource
+from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.marquez import EventReader
 from waybill.transport import Settings
 

@@ -18,8 +18,8 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 
 from waybill import facets
-from waybill.facets import FinalState, decode_event, fold
-from waybill.facets.delta_file import DELTA_FILE_FACET, PRODUCER, SCHEMA_URL, WaybillDeltaFileRunFacet
+from waybill.facets import DELTA_FILE_FACET, PRODUCER, FinalState, decode_event, fold
+from waybill.facets.delta_file import SCHEMA_URL, WaybillDeltaFileRunFacet
 from waybill.facets.event import DeltaFile
 
 SCHEMAS = importlib.resources.files(facets) / "schemas"

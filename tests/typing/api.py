@@ -58,6 +58,8 @@ from waybill.exporter import (
     unfiled,
 )
 from waybill.facets import (
+    DELTA_FILE_FACET,
+    PRODUCER,
     DatasetEvent,
     Event,
     EventType,
@@ -80,7 +82,7 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.facets.delta_file import DELTA_FILE_FACET, WaybillDeltaFileRunFacet
+from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 from waybill.marquez import (
     Backend,
     DeadLetter,
@@ -167,6 +169,8 @@ def records_are_plain_values(body: bytes) -> None:
 def the_facet_goes_on_a_run() -> dict[str, RunFacet]:
     facet = WaybillDeltaFileRunFacet(did="0193", filename="orders.csv", finalState=FinalState.COMPLETE)
     assert_type(facet.parentDid, str | None)
+    producer: str = PRODUCER
+    assert producer
     return {DELTA_FILE_FACET: facet}
 
 

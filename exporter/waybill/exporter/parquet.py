@@ -7,18 +7,19 @@ types.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
     from _typeshed import ReadableBuffer
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
@@ -61,8 +62,6 @@ _LEVEL: Final = {
     "annotations.key_value.key": 1,
     "annotations.key_value.value": 3,
 }
-
-_FORMAT: Final = ds.ParquetFileFormat(dictionary_columns=list(CODED))
 
 DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 """What reading a damaged file raises: an `OSError` where a page does not decompress."""
@@ -127,9 +126,17 @@ def open_fragment(path: Path) -> ds.ParquetFileFragment:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    fragment = _FORMAT.make_fragment(pa.OSFile(str(path)))
+    fragment = _format().make_fragment(pa.OSFile(str(path)))
     _check(fragment.physical_schema)
     return fragment
+
+
+@functools.cache
+def _format() -> ds.ParquetFileFormat:
+    # It loads pandas where that is installed, which takes longer than all the rest of a command.
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFileFormat(dictionary_columns=list(CODED))
 
 
 def unreadable(path: Path, error: Exception) -> str:

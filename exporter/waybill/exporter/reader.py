@@ -13,12 +13,10 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from waybill.exporter import parquet
 from waybill.exporter.covers import Covers
@@ -30,6 +28,8 @@ from waybill.exporter.raw import by_hour
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
     from waybill.facets import ProvenanceRecord
 
 log = logging.getLogger("waybill.exporter")
@@ -80,7 +80,7 @@ class _VanishedError(Exception):
     """A raw file went while it was looked for."""
 
 
-class _Compacted(msgspec.Struct, frozen=True):
+class _Compacted(NamedTuple):
     """An open compacted file and what it covers."""
 
     file: ds.ParquetFileFragment

@@ -39,7 +39,6 @@ _SUFFIX: Final = ".parquet"
 _DEPTH: Final = len(RAW.parts)
 _PARTS: Final = 3
 """Of a file's path below the folder of its kind."""
-_STATES: Final = pa.array([state.value for state in FinalState], pa.string())
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -221,7 +220,8 @@ def _judge_rows(table: pa.Table, hour: Hour) -> Iterator[tuple[str, str]]:
     elsewhere = pc.or_(pc.less(completed, hour.start_ms), pc.greater_equal(completed, hour.end_ms))
     if count := pc.sum(elsewhere).as_py():
         yield "hour", f"{count} of its rows completed in another hour; rebuild both"
-    known = pc.is_in(table["final_state"].cast(pa.string()), _STATES)
+    states = pa.array([state.value for state in FinalState], pa.string())
+    known = pc.is_in(table["final_state"].cast(pa.string()), states)
     if count := pc.sum(pc.invert(known)).as_py():
         yield "state", f"{count} of its rows have a final state that is none; rebuild the hour"
 

@@ -4,6 +4,8 @@ Nothing here reads or writes anything. `waybill.facets.arrow`, which needs pyarr
 """
 
 from waybill.facets.event import (
+    DELTA_FILE_FACET,
+    PRODUCER,
     DatasetEvent,
     Event,
     EventType,
@@ -25,6 +27,8 @@ from waybill.facets.record import (
 )
 
 __all__ = [
+    "DELTA_FILE_FACET",
+    "PRODUCER",
     "DatasetEvent",
     "Event",
     "EventType",

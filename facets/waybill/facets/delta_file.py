@@ -17,12 +17,6 @@ from openlineage.client.generated.base import RunFacet
 from waybill.facets.event import parse_instant_us
 from waybill.facets.record import FinalState
 
-DELTA_FILE_FACET = "waybill_deltaFile"
-"""The facet's key among a run's facets."""
-
-PRODUCER = "ol:waybill"
-"""The producer's URI, short as OpenLineage's registry has it."""
-
 _CLASS = "WaybillDeltaFileRunFacet"
 SCHEMA_URL = f"https://openlineage.io/spec/facets/1-0-0/{_CLASS}.json#/$defs/{_CLASS}"
 """Where the facet's schema is published; the version in it is a SchemaVer and what it names never changes."""

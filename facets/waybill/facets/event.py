@@ -10,10 +10,17 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty
+
+DELTA_FILE_FACET: Final = "waybill_deltaFile"
+"""The key of `waybill.facets.delta_file.WaybillDeltaFileRunFacet` among a run's facets."""
+
+PRODUCER: Final = "ol:waybill"
+"""The producer's URI, short as OpenLineage's registry has it."""
 
 
 class EventType(StrEnum):

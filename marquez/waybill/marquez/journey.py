@@ -24,8 +24,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event
-from waybill.facets.delta_file import DELTA_FILE_FACET, PRODUCER
+from waybill.facets import (
+    DELTA_FILE_FACET,
+    PRODUCER,
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+)
 from waybill.transport.admission import admit_records
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind

@@ -1,15 +1,19 @@
 """A PySpark pipeline's side: one line makes a session whose reads and writes leave a provenance trail.
 
-Importing this package loads neither pyspark nor Java.
+Importing this package loads neither pyspark nor Java, and pyarrow only for a rebuild.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.jar import LISTENER_VERSION, fetch_listener, listener_path, scala_version, spark_home
 from waybill.spark.java import Java, find_java
-from waybill.spark.rebuilding import plain_session, rebuild_on_spark
 from waybill.spark.session import configure, session
+
+if TYPE_CHECKING:
+    from waybill.spark.rebuilding import plain_session, rebuild_on_spark
 
 __all__ = [
     "LISTENER_VERSION",
@@ -25,3 +29,11 @@ __all__ = [
     "session",
     "spark_home",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name in {"plain_session", "rebuild_on_spark"}:
+        from waybill.spark import rebuilding
+
+        return getattr(rebuilding, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,7 +27,7 @@ def failure_event(run: Run, failure: Failure, time_ms: int, *, language: str) ->
     from openlineage.client.event_v2 import Run as EventRun
     from openlineage.client.facet_v2 import error_message_run, parent_run
 
-    from waybill.facets.delta_file import PRODUCER
+    from waybill.facets import PRODUCER
     from waybill.transport.serial import event_to_json
 
     facets: dict[str, RunFacet] = {

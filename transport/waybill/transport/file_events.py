@@ -86,7 +86,7 @@ def end_event(file: FileIdentity, end: PathEnd) -> RunEvent:
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import error_message_run
 
-    from waybill.facets.delta_file import PRODUCER
+    from waybill.facets import PRODUCER
 
     event = _event(
         _TYPE_OF_STATE.get(end.final_state, "COMPLETE"),
@@ -115,7 +115,7 @@ def _event(
     from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, parent_run
 
-    from waybill.facets.delta_file import DELTA_FILE_FACET, PRODUCER
+    from waybill.facets import DELTA_FILE_FACET, PRODUCER
 
     run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: delta_file}
     if file.parent is not None:
@@ -141,7 +141,8 @@ def _event(
 def _delta_file(
     file: FileIdentity, annotations: Mapping[str, str], end: PathEnd | None = None
 ) -> WaybillDeltaFileRunFacet:
-    from waybill.facets.delta_file import PRODUCER, WaybillDeltaFileRunFacet
+    from waybill.facets import PRODUCER
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 
     return WaybillDeltaFileRunFacet(
         did=file.did,

@@ -1,12 +1,14 @@
-"""Where stored entries are read from: the sources of a rebuild."""
+"""Where stored entries are read from: the sources of a rebuild.
+
+Those of Marquez and its database are in modules of their own, `marquez` and `postgres`: what they need, only
+they need.
+"""
 
 from __future__ import annotations
 
 from waybill.exporter.sources.events import EventsSource, open_events
 from waybill.exporter.sources.journal import JournalSource, open_journal
 from waybill.exporter.sources.lines import LinesSource, open_lines
-from waybill.exporter.sources.marquez import MarquezSource, open_marquez
-from waybill.exporter.sources.postgres import MarquezDatabaseSource, open_marquez_db
 from waybill.exporter.sources.source import (
     SOURCES_GROUP,
     OpenSource,
@@ -22,8 +24,6 @@ __all__ = [
     "EventsSource",
     "JournalSource",
     "LinesSource",
-    "MarquezDatabaseSource",
-    "MarquezSource",
     "OpenSource",
     "Source",
     "SourceError",
@@ -32,7 +32,5 @@ __all__ = [
     "open_events",
     "open_journal",
     "open_lines",
-    "open_marquez",
-    "open_marquez_db",
     "open_source",
 ]
