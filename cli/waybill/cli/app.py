@@ -20,6 +20,7 @@ from waybill.cli.find import find
 from waybill.cli.flush import flush
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
+from waybill.cli.sql import sql
 from waybill.cli.status import status
 from waybill.cli.verify import verify
 from waybill.transport import SettingsError, WaybillError
@@ -54,7 +55,7 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, export, age_off, verify, status, settings, doctor, endpoint, serve):
+for _command in (demo, flush, find, sql, export, age_off, verify, status, settings, doctor, endpoint, serve):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 
