@@ -26,6 +26,7 @@ from waybill.cli.reconcile import reconcile
 from waybill.cli.rejects import app as rejects
 from waybill.cli.serve import serve
 from waybill.cli.settings import settings
+from waybill.cli.sql import sql
 from waybill.cli.status import status
 from waybill.cli.verify import verify
 from waybill.transport import SettingsError, WaybillError
@@ -60,23 +61,7 @@ def _waybill(
     """
 
 
-for _command in (
-    demo,
-    flush,
-    find,
-    explain,
-    rebuild,
-    export,
-    age_off,
-    verify,
-    reconcile,
-    status,
-    settings,
-    doctor,
-    endpoint,
-    serve,
-    drain,
-):
+for _command in (demo, flush, find, sql, explain, rebuild, export, age_off, verify, reconcile, status, settings, doctor, endpoint, serve, drain):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(rejects, name="rejects")

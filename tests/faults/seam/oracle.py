@@ -3,6 +3,7 @@
 - Every acknowledged record is in the layout exactly once, as it was emitted.
 - None is there that nobody emitted.
 - No half file is visible, at no moment.
+- Verify finds nothing: every file is sealed, in order, and as the ledger has it.
 - Something fresh passes after the faults stop.
 """
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from seam.emissions import emission
 
-from waybill.exporter import Query, find
+from waybill.exporter import Query, check, find
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.record import RecordKey
@@ -90,6 +91,8 @@ def check_layout(root: Path, ledger: Ledger) -> None:
     assert not left, f"a flush left {left}"
     strays = [path for path in root.rglob("*") if path.is_file() and not _belongs(path.relative_to(root))]
     assert not strays, f"no file of the layout: {strays}"
+    findings = [finding for checked in check(root) for finding in checked.findings]
+    assert not findings, f"what verify finds: {findings}"
     found = read_compacted(root)
     lost, invented = compare(found, ledger, ledger.acknowledged)
     assert not lost, f"acknowledged and lost: {lost}"
@@ -147,6 +150,8 @@ def _belongs(path: Path) -> bool:
     parts = path.parts
     if parts[:2] == ("provenance", "compacted"):
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
+    if parts[:2] == ("provenance", "ledger"):
+        return len(parts) == 4 and parts[3].endswith(".json") and not parts[3].startswith(".")
     if parts[0] == "events":
         return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
     return path == Path("provenance/.compact.lock")
