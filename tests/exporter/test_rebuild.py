@@ -16,7 +16,7 @@ import zstandard
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from layouts import HOUR_MS, START_MS, Layout
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, temporaries
 
 from waybill.exporter import Archive, find
 from waybill.exporter import Layout as Projection
@@ -414,6 +414,37 @@ def test_a_rebuild_that_was_cut_short_after_its_hours_were_compacted_goes_on(tmp
     report = rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"))
     assert report.resumed == report.parts
     assert merge_all(rows(tmp_path / "root")) == expected
+
+
+def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bodies = [
+        event("r", "START", 0),
+        event("f", "COMPLETE", 5, facets=facet("d")),
+        event("r", "COMPLETE", HOUR_MS),
+        event("r", "FAIL", HOUR_MS + 7),
+    ]
+    (tmp_path / "log").write_bytes(b"\n".join(bodies))
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 300)
+    source, wanted = LinesSource((tmp_path / "log",)), Wanted(system_name="host")
+    expected = fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
+    for at in itertools.count(1, 3):
+        root, stopping = tmp_path / f"root{at}", StoppingFiles(at)
+        with monkeypatch.context() as patched:
+            for module in ("rebuilding.part", "rebuilding.work", "compact"):
+                patched.setattr(f"waybill.exporter.{module}.Files", lambda files=stopping: files)
+            try:
+                rebuild(source, root, wanted)
+                survived = True
+            except StoppedError:
+                survived = False
+        rebuild(source, root, wanted)
+        assert merge_all(rows(root)) == expected, f"dead at call {at}"
+        assert not temporaries(root / "provenance")
+        if survived:
+            break
+    assert at > 30
 
 
 def test_several_processes_give_the_same_and_progress_is_told(
