@@ -1,18 +1,14 @@
-"""Where the exporter's tests find what they share."""
+"""What the exporter's tests share: a layout, and destinations of an export."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs
 import pytest
-from moto.server import ThreadedMotoServer
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from layouts import Layout
+from moto.server import ThreadedMotoServer
 from stores import Store, new_bucket
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from contract_server import ContractServer, reserialised
 from layouts import START_MS, Layout
 
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
@@ -38,19 +36,6 @@ CREATE TABLE lineage_events (
     run_uuid uuid, created_at timestamptz DEFAULT now(), _event_type varchar(64) DEFAULT 'RUN_EVENT'
 )
 """
-
-
-def load_contract_server() -> ModuleType:
-    """The server that answers as Marquez does; by its path, since tests are no package."""
-    name = "contract_server"
-    if name not in sys.modules:
-        path = Path(__file__).parent.parent / "marquez" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
 
 
 def events() -> list[dict[str, Any]]:
@@ -90,15 +75,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[ProvenanceRecord]
 
 
 @pytest.fixture
-def server() -> Iterator[Any]:
-    started = load_contract_server().ContractServer().start()
+def server() -> Iterator[ContractServer]:
+    started = ContractServer().start()
     yield started
     started.refuse()
 
 
-def fill(server: Any, found: list[dict[str, Any]]) -> None:  # noqa: ANN401 - the test server has no types here
-    module = load_contract_server()
-    server.events.extend(module.reserialised(json.loads(json.dumps(event))) for event in found)
+def fill(server: ContractServer, found: list[dict[str, Any]]) -> None:
+    server.events.extend(reserialised(json.loads(json.dumps(event))) for event in found)
 
 
 def rebuilt(source: Source, root: Path) -> list[ProvenanceRecord]:
@@ -110,7 +94,7 @@ def rebuilt(source: Source, root: Path) -> list[ProvenanceRecord]:
 @pytest.mark.parametrize("page", [1, 7, 500])
 @pytest.mark.parametrize("window", [40, 10**6])
 def test_marquez_gives_the_rows_of_the_events_it_was_sent(
-    server: Any,  # noqa: ANN401
+    server: ContractServer,
     tmp_path: Path,
     expected: list[ProvenanceRecord],
     monkeypatch: pytest.MonkeyPatch,
@@ -128,7 +112,7 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
 
 
 def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
-    server: Any,  # noqa: ANN401
+    server: ContractServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("waybill.marquez.events._PAGE", 10)
@@ -149,13 +133,13 @@ def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
     assert {json.dumps(event, sort_keys=True) for event in server.events[: len(EVENTS)]} <= found
 
 
-def test_a_marquez_without_events_gives_none(server: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_a_marquez_without_events_gives_none(server: ContractServer, tmp_path: Path) -> None:
     assert MarquezSource(server.url).parts() == []
     assert rebuilt(MarquezSource(server.url), tmp_path / "root") == []
 
 
 def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
-    server: Any,  # noqa: ANN401
+    server: ContractServer,
     tmp_path: Path,
     expected: list[ProvenanceRecord],
     monkeypatch: pytest.MonkeyPatch,
@@ -177,7 +161,7 @@ def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
     assert Layout(tmp_path / "root").rows() == expected
 
 
-def test_the_api_key_is_sent_and_never_shown(server: Any, settings: Settings) -> None:  # noqa: ANN401
+def test_the_api_key_is_sent_and_never_shown(server: ContractServer, settings: Settings) -> None:
     server.api_key = "secret"
     with pytest.raises(SourceUnreachableError, match="401"):
         MarquezSource(server.url).parts()

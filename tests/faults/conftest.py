@@ -1,17 +1,14 @@
-"""The fault tests' own modules are importable; a home and a root that cost no disk."""
+"""A home and a root that cost no disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture

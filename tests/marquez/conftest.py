@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from contract_server import ContractServer
 
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind
-
-if TYPE_CHECKING:
-    from contract_server import ContractServer
 
 STEPS_MAX = 100_000
 PATIENT = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
 """Where each answer counts: a busy machine must not lose one."""
 HASTY = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
 """Where the backend lets the client wait; a busy machine may then lose an answer, too."""
-
-
-def load_contract_server() -> ModuleType:
-    """Import the server and the graph in it by their paths: tests are no package."""
-    for name in ("contract_graph", "contract_server"):
-        load(name)
-    return sys.modules["contract_server"]
-
-
-def load(name: str) -> None:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
 
 
 REAL_URL = os.environ.get("MARQUEZ_URL")
@@ -91,7 +70,7 @@ class Worker:
 @pytest.fixture
 def marquez() -> Iterator[ContractServer]:
     """A backend on loopback that answers as Marquez does, worse on request."""
-    server: ContractServer = load_contract_server().ContractServer().start()
+    server: ContractServer = ContractServer().start()
     yield server
     server.refuse()
 

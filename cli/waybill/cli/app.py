@@ -61,7 +61,24 @@ def _waybill(
     """
 
 
-for _command in (demo, flush, find, sql, explain, rebuild, export, age_off, verify, reconcile, status, settings, doctor, endpoint, serve, drain):
+for _command in (
+    demo,
+    flush,
+    find,
+    sql,
+    explain,
+    rebuild,
+    export,
+    age_off,
+    verify,
+    reconcile,
+    status,
+    settings,
+    doctor,
+    endpoint,
+    serve,
+    drain,
+):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(rejects, name="rejects")
