@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +15,8 @@ import pyarrow as pa
 import pytest
 from served import JSON, Collector, event, reply_of
 
-from waybill.transport import Journal
+from waybill.collector import Rejects
+from waybill.transport import Journal, lease
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -211,3 +214,31 @@ def test_a_full_journal_is_busy_and_recovers(start: Start) -> None:
         refused = collector.post(PATH, event())
     assert (refused.status, refused.headers["retry-after"]) == (503, "2")
     assert json.loads(refused.body)["title"] == "Service Unavailable"
+
+
+def test_what_is_redacted_is_nowhere_in_the_home(start: Start, home: Path) -> None:
+    collector = start("--runner", "none", "--redact", "job.facets.sql,run.facets.*.stackTrace")
+    job = {"namespace": "n", "name": "j", "facets": {"sql": {"query": "SELECT hidden"}}}
+    run = {"runId": "r", "facets": {"errorMessage": {"message": "no", "stackTrace": "at hidden"}}}
+    whole = event(job=job, run=run)
+    assert collector.post(PATH, whole).status == 201
+    batch = b"[" + b",".join([event(job=job, eventType="FAIL"), event(job=job, eventTime="never")]) + b"]"
+    assert collector.post(BATCH, batch).json["summary"]["successful"] == 1
+    assert collector.post(PATH, whole[:-1]).status == 400
+    kept = [json.loads(body) for body in collector.bodies()]
+    assert [one["job"]["facets"] for one in kept] == [{}, {}]
+    assert kept[0]["run"]["facets"] == {"errorMessage": {"message": "no"}}
+    journal = Journal(home)
+    rejects = Rejects(journal)
+    assert sorted(len(rejects.body(one.id) or b"") > 0 for one in rejects.all()) == [False, True]
+    journal.close()
+    assert not any(b"hidden" in file.read_bytes() for file in home.iterdir() if file.is_file())
+
+
+def test_it_starts_a_runner(start: Start, home: Path) -> None:
+    start()
+    deadline_s = time.monotonic() + 60
+    while (runner := lease.holder(home)) is None:
+        assert time.monotonic() < deadline_s, "no runner came"
+        time.sleep(0.05)
+    os.kill(runner, signal.SIGTERM)

@@ -43,13 +43,13 @@ class Endpoint(NamedTuple):
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """`waybill endpoint` in a process of its own."""
+    """`waybill serve` in a process of its own."""
     home = tmp_path_factory.mktemp("endpoint")
     command = [
         sys.executable,
         "-m",
         "waybill.cli",
-        "endpoint",
+        "serve",
         "--listen",
         "127.0.0.1:0",
         "--home",

@@ -15,7 +15,6 @@ from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
 from waybill.cli.drain import drain
-from waybill.cli.endpoint import endpoint
 from waybill.cli.explain import explain
 from waybill.cli.export import export
 from waybill.cli.find import find
@@ -29,6 +28,7 @@ from waybill.cli.settings import settings
 from waybill.cli.sql import sql
 from waybill.cli.status import status
 from waybill.cli.verify import verify
+from waybill.cli.where import where
 from waybill.transport import SettingsError, WaybillError
 
 app: Final = typer.Typer(
@@ -75,9 +75,9 @@ for _command in (
     status,
     settings,
     doctor,
-    endpoint,
     serve,
     drain,
+    where,
 ):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")

@@ -35,6 +35,9 @@ _WORDS: Final = {
     "backends": _Words(
         "JSON", "Further backends, a list as docs/marquez.md has it; better set in waybill.yaml."
     ),
+    "redact": _Words(
+        "RULES", "Parts of facets that are not kept, as docs/collector.md has it, with commas between."
+    ),
     "journal_retain_days": _Words("DAYS", "How long the journal keeps what every projection has."),
     "journal_max_bytes": _Words("SIZE", "The journal's largest size, as 10GiB."),
     "journal_when_full": _Words("WHAT", "'refuse' new entries, or 'drop-delivered' ones."),

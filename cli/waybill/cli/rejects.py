@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import existing_journal
+from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import instant_of
 from waybill.transport import AdmissionError, Settings
 
 if TYPE_CHECKING:
     from waybill.collector import Rejects
+    from waybill.transport.redaction import Redaction
 
 app: Final = typer.Typer(no_args_is_help=True, help="See, send again or forget what the collector refused.")
 
@@ -57,7 +58,7 @@ def list_rejects(
 def show(
     settings: Settings, name: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
 ) -> None:
-    """Print one byte for byte as it was sent; a record is in an array of its own.
+    """Print one as it was sent, but for what is redacted; a record is in an array of its own.
 
     Examples:
 
@@ -134,7 +135,7 @@ def _rejects(settings: Settings) -> Iterator[Rejects]:
         if journal is None:
             console.error(f"there is no journal at {settings.home}; give its folder with --home")
             raise typer.Exit(console.EXIT_FAILED)
-        yield Rejects(journal)
+        yield Rejects(journal, Redaction(as_agreed(settings, journal).redact))
 
 
 def _chosen(rejects: Rejects, names: list[str] | None, *, everything: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""The doors for operators: is it alive, is it ready, how is it doing."""
+"""The doors for operators: is it alive, is it ready, how is it doing, what became of something."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.metrics import TEXT, home_text
+from waybill.collector.problem import Problem
+from waybill.collector.receipt import Receipt
 from waybill.transport.errors import JournalError
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waybill.collector.metrics import Metrics
     from waybill.transport import Journal
 
@@ -38,11 +42,13 @@ class HealthDoors:
 
     Args:
         journal: the home's journal.
+        root: its root.
         metrics: what was counted.
     """
 
-    def __init__(self, journal: Journal, metrics: Metrics) -> None:
+    def __init__(self, journal: Journal, root: Path, metrics: Metrics) -> None:
         self._journal = journal
+        self._root = root
         self._metrics = metrics
 
     async def live(self, _: Request) -> Answer:
@@ -59,6 +65,21 @@ class HealthDoors:
         """What was counted, for Prometheus."""
         lines = await asyncio.to_thread(lambda: [*self._metrics.text(), *home_text(self._journal)])
         return Answer(HTTPStatus.OK, [("content-type", TEXT)], ("\n".join(lines) + "\n").encode())
+
+    async def where(self, request: Request) -> Answer:
+        """What became of the entry that a receipt names."""
+        from waybill.collector.whereabouts import where
+
+        text = request.scope.query_string.removeprefix("receipt=")
+        receipt = Receipt.parse(text)
+        if receipt is None:
+            detail = "the parameter receipt is missing or no receipt; give ?receipt=NODE-NUMBER"
+            raise Problem(HTTPStatus.BAD_REQUEST, detail)
+        found = await asyncio.to_thread(where, self._journal, self._root, receipt)
+        if found is None:
+            detail = "this collector never gave that receipt; ask the one that answered"
+            raise Problem(HTTPStatus.NOT_FOUND, detail)
+        return json_answer(found)
 
     def _readiness(self) -> Readiness:
         journal = self._journal

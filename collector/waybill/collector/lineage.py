@@ -9,13 +9,13 @@ import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.problem import Problem
-from waybill.transport.admission import admit_event
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.collector.bodies import Bodies
     from waybill.collector.keeping import Keeping
+    from waybill.transport.redaction import Redaction
 
 LINEAGE_PATH: Final = "/api/v1/lineage"
 BATCH_PATH: Final = "/api/v1/lineage/batch"
@@ -55,21 +55,23 @@ class LineageDoors:
     Args:
         bodies: where their bytes come from.
         keeping: where they go.
+        redaction: what admits them.
     """
 
-    def __init__(self, bodies: Bodies, keeping: Keeping) -> None:
+    def __init__(self, bodies: Bodies, keeping: Keeping, redaction: Redaction) -> None:
         self._bodies = bodies
         self._keeping = keeping
+        self._redaction = redaction
 
     async def event(self, request: Request) -> Answer:
         """One event: 201 once it is durable; 400 if it is no JSON, 422 if it breaks the specification."""
         body = await self._bodies.read(request)
         try:
-            admit_event(body)
+            kept = self._redaction.admit(body)
         except AdmissionError as error:
             await self._keeping.reject(Kind.OPENLINEAGE, [(body, str(error))])
             raise refusal(error) from None
-        headers = await self._keeping.keep(Kind.OPENLINEAGE, [body], 1)
+        headers = await self._keeping.keep(Kind.OPENLINEAGE, [kept], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
@@ -78,12 +80,10 @@ class LineageDoors:
         good, failed, refused = [], [], []
         for index, event in enumerate(elements(body, "an array of OpenLineage events")):
             try:
-                admit_event(event)
+                good.append(self._redaction.admit(event))
             except AdmissionError as error:
                 failed.append(FailedEvent(index, str(error)))
                 refused.append((event, str(error)))
-            else:
-                good.append(event)
         if refused:
             await self._keeping.reject(Kind.OPENLINEAGE, refused)
         headers = await self._keeping.keep(Kind.OPENLINEAGE, good, len(good)) if good else ()

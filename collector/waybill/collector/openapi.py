@@ -52,6 +52,9 @@ def description() -> dict[str, Any]:
             "/metrics": {
                 "get": _asking("Figures for Prometheus", {"type": "string"}, [], media="text/plain")
             },
+            "/where": {
+                "get": _asking("What became of an entry", {"type": "object"}, [_parameter("receipt", _TEXT)])
+            },
             "/openapi.json": {"get": _asking("This description", {"type": "object"}, [])},
         },
         "components": {

@@ -16,7 +16,7 @@ from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.lineage import elements, refusal
 from waybill.collector.problem import Problem
 from waybill.transport import flush
-from waybill.transport.admission import admit_records
+from waybill.transport.admission import check_records
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
@@ -90,7 +90,7 @@ class ProvenanceDoors:
         """
         body = await self._bodies.read(request)
         try:
-            count = len(admit_records(body))
+            count = check_records(body)
         except AdmissionError:
             return await self._take_the_good(body)
         headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
@@ -108,7 +108,7 @@ class ProvenanceDoors:
         for index, one in enumerate(records):
             alone = b"[" + one + b"]"
             try:
-                admit_records(alone)
+                check_records(alone)
             except AdmissionError as error:
                 where = _FIRST.sub(f"$[{index}]", error.where)
                 failed.append(FailedRecord(index, f"{where}: {error.what}; {error.way_out}"))
@@ -117,7 +117,7 @@ class ProvenanceDoors:
                 good.append(one)
         if not failed:  # the whole is more than its parts may be
             try:
-                admit_records(body)
+                check_records(body)
             except AdmissionError as error:
                 raise refusal(error) from None
         await self._keeping.reject(Kind.PROVENANCE, refused)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport.admission import admit_event, admit_records
+from waybill.transport.admission import check_records
 from waybill.transport.journal import Kind
+from waybill.transport.redaction import Redaction
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
@@ -51,10 +52,12 @@ class Rejects:
 
     Args:
         journal: the home's journal.
+        redaction: what is taken out of them.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, redaction: Redaction | None = None) -> None:
         self._journal = journal
+        self._redaction = redaction or Redaction()
         self._lock = threading.Lock()
 
     def all(self) -> list[Reject]:
@@ -68,7 +71,10 @@ class Rejects:
         return None if row is None else _DECODER.decode(row)
 
     def body(self, name: str) -> bytes | None:
-        """The bytes of one as they were sent; a record is in an array of its own."""
+        """The bytes of one as they were sent but for what is redacted; a record is in an array of its own.
+
+        They are none where something is to be redacted and they are no JSON to find it in.
+        """
         return self._journal.state_get(_OWNER, _BODY + name)
 
     def add(self, kind: Kind, refused: Iterable[tuple[bytes, str]]) -> None:
@@ -85,9 +91,10 @@ class Rejects:
         put: dict[str, bytes] = {}
         for body, reason in refused:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()
-            reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(body))
+            kept = self._redaction.refused(body)
+            reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(kept))
             put[_REJECT + name] = msgspec.json.encode(reject)
-            put[_BODY + name] = body
+            put[_BODY + name] = kept
         with self._lock:
             self._journal.commit(_OWNER, put=put)
             self.drop(self._too_many())
@@ -112,8 +119,10 @@ class Rejects:
         reject = self.get(name)
         if reject is None:
             raise KeyError(name)
-        admit = admit_event if reject.kind is Kind.OPENLINEAGE else admit_records
-        admit(body)
+        if reject.kind is Kind.OPENLINEAGE:
+            body = self._redaction.admit(body)
+        else:
+            check_records(body)
         seq = self._journal.append(reject.kind, body, system_name)
         self.drop([name])
         return seq

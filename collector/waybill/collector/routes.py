@@ -38,6 +38,7 @@ def routes_of(lineage: LineageDoors, provenance: ProvenanceDoors, health: Health
         "/health/live": {"GET": Way(None, health.live)},
         "/health/ready": {"GET": Way(None, health.ready)},
         "/metrics": {"GET": Way(Role.READ, health.metrics)},
+        "/where": {"GET": Way(Role.READ, health.where)},
         "/openapi.json": {"GET": Way(None, _describe)},
     }
 

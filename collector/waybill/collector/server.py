@@ -24,6 +24,7 @@ from waybill.collector.rejects import Rejects
 from waybill.collector.routes import routes_of
 from waybill.transport import Journal, SettingsError, flush, lease
 from waybill.transport.keeper import Keeper
+from waybill.transport.redaction import Redaction
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
@@ -133,18 +134,18 @@ class _Server:
     def _application(self, intake: Intake) -> Application:
         from waybill.collector.app import Application
 
-        bodies = Bodies()
+        bodies, redaction = Bodies(), Redaction(self._settings.redact)
         keeping = Keeping(
             intake,
-            Rejects(self._journal),
+            Rejects(self._journal, redaction),
             self._metrics,
             node=self._journal.node,
             system_name=self._settings.system_name,
         )
         routes = routes_of(
-            LineageDoors(bodies, keeping),
+            LineageDoors(bodies, keeping, redaction),
             ProvenanceDoors(bodies, keeping, self._journal, self._settings),
-            HealthDoors(self._journal, self._metrics),
+            HealthDoors(self._journal, self._settings.root, self._metrics),
         )
         return Application(routes, bodies, self._guard, self._metrics)
 

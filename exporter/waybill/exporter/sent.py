@@ -53,6 +53,10 @@ class Sent(msgspec.Struct, frozen=True):
     merged: bool = False
 
 
+class _Named(msgspec.Struct, frozen=True):
+    destination: str
+
+
 class SentNotes:
     """The notes about one destination, by local path relative to the root.
 
@@ -70,7 +74,15 @@ class SentNotes:
         path = self._folder / _NAME
         if not path.exists():
             self._files.make_folder(self._folder)
-            publish(self._files, path, msgspec.json.encode({"destination": name}))
+            publish(self._files, path, msgspec.json.encode(_Named(name)))
+
+    @property
+    def destination(self) -> str:
+        """Which destination it is, as an export was given it; empty where nobody said."""
+        try:
+            return msgspec.json.decode((self._folder / _NAME).read_bytes(), type=_Named).destination
+        except (OSError, msgspec.DecodeError):
+            return ""
 
     def load(self, system: str, day: str) -> dict[str, Sent]:
         """What was exported of a system (by safe name) and a day; a note that cannot be read says nothing."""

@@ -45,14 +45,15 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
         records = [
             keep_annotations(record, allowed)
             for entry in entries
-            for record in _records(entry, settings.system_name)
+            for record in records_in(entry, settings.system_name)
         ]
         if records:
             tables.append(to_table(records).filter(wanted))
     return pa.concat_tables(tables or [SCHEMA.empty_table()])
 
 
-def _records(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
+def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
+    """The records that an entry alone makes certain; those of a run without the facet come with its end."""
     system_name = entry.system_name or system_name
     try:
         if entry.kind is Kind.PROVENANCE:

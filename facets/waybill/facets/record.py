@@ -148,7 +148,7 @@ def keep_annotations(record: ProvenanceRecord, allowed: frozenset[str]) -> Prove
     return msgspec.structs.replace(record, annotations=kept or None)
 
 
-class _WireRecord(msgspec.Struct, rename="camel"):
+class _WireRecord(msgspec.Struct, rename="camel", gc=False):
     """A record as DeltaFi sends it to `POST /provenance`."""
 
     did: NonEmpty
@@ -194,6 +194,11 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
         )
         for wire in _WIRE.decode(body)
     ]
+
+
+def count_records(body: bytes | bytearray | memoryview) -> int:
+    """Count the records that `decode_records` would give, at half the cost, and raise as it does."""
+    return len(_WIRE.decode(body))
 
 
 def _present(annotations: dict[str, str | None] | None) -> dict[str, str] | None:

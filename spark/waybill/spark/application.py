@@ -16,6 +16,7 @@ from waybill.spark.watching import Watch
 from waybill.transport import Journal, Kind
 from waybill.transport.keeper import Keeper
 from waybill.transport.receiver import Receiver
+from waybill.transport.redaction import Redaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,13 @@ class Application:
         self.run_id = str(generate_new_uuid())
         self._run = Run(self.run_id, settings.system_name, name)
         self._watch = Watch(self._tell)
-        self._receiver = Receiver(self._journal, system_name=settings.system_name, on_event=self._hear)
+        self._redaction = Redaction(self.settings.redact)
+        self._receiver = Receiver(
+            self._journal,
+            system_name=settings.system_name,
+            on_event=self._hear,
+            redaction=self._redaction,
+        )
         self._receiver.start()
         self._failure: tuple[Failure, int] | None = None
         self._stopped = False
@@ -109,7 +116,7 @@ class Application:
         self._keep(run, failure, time_ms, "JAVA")
 
     def _keep(self, run: Run, failure: Failure, time_ms: int, language: str) -> None:
-        body = failure_event(run, failure, time_ms, language=language)
+        body = self._redaction.admit(failure_event(run, failure, time_ms, language=language))
         self._journal.append(Kind.OPENLINEAGE, body, self.settings.system_name)
         self._keeper.keep()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from waybill.facets import RunEvent, decode_event, decode_records, parse_instant_us
+from waybill.facets.record import count_records
 from waybill.transport.errors import AdmissionError
 
 if TYPE_CHECKING:
@@ -89,6 +90,15 @@ def admit_records(body: bytes) -> list[ProvenanceRecord]:
         AdmissionError: one of them may not; which and where, why, and what the sender can do.
     """
     return _decode(body, _decode_unstamped, _RECORDS)
+
+
+def check_records(body: bytes) -> int:
+    """Admit what `admit_records` admits, and only count it.
+
+    Raises:
+        AdmissionError: one of the records may not be kept.
+    """
+    return _decode(body, count_records, _RECORDS)
 
 
 def _decode_unstamped(body: bytes) -> list[ProvenanceRecord]:

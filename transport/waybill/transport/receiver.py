@@ -25,9 +25,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.transport.admission import MAX_BODY_BYTES, admit_event
+from waybill.transport.admission import MAX_BODY_BYTES
 from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
 from waybill.transport.journal import Journal, Kind
+from waybill.transport.redaction import Redaction
 
 log = logging.getLogger("waybill.receiver")
 
@@ -50,6 +51,7 @@ class Receiver:
         port: 0 takes a free one.
         on_event: called with each admitted body after the journal has it and before the sender is
             answered; what it raises is logged and reaches nobody.
+        redaction: what admits events.
 
     Raises:
         SettingsError: the address is no loopback address, or taken.
@@ -63,6 +65,7 @@ class Receiver:
         host: str = "127.0.0.1",
         port: int = 0,
         on_event: Callable[[bytes], None] | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
         """Bind the address; `start` begins to answer."""
         if not _is_loopback(host):
@@ -71,6 +74,7 @@ class Receiver:
         self._journal = journal
         self._system_name = system_name
         self._on_event = on_event
+        self._redaction = redaction or Redaction()
         try:
             self._server = _Server(self, host, port)
         except OSError as error:
@@ -104,8 +108,7 @@ class Receiver:
             AdmissionError: it may not be kept.
             JournalError: it could not be kept.
         """
-        admit_event(body)
-        self._journal.append(Kind.OPENLINEAGE, body, self._system_name)
+        self._journal.append(Kind.OPENLINEAGE, self._redaction.admit(body), self._system_name)
         if self._on_event is not None:
             try:
                 self._on_event(body)

@@ -28,6 +28,7 @@ from waybill.transport.backends import (
     without_keys,
 )
 from waybill.transport.errors import SettingsError
+from waybill.transport.redaction import parse_rules
 
 PROJECTION_SETTINGS: Final = (
     "root",
@@ -38,6 +39,7 @@ PROJECTION_SETTINGS: Final = (
     "marquez_url",
     "marquez_api_key",
     "backends",
+    "redact",
     "journal_retain_days",
     "journal_max_bytes",
     "journal_when_full",
@@ -72,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         marquez_url: the backend; None: events wait in the journal.
         marquez_api_key: sent to the backend as a bearer token.
         backends: further places that events are delivered to.
+        redact: parts of facets that are dropped or masked before an event is kept; see
+            `waybill.transport.redaction`.
         journal_retain_days: entries that every projection has are kept this long, in days.
         journal_max_bytes: the journal's largest size, in bytes.
         journal_when_full: ``refuse`` new entries, or ``drop-delivered`` ones before their time.
@@ -92,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     marquez_url: str | None = None
     marquez_api_key: str | None = None
     backends: tuple[BackendSetting, ...] = ()
+    redact: tuple[str, ...] = ()
     journal_retain_days: float = 7.0
     journal_max_bytes: int = 10 * 2**30
     journal_when_full: Literal["refuse", "drop-delivered"] = "refuse"
@@ -190,6 +195,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             return without_keys(self.backends)
         if isinstance(value, frozenset):
             return sorted(value)
+        if name == "redact":
+            return list(value)
         return str(value) if isinstance(value, Path) else cast("str | bool | float | None", value)
 
     def shown(self, name: str) -> str:
@@ -370,6 +377,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "marquez_url": _url,
     "marquez_api_key": _text,
     "backends": parse_backends,
+    "redact": parse_rules,
     "journal_retain_days": _days,
     "journal_max_bytes": _bytes,
     "journal_when_full": _one_of("refuse", "drop-delivered"),

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import attr
 from openlineage.client.transport.transport import Config, Transport
 
-from waybill.transport.admission import admit_event
 from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Journal, Kind
 from waybill.transport.keeper import Keeper
+from waybill.transport.redaction import Redaction
 from waybill.transport.serial import event_to_json
 from waybill.transport.settings import Settings
 from waybill.transport.spool import Spool
@@ -74,6 +74,7 @@ class WaybillTransport(Transport):
         self._spool = Spool(self._journal) if settings.durability == "process" else None
         self._keeper = Keeper(self._journal, settings)
         self.settings = self._keeper.settings
+        self._redaction = Redaction(self.settings.redact)
 
     def emit(self, event: Event) -> None:
         """Keep an event; it is durable on return, as the setting `durability` says.
@@ -86,7 +87,7 @@ class WaybillTransport(Transport):
             body = event_to_json(event)
         except RecursionError:
             raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
-        admit_event(body)
+        body = self._redaction.admit(body)
         (self._spool or self._journal).append(Kind.OPENLINEAGE, body, self.settings.system_name)
         self._keeper.keep()
 

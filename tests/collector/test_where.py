@@ -1,0 +1,71 @@
+"""`waybill where` and `GET /where`: what became of an entry, from the journal to where it was exported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from served import event, record
+
+from waybill.collector.receipt import Receipt
+from waybill.collector.whereabouts import Whereabouts, where
+from waybill.exporter import export, open_destination
+from waybill.exporter.placed import Place, Placed
+from waybill.transport import Journal, Settings, flush
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+FILE = "provenance/compacted/edge/20260131/12.parquet"
+
+
+def waybill(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "waybill"), *words, "--home", str(home)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def look(home: Path, text: str) -> Whereabouts:
+    receipt, journal = Receipt.parse(text), Journal(home)
+    assert receipt
+    found = where(journal, home, receipt)
+    journal.close()
+    assert found
+    return found
+
+
+def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
+    start: Start, home: Path, tmp_path: Path
+) -> None:
+    backends = [{"name": "copy", "backend": "file", "endpoint": str(tmp_path / "copy.jsonl")}]
+    options = {"backends": json.dumps(backends), "provenance_enabled": True, "home": home}
+    collector = start("--provenance-enabled", "--backends", str(options["backends"]))
+    kept = collector.post("/provenance", json.dumps([record(), record(did="b")]).encode())
+    receipt = kept.headers["waybill-receipt"]
+    said = collector.post("/api/v1/lineage", event()).headers["waybill-receipt"]
+    found = collector.get(f"/where?receipt={receipt}").json
+    assert (found["receipt"], found["in_journal"]) == (receipt, True)
+    assert collector.get(f"/where?receipt={receipt}0").status == 404
+    assert collector.get("/where?receipt=mine").status == 400
+    assert collector.get("/where").status == 400
+    report = flush(Settings.load(options, origin="tests", env={}, cwd=tmp_path), timeout_s=60)
+    assert (report.left, report.files) == ({}, (FILE,))
+
+    done = {"archive": "done", "copy": "done", "layout": "done"}
+    compacted = Placed(file=FILE, place=Place.COMPACTED)
+    assert (look(home, receipt).projections, look(home, receipt).files) == (done, [compacted])
+    assert (look(home, said).projections, look(home, said).files) == (done, [])
+    there = str(tmp_path / "there")
+    export(home, open_destination(there))
+    assert look(home, receipt).files == [Placed(file=FILE, place=Place.COMPACTED, exported=(there,))]
+    export(home, open_destination(there), delete_after=True)
+    assert look(home, receipt).files == [Placed(file=FILE, place=Place.REMOVED, exported=(there,))]
+
+    shown = waybill(home, "where", receipt)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (
+        0,
+        f"removed {FILE}, exported to {there}",
+    )
+    assert waybill(home, "where", f"{receipt}0").returncode == 1

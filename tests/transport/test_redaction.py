@@ -1,0 +1,171 @@
+"""What rules take out of an event before it is kept, by every way in."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import error_message_run
+
+from waybill.transport import Journal, Settings, SettingsError, WaybillConfig, WaybillTransport
+from waybill.transport.receiver import Receiver
+from waybill.transport.redaction import Redaction, parse_rules
+
+EVENT: dict[str, Any] = {
+    "eventTime": "2026-01-31T12:00:00.000Z",
+    "eventType": "FAIL",
+    "producer": "https://example.org/tests",
+    "run": {
+        "runId": "01a1fd6a-9e75-7d78-870f-24897efac4a4",
+        "facets": {
+            "errorMessage": {"message": "no", "programmingLanguage": "Java", "stackTrace": "at secret"},
+            "spark_properties": {"properties": {"spark.master": "local", "spark.my.password": "secret"}},
+            "environment-properties": {"environment-properties": {"HOME": "/secret", "PORT": 7}},
+        },
+    },
+    "job": {"namespace": "n", "name": "j", "facets": {"sql": {"query": "SELECT secret", "dialect": "x"}}},
+    "inputs": [
+        {"namespace": "n", "name": name, "facets": {"symlinks": {"identifiers": [{"name": "secret"}, {}]}}}
+        for name in ("a", "b")
+    ],
+    "outputs": [{"namespace": "n", "name": "c", "outputFacets": {"stats": {"secret": 1, "rowCount": 5}}}],
+}
+
+
+def at(value: Any, *keys: Any) -> Any:  # noqa: ANN401 - any JSON value
+    for key in keys:
+        value = value[key]
+    return value
+
+
+def redacted(*rules: str, body: bytes | None = None) -> Any:  # noqa: ANN401 - any JSON value
+    return json.loads(Redaction(parse_rules(rules)).admit(body or json.dumps(EVENT).encode()))
+
+
+@pytest.mark.parametrize(
+    ("rule", "place", "left"),
+    [
+        (
+            "run.facets.errorMessage.stackTrace",
+            ("run", "facets", "errorMessage"),
+            {"message": "no", "programmingLanguage": "Java"},
+        ),
+        ("run.facets.errorMessage.message=mask", ("run", "facets", "errorMessage", "message"), "[redacted]"),
+        ("job.facets.sql", ("job", "facets"), {}),
+        ("job.facets.sql.query=mask", ("job", "facets", "sql"), {"query": "[redacted]", "dialect": "x"}),
+        (
+            "run.facets.spark_properties.properties.*password*",
+            ("run", "facets", "spark_properties", "properties"),
+            {"spark.master": "local"},
+        ),
+        (
+            "run.facets.spark_properties.properties.spark.my.password",
+            ("run", "facets", "spark_properties", "properties"),
+            {"spark.master": "local"},
+        ),
+        (
+            "run.facets.environment-properties=mask",
+            ("run", "facets", "environment-properties"),
+            {"environment-properties": {"HOME": "[redacted]", "PORT": None}},
+        ),
+        (
+            "inputs.facets.symlinks.identifiers.name",
+            ("inputs", 1, "facets", "symlinks", "identifiers"),
+            [{}, {}],
+        ),
+        ("outputs.outputFacets.*.secret", ("outputs", 0, "outputFacets", "stats"), {"rowCount": 5}),
+    ],
+)
+def test_a_rule_takes_out_its_path_and_nothing_else(
+    rule: str, place: tuple[object, ...], left: object
+) -> None:
+    found, whole = redacted(rule), json.loads(json.dumps(EVENT))
+    assert at(found, *place) == left
+    root = place[0]
+    assert {key: value for key, value in found.items() if key != root} == {
+        key: value for key, value in whole.items() if key != root
+    }
+
+
+def test_a_key_that_is_escaped_or_given_twice_hides_nothing() -> None:
+    body = json.dumps(EVENT).encode()
+    hidden = body.replace(b'"stackTrace"', b'"st\\u0061ckTrace": "secret too", "stackTrace"')
+    assert (
+        "stackTrace"
+        not in redacted("run.facets.errorMessage.stackTrace", body=hidden)["run"]["facets"]["errorMessage"]
+    )
+    twice = body.replace(b'"run": {', b'"run": {"facets": {"errorMessage": {"message": "secret"}},', 1)
+    kept = Redaction(["run.facets.errorMessage"]).admit(twice)
+    assert b"errorMessage" not in kept
+
+
+def test_an_event_that_no_rule_is_about_is_kept_to_the_byte() -> None:
+    body = json.dumps({**EVENT, "run": {"runId": "r"}}, indent=3).encode()
+    assert Redaction(["run.facets.errorMessage.stackTrace"]).admit(body) == body
+
+
+def test_what_was_refused_is_redacted_or_kept_without_its_bytes() -> None:
+    redaction = Redaction(["run.facets.errorMessage"])
+    assert redaction.refused(b'{"run": {"facets": {"errorMessage": 7}}}') == b'{"run":{"facets":{}}}'
+    assert redaction.refused(b'{"run": {"facets": {"errorMessage": 7') == b""
+    assert redaction.refused(b"{") == b"{"
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("run.runId", "no rule"),
+        ("run.facets", "no rule"),
+        ("run.facets.", "no rule"),
+        ("run.facets.a..b", "no rule"),
+        ("run.facets.a=drop", "no rule"),
+        ("run.facets.a b", "no rule"),
+        ("run.facets.errorMessage.message", "errorMessage.message=mask"),
+        ("run.facets.*.message", "must have"),
+        ("run.facets.parent.run", "must have"),
+        ("run.facets.waybill_deltaFile.completed=mask", "must have"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_by_the_settings(rule: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="redact") as caught:
+        Settings.load({"redact": rule}, env={}, cwd=tmp_path)
+    assert words in str(caught.value)
+
+
+def test_the_transport_and_the_receiver_follow_the_rules_of_the_home(home: Path) -> None:
+    rules = "run.facets.errorMessage.stackTrace,job.facets.sql"
+    given = {"home": str(home), "runner": "none", "redact": rules}
+    transport = WaybillTransport(WaybillConfig.from_dict(given))
+    facet = error_message_run.ErrorMessageRunFacet("no", "Python", "at secret")
+    transport.emit(
+        RunEvent(
+            eventTime="2026-01-31T12:00:00Z",
+            eventType=RunState.FAIL,
+            producer="https://example.org/tests",
+            run=Run("01a1fd6a-9e75-7d78-870f-24897efac4a4", {"errorMessage": facet}),
+            job=Job("n", "j"),
+        )
+    )
+    # Who says nothing of rules follows those of the home.
+    other = WaybillTransport(WaybillConfig.from_dict({"home": str(home), "runner": "none"}))
+    assert other.settings.redact == tuple(rules.split(","))
+    journal = Journal(home)
+    receiver = Receiver(journal, system_name="tests", redaction=Redaction(other.settings.redact))
+    receiver.start()
+    connection = http.client.HTTPConnection(receiver.url.removeprefix("http://"), timeout=30)
+    connection.request(
+        "POST", "/api/v1/lineage", json.dumps(EVENT).encode(), {"Content-Type": "application/json"}
+    )
+    assert connection.getresponse().status == 201
+    connection.close()
+    receiver.close()
+    bodies = [entry.body for entry in journal.read(0)]
+    assert len(bodies) == 2
+    assert not any(b"at secret" in body or b"SELECT secret" in body for body in bodies)
+    for one in (transport, other):
+        one.close()
+    journal.close()
