@@ -11,6 +11,9 @@ BENCHMARKS = (
     ("compact",),
     ("compact", "--backfill", "--only", "waybill"),
     ("rebuild",),
+    ("rebuild", "--events", "10000000", "--hours", "240", "--only", "waybill", "--rounds", "1"),
+    ("spark",),
+    ("spark", "--events", "10000000", "--hours", "240", "--rounds", "1"),
     ("ingest",),
 )
 

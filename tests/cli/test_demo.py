@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from waybill.cli.demo import report
+from waybill.cli.demo.again import Again, rebuilds
+from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
-from waybill.transport import Journal, lease
+from waybill.transport import Journal, Kind, Settings, lease
 
 if TYPE_CHECKING:
     from conftest import Run
+
+SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
 
 
 @pytest.fixture(scope="module")
@@ -89,12 +97,95 @@ def test_its_report_shows_states_files_a_journey_and_the_way_on(
     demo: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     home, said = demo
-    report.show(report.Trail(find(home, Query())), home, marquez_url="http://marquez.example:5000")
+    trail = report.Trail(find(home, Query()))
+    again = [Again(source="journal", events=1_234, records=41), Again(source="events", differing=2)]
+    report.show(trail, home, again, marquez_url="http://marquez.example:5000")
     shown = capsys.readouterr().out
+    assert "1,234   41       identical" in shown
+    assert "2 records differ, 0 findings" in shown
     assert "flights-by-month > validate > enrich > summarise > delay-report" in shown
     assert "KiB" in shown
     assert f"find --home {home} --parent {said['did']}" in shown
     assert "http://marquez.example:3000/lineage/dataset/flights-demo/flights-by-month" in shown
+
+
+def test_each_place_where_its_events_are_gives_the_same_files_again(
+    demo: tuple[Path, dict[str, Any]],
+) -> None:
+    _, said = demo
+    records = sum(count for counts in said["records"].values() for count in counts.values())
+    again = {one["source"]: one for one in said["again"]}
+    assert list(again) == ["journal", "events"]
+    for one in again.values():
+        assert (one["records"], one["differing"], one["findings"]) == (records, 0, 0)
+        assert "problem" not in one or one["problem"] is None
+        assert one["events"] > records
+
+
+def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
+    demo: tuple[Path, dict[str, Any]], marquez: subprocess.Popen[str]
+) -> None:
+    home, _ = demo
+    trail, settings = report.Trail(find(home, Query())), own_settings(home, marquez)
+    journal = Journal(home)
+    bodies = [entry.body for entry in journal.read(0, limit=10_000) if entry.kind is Kind.OPENLINEAGE]
+    journal.close()
+    foreign = {
+        **json.loads(bodies[-1]),
+        "run": {"runId": "other"},
+        "job": {"namespace": "other", "name": "j"},
+    }
+    connection = http.client.HTTPConnection(urlsplit(settings.marquez_url or "").netloc)
+    for body in [*bodies, json.dumps(foreign).encode()]:
+        connection.request("POST", "/api/v1/lineage", body, {"Content-Type": "application/json"})
+        with connection.getresponse() as answer:
+            assert answer.status == 201
+            answer.read()
+    connection.close()
+    *_, again = rebuilds(trail, settings, delivered=True)
+    assert (again.source, again.events, again.verdict()) == ("marquez", len(bodies) + 1, "identical")
+    *_, again = rebuilds(trail, settings, delivered=False)
+    assert "has not got every event" in again.verdict()
+    marquez.terminate()
+    marquez.wait(timeout=30)
+    *_, again = rebuilds(trail, settings, delivered=True)
+    assert "does not answer" in again.verdict()
+    assert not again.is_other
+
+
+def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    home, said = demo
+    shutil.copytree(home / "provenance", tmp_path / "provenance")
+    (tmp_path / said["files"][0]).unlink()
+    settings = own_settings(home).with_values({"root": tmp_path}, "tests")
+    again = next(rebuilds(report.Trail(find(home, Query())), settings, delivered=True))
+    assert again.is_other
+    assert again.verdict().endswith("records differ, 0 findings")
+
+
+def own_settings(home: Path, marquez: subprocess.Popen[str] | None = None) -> Settings:
+    """The demo's, with a Marquez beside it."""
+    url = None
+    if marquez is not None:
+        assert marquez.stdout is not None
+        url = marquez.stdout.readline().split()[0]
+    given = {
+        "home": home,
+        "root": home,
+        "system_name": SYSTEM_NAME,
+        "provenance_annotations_allowed": ANNOTATIONS,
+        "marquez_url": url,
+    }
+    return Settings.load(given, origin="tests", env={}, cwd=home)
+
+
+@pytest.fixture
+def marquez() -> Iterator[subprocess.Popen[str]]:
+    """A server that answers as Marquez does; its first line is its address."""
+    command = [sys.executable, str(SERVER), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        yield server
+        server.terminate()
 
 
 def test_a_folder_of_somebody_else_s_is_left_alone(waybill: Run, tmp_path: Path) -> None:

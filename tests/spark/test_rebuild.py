@@ -1,4 +1,4 @@
-"""The rebuild on Spark gives the rows of the embedded one, from generated and from real events."""
+"""Rebuild and compaction on Spark give the rows of the embedded engine and of the live layout."""
 
 from __future__ import annotations
 
@@ -9,13 +9,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
-from waybill.exporter import RebuildReport, Wanted, check, find, rebuild
+from waybill.exporter import (
+    Compactor,
+    Layout,
+    RawName,
+    RawWriter,
+    RebuildReport,
+    Report,
+    Wanted,
+    check,
+    find,
+    hour_of,
+    read_ledger,
+    rebuild,
+)
 from waybill.exporter.sources import JournalSource, LinesSource, Source
-from waybill.facets import ProvenanceRecord, merge_all
-from waybill.spark import plain_session, rebuild_on_spark
-from waybill.transport import Journal, Kind
+from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.spark import compact_on_spark, plain_session, rebuild_on_spark
+from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,14 +52,14 @@ def spark() -> Iterator[SparkSession]:
         session.stop()
 
 
-def generated(count: int) -> list[bytes]:
-    """Events of runs with the facet and without, shuffled, over a day and three systems."""
-    chance = random.Random(5)  # noqa: S311 - the same each time
+def generated(count: int, seed: int = 5, *, hours: int = 24) -> list[bytes]:
+    """Events of runs with the facet and without, shuffled, over some hours and three systems."""
+    chance = random.Random(seed)  # noqa: S311 - the same each time
     kinds = ["START", "RUNNING", "COMPLETE", "FAIL", "ABORT"]
     bodies = []
     for _ in range(count):
         number = chance.randrange(count // 2)
-        moment_ms = START_MS + chance.randrange(86_400_000)
+        moment_ms = START_MS + chance.randrange(hours * 3_600_000)
         facets: dict[str, object] = {}
         if number % 3 == 0:
             annotations = {"customer": chance.choice("ab"), "secret": "x"} if number % 2 else None
@@ -83,6 +97,17 @@ def both(spark: SparkSession, source: Source, folder: Path) -> tuple[RebuildRepo
     return on_spark, embedded
 
 
+def live(journal: Journal, root: Path) -> Path:
+    """A root that the projection wrote from a journal, flushed."""
+    given = {"home": root, "root": root, "system_name": "host", "provenance_enabled": True}
+    allowed = {"provenance_annotations_allowed": ",".join(WANTED.annotations_allowed)}
+    layout = Layout(journal, Settings.load({**given, **allowed}, origin="tests", env={}, cwd=root.parent))
+    mark = journal.mark(b"flush")
+    while journal.cursor("layout") < mark:
+        assert layout.step().problem is None
+    return root
+
+
 def test_generated_events_in_many_parts_give_the_same_rows_in_the_same_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,7 +118,22 @@ def test_generated_events_in_many_parts_give_the_same_rows_in_the_same_files(
     assert on_spark.unreadable == 1
 
 
-def test_real_events_and_stamped_records_of_a_journal_give_the_same_rows(
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_generated_events_give_the_rows_of_the_live_layout_on_both_engines(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    bodies = generated(150, seed, hours=3)
+    journal = Journal(tmp_path / "home")
+    half = len(bodies) // 2
+    for part in (bodies[:half], bodies[half:]):
+        journal.append_many((Kind.OPENLINEAGE, body, "") for body in part)
+        live(journal, tmp_path / "live")
+    both(spark, JournalSource(tmp_path / "home"), tmp_path)
+    assert rows(tmp_path / "spark") == rows(tmp_path / "live")
+    journal.close()
+
+
+def test_real_events_and_stamped_records_of_a_journal_give_the_rows_of_the_live_layout_on_both_engines(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     journal = Journal(tmp_path / "home")
@@ -101,9 +141,60 @@ def test_real_events_and_stamped_records_of_a_journal_give_the_same_rows(
         journal.append_many((Kind.OPENLINEAGE, body, "") for body in path.read_bytes().splitlines())
     record = {"did": "d", "finalState": "COMPLETE", "created": START_MS, "completed": START_MS + 5}
     journal.append(Kind.PROVENANCE, json.dumps([record, {**record, "systemName": "own"}]).encode(), "stamped")
+    live(journal, tmp_path / "live")
     journal.close()
     both(spark, JournalSource(tmp_path / "home"), tmp_path)
+    assert rows(tmp_path / "spark") == rows(tmp_path / "live")
     assert {"stamped", "own"} <= {row.system_name for row in rows(tmp_path / "spark")}
+
+
+def test_a_rebuild_into_a_root_with_a_ledger_is_recorded_in_it(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\n".join(generated(60, hours=3)))
+    source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
+    rebuild(source, root, msgspec.structs.replace(WANTED, systems=frozenset({"s1"})))
+    before = read_ledger(root)
+    rebuild_on_spark(spark, source, root, WANTED)
+    after = read_ledger(root)
+    assert before is not None
+    assert after is not None
+    assert (after.entries, after.changing) == (before.entries + 1, frozenset())
+    assert {path for path, _ in after.seals.items()} > {path for path, _ in before.seals.items()}
+    assert len({row.system_name for row in rows(root)}) > 1
+
+
+def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    bodies = [decode_event(body) for body in generated(200, hours=8)]
+    records = fold([body for body in bodies if isinstance(body, RunEvent)], system_name="host")
+    for root in (tmp_path / "embedded", tmp_path / "spark"):
+        writer = RawWriter(root)
+        for at in range(5):
+            writer.write(RawName("aa", at + 1, at + 1), records[at::5])
+            writer.write(RawName("bb", at + 1, at + 1), records[at : at + 40])
+    expected = Compactor(tmp_path / "embedded").compact()
+    assert compact_on_spark(spark, tmp_path / "spark") == expected
+    assert len(expected.published) > 8
+    for path in expected.published:
+        assert (tmp_path / "spark" / path).read_bytes() == (tmp_path / "embedded" / path).read_bytes()
+    assert rows(tmp_path / "spark") == rows(tmp_path / "embedded") == merge_all(records)
+    assert compact_on_spark(spark, tmp_path / "spark") == Report()
+
+
+def test_a_damaged_raw_file_is_named_by_spark_too_and_the_other_hours_are_done(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    events = [decode_event(body) for body in generated(60, hours=3)]
+    records = fold([event for event in events if isinstance(event, RunEvent)], system_name="host")
+    RawWriter(tmp_path).write(RawName("aa", 1, 1), records)
+    hours = sorted({hour_of(record.completed) for record in records})
+    damaged = next((tmp_path / "provenance/raw" / hours[0].day / hours[0].hour).iterdir())
+    damaged.write_bytes(b"nonsense")
+    report = compact_on_spark(spark, tmp_path)
+    assert list(report.unreadable) == [hours[0]]
+    assert str(damaged) in report.unreadable[hours[0]]
+    assert {hour_of(row.completed) for row in find(tmp_path)} == set(hours[1:])
+    assert damaged.exists()
 
 
 def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -114,8 +205,10 @@ def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Pa
 
 
 def test_only_reports_come_to_the_driver() -> None:
-    import waybill.spark.rebuilding as module
+    import waybill.spark.compacting as compaction
+    from waybill.spark import rebuilding
 
-    text = Path(module.__file__).read_text(encoding="utf-8")
-    assert text.count(".collect()") == 2
-    assert "toPandas" not in text
+    for module, reports in ((rebuilding, 2), (compaction, 1)):
+        text = Path(module.__file__).read_text(encoding="utf-8")
+        assert text.count(".collect()") == reports
+        assert "toPandas" not in text

@@ -106,6 +106,7 @@ from waybill.spark import (
     LISTENER_VERSION,
     Java,
     SparkSetupError,
+    compact_on_spark,
     configure,
     fetch_listener,
     find_java,
@@ -397,6 +398,7 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
 def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
     spark = plain_session("local[2]")
     assert_type(spark, SparkSession)
+    assert_type(compact_on_spark(spark, root), Report)
     return rebuild_on_spark(spark, source, root, Wanted(system_name="edge"))
 
 

@@ -11,6 +11,7 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.age_off import age_off
+from waybill.cli.compact import compact
 from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
 from waybill.cli.doctor import doctor
@@ -68,6 +69,7 @@ for _command in (
     sql,
     explain,
     rebuild,
+    compact,
     export,
     age_off,
     verify,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from waybill.cli import console
+from waybill.cli.engine import MASTER, Engine, spark_for
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.moments import FORMS, moment
 from waybill.cli.options import with_settings
@@ -17,13 +17,6 @@ from waybill.transport import Settings
 
 if TYPE_CHECKING:
     from waybill.exporter import RebuildReport, Source, Wanted
-
-
-class Engine(StrEnum):
-    """What does the work."""
-
-    EMBEDDED = "embedded"
-    SPARK = "spark"
 
 
 @with_settings("home", "root", "system_name", "provenance_annotations_allowed")
@@ -63,10 +56,7 @@ def rebuild(
     engine: Annotated[
         Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,
-    master: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Spark's master.", show_default="Spark's own settings, else local"),
-    ] = None,
+    master: Annotated[str | None, MASTER] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make the provenance files once more from stored events.
@@ -123,13 +113,10 @@ def _embedded(source: Source, root: Path, wanted: Wanted, workers: int) -> Rebui
 
 
 def _on_spark(source: Source, root: Path, wanted: Wanted, master: str | None) -> RebuildReport:
-    from waybill.spark import plain_session, rebuild_on_spark
+    from waybill.spark import rebuild_on_spark
 
-    spark = plain_session(master)
-    try:
+    with spark_for(master) as spark:
         return rebuild_on_spark(spark, source, root, wanted)
-    finally:
-        spark.stop()
 
 
 def _show(report: RebuildReport, root: Path, *, as_json: bool) -> None:

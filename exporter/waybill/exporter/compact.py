@@ -37,6 +37,22 @@ class Report(msgspec.Struct, frozen=True):
     failed: Mapping[Hour, str] = {}
 
 
+class HourReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What the compaction of one hour came to.
+
+    Attributes:
+        hour: which.
+        changed: by path relative to the root, the seal of each file published, None of one that went.
+        unreadable: a sentence about the first damaged file; what needs none of them was done.
+        failed: a sentence why the hour could not be completed; its raw files are still there.
+    """
+
+    hour: Hour
+    changed: dict[str, str | None]
+    unreadable: str | None = None
+    failed: str | None = None
+
+
 class Compactor:
     """Compacts the hours of a root. Several may work on one root: they take turns.
 
@@ -70,25 +86,51 @@ class Compactor:
             return Report()
         with turn(self._root, self._files), recorded(self._root, self._files, wanted) as changed:
             reports = work(
-                lambda hour: self._compact(hour, retraction, changed), sorted(wanted), workers=self._workers
+                lambda hour: compact_hour(self._root, hour, self._files, self._node, retraction),
+                sorted(wanted),
+                workers=self._workers,
             )
-        return Report(
-            published=tuple(sorted(path for report in reports for path in report.published)),
-            unreadable={hour: said for report in reports for hour, said in report.unreadable.items()},
-            failed={hour: said for report in reports for hour, said in report.failed.items()},
-        )
+            for report in reports:
+                changed.update(report.changed)
+        return summed(reports)
 
-    def _compact(self, hour: Hour, retraction: Retraction | None, changed: dict[str, str | None]) -> Report:
-        compaction = HourCompaction(self._root, hour, self._files, self._node)
-        failed = {}
-        try:
-            compaction.run(retraction)
-        except OSError as error:
-            failed[hour] = (
-                f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
-                "mend the disk, and it is tried again"
-            )
-        changed.update(compaction.published)
-        changed.update(dict.fromkeys(compaction.removed))
-        unreadable = {hour: compaction.unreadable[0]} if compaction.unreadable else {}
-        return Report(tuple(compaction.published), unreadable, failed)
+
+def compact_hour(
+    root: Path, hour: Hour, files: Files, node: str | None = None, retraction: Retraction | None = None
+) -> HourReport:
+    """Compact one hour; only whoever has the turn may.
+
+    Args:
+        root: the layout's root.
+        hour: which.
+        files: the file system.
+        node: whose unpublished raw files may be removed, since nobody else writes them.
+        retraction: records to take back.
+    """
+    compaction = HourCompaction(root, hour, files, node)
+    failed = None
+    try:
+        compaction.run(retraction)
+    except OSError as error:
+        failed = (
+            f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
+            "mend the disk, and it is tried again"
+        )
+    return HourReport(
+        hour=hour,
+        changed={**compaction.published, **dict.fromkeys(compaction.removed)},
+        unreadable=next(iter(compaction.unreadable), None),
+        failed=failed,
+    )
+
+
+def summed(reports: Iterable[HourReport]) -> Report:
+    """What all of them come to."""
+    reports = list(reports)
+    return Report(
+        published=tuple(
+            sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
+        ),
+        unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
+        failed={one.hour: one.failed for one in reports if one.failed is not None},
+    )

@@ -9,10 +9,7 @@ Nothing but reports comes to the driver. Executors need Waybill installed, and t
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import secrets
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -23,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
-from waybill.exporter.hour import HourCompaction
+from waybill.exporter.compact import HourReport, compact_hour, summed
 from waybill.exporter.layout import HOUR_MS
+from waybill.exporter.ledger import recorded
 from waybill.exporter.rebuilding.part import PartReport, read_folded
 from waybill.exporter.rebuilding.spill import Runs, add_run, decode_state, encode_state
 from waybill.exporter.turn import turn
 from waybill.facets import ProvenanceRecord, records_of
 from waybill.facets.arrow import SCHEMA, to_table
-from waybill.spark.errors import SparkSetupError
-from waybill.spark.java import find_java
+from waybill.spark.engine import need_pandas
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -56,30 +53,11 @@ _SPARK_ROWS: Final = (
     "system_name string, data_source string, filename string, transforms array<string>, "
     "data_sink string, final_state string, created long, completed long, annotations map<string, string>"
 )
-_SPARK_WRITTEN: Final = "path string, problem string, records long"
+_SPARK_WRITTEN: Final = "report binary, records long"
 _REPORT: Final = msgspec.json.Decoder(PartReport)
+_HOUR_REPORT: Final = msgspec.json.Decoder(HourReport)
 
 _Batches = Iterable[pa.RecordBatch]
-
-
-def plain_session(master: str | None = None) -> SparkSession:
-    """A session that leaves no trail of its own, with this Python for its workers.
-
-    Args:
-        master: as `spark.master`; None: what Spark's own settings say, else all cores of this machine.
-
-    Raises:
-        SparkSetupError: PySpark or Java is missing.
-    """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        what = "PySpark is not installed; install it with `pip install waybill-lineage[spark]`"
-        raise SparkSetupError(what) from None
-    os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("waybill rebuild").config("spark.ui.showConsoleProgress", "false")
-    return (builder.master(master) if master else builder).getOrCreate()
 
 
 def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wanted) -> RebuildReport:
@@ -101,10 +79,7 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wa
     from pyspark import StorageLevel
     from pyspark.sql.functions import col
 
-    if importlib.util.find_spec("pandas") is None:
-        raise SparkSetupError(
-            "Spark passes no Arrow batches to Python without pandas; install it (pip install pandas)"
-        )
+    need_pandas()
     began_s = time.monotonic()
     parts = source.parts()
     node = secrets.token_hex(6)
@@ -117,12 +92,18 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wa
     derived = runs.mapInArrow(lambda batches: _fold(wanted, batches), _SPARK_ROWS)
     records = read.where(col("did").isNotNull()).unionAll(derived)
     hours = records.repartition("hour").sortWithinPartitions("hour")
+    files = Files()
     try:
-        with turn(root, Files()):
-            written = hours.mapInArrow(lambda batches: _write(root, node, batches), _SPARK_WRITTEN).collect()
         reports = _reports(read)
+        touched = {hour for report in reports for hour in report.hours}
+        with turn(root, files), recorded(root, files, touched) as changed:
+            written = hours.mapInArrow(lambda batches: _write(root, node, batches), _SPARK_WRITTEN).collect()
+            compacted = [_HOUR_REPORT.decode(bytes(row.report)) for row in written]
+            for hour in compacted:
+                changed.update(hour.changed)
     finally:
         read.unpersist()
+    done = summed(compacted)
     return RebuildReport(
         source=source.describe(),
         parts=len(parts),
@@ -131,8 +112,8 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wa
         unreadable=sum(report.unreadable for report in reports),
         first_unreadable=next((one.first_unreadable for one in reports if one.first_unreadable), None),
         damaged=tuple(report.damaged for report in reports if report.damaged),
-        failed=tuple(row.problem for row in written if row.problem),
-        files=tuple(sorted(row.path for row in written if row.path)),
+        failed=(*done.failed.values(), *done.unreadable.values()),
+        files=done.published,
         seconds=round(time.monotonic() - began_s, 3),
     )
 
@@ -149,9 +130,19 @@ def _read(source: Source, wanted: Wanted, batches: _Batches) -> Iterator[pa.Reco
         for part in batch["part"].to_pylist():
             report = PartReport()
             for records, runs in read_folded(source, part, wanted, report):
+                report.hours |= {hour_of(one) for one in _completed(records, runs)}
                 yield from _record_rows(records)
                 yield from _run_rows(runs)
             yield from _rows(report=[msgspec.json.encode(report)])
+
+
+def _completed(records: list[ProvenanceRecord], runs: Runs) -> set[int]:
+    """An instant, in epoch milliseconds, of each hour that records are in, or those of the runs may be."""
+    instants = {record.completed // HOUR_MS for record in records}
+    # What decides about a run in the end is one of the endings that its pieces know.
+    endings = (state.ending for state in runs.values() if state is not None)
+    instants |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
+    return {hour * HOUR_MS for hour in instants}
 
 
 def _fold(wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
@@ -208,16 +199,13 @@ class _HourWriting:
             self._write()
 
     def finish(self) -> pa.RecordBatch:
-        """Compact the hour; a row for each file, or for what went wrong."""
+        """Compact the hour; one row about it."""
         self._write()
-        compaction = HourCompaction(self._root, hour_of(self.hour * HOUR_MS), Files(), self._node)
-        compaction.run(None)
-        paths, problems = compaction.published, compaction.unreadable
+        report = compact_hour(self._root, hour_of(self.hour * HOUR_MS), Files(), self._node)
         return pa.record_batch(
             {
-                "path": pa.array([*paths, *[None] * len(problems), None], pa.string()),
-                "problem": pa.array([*[None] * len(paths), *problems, None], pa.string()),
-                "records": pa.array([*[0] * (len(paths) + len(problems)), self._rows], pa.int64()),
+                "report": pa.array([msgspec.json.encode(report)], pa.binary()),
+                "records": pa.array([self._rows], pa.int64()),
             }
         )
 

@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from rich.text import Text
@@ -16,6 +16,11 @@ from waybill.cli import console
 from waybill.cli.demo import pipeline
 from waybill.cli.records import STATE_STYLES, passage_of
 from waybill.facets import FinalState, ProvenanceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waybill.cli.demo.again import Again
 
 MARQUEZ_PAGE_PORT: Final = 3000
 """Where Marquez's page is beside its API, as Marquez itself is composed."""
@@ -53,6 +58,10 @@ class Trail:
         tracked = Counter(record.final_state for record in self._tracked)
         return [StateCount(state, tracked[state], every[state] - tracked[state]) for state in FinalState]
 
+    def extent(self) -> tuple[int, frozenset[str]]:
+        """When the first record completed, in epoch milliseconds, and the systems that they are of."""
+        return self._records[0].completed, frozenset(record.system_name for record in self._records)
+
     def journey(self) -> Tree:
         """From the year's file to the ends of the first month that got through, and Spark's work on it."""
         months = [record for record in self._tracked if record.parent_did == self.year.did]
@@ -81,7 +90,7 @@ def file_tree(root: Path) -> Tree:
     return branches[root]
 
 
-def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
+def show(trail: Trail, home: Path, again: Sequence[Again], *, marquez_url: str | None) -> None:
     """Print everything."""
     _heading("Records by final state")
     rows = ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state())
@@ -90,6 +99,10 @@ def show(trail: Trail, home: Path, *, marquez_url: str | None) -> None:
     console.drawing(file_tree(home / "provenance"))
     _heading("One file's journey")
     console.drawing(trail.journey())
+    _heading("The same files once more, from each place where the events are stored")
+    columns = ("rebuilt from", "events", "records", "beside the files above")
+    verdicts = ((one.source, f"{one.events:,}", f"{one.records:,}", one.verdict()) for one in again)
+    console.drawing(console.grid(columns, verdicts))
     _heading("Where to look next")
     for what, how in _next_steps(trail.year, home, marquez_url):
         console.line(what)
@@ -104,6 +117,8 @@ def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> 
         ("What failed, and why:", f"{waybill} find --home {home} --state ERROR"),
         ("What became of the year's file:", f"{waybill} find --home {home} --parent {year.did}"),
         ("What is kept, and how far each output is:", f"{waybill} status --home {home}"),
+        ("The same from the archive of events, to keep:", f"{waybill} rebuild --from events {home} --to DIR"),
+        ("Is it the same, record by record?", f"{waybill} verify {home} DIR"),
         ("Ask the files themselves, with DuckDB or anything that reads Parquet:", f'duckdb -c "{counted}"'),
         ("The pipeline that you just saw:", pipeline.__file__),
         ("Every command:", f"{waybill} --help"),

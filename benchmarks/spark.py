@@ -1,0 +1,149 @@
+"""How long a rebuild on Spark takes: ours beside plain Spark SQL, by events and by cores.
+
+    python -m benchmarks.spark                                           # one million events; 1 and 2 cores
+    python -m benchmarks.spark --events 10000000 --hours 240 --rounds 1  # ten million
+
+Both read the same JSON lines, take the records out of the facets, merge what came twice, sort, and write one
+zstd file per system and hour; what plain Spark SQL runs is benchmarks/spark.sql, over the lines of the file.
+Ours also looks for events without the facet, folds runs, and makes every file durable. Each measurement is a
+fresh process and JVM; the session, with a first job that warms it, does not count. They take turns, and the
+median of the rounds is shown. The rows of both are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.lines import ANNOTATIONS, write_lines
+from benchmarks.rebuild import check_same
+
+CASES: Final = ("waybill", "plain")
+SQL: Final = Path(__file__).with_suffix(".sql")
+RATIO_MAX: Final = 2.0
+DRIVER_MEMORY: Final = "4g"
+
+
+def main() -> None:
+    """Make the file, let both rebuild from it in turns, and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
+    parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], help="of Spark (default 1 and 2)")
+    parser.add_argument("--repeats", type=float, default=0.01, help="share that comes twice (default 0.01)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns (default 3)")
+    parser.add_argument("--only", choices=CASES, help="measure this one, without the comparison")
+    parser.add_argument("--seed", type=int, default=7, help="of the records (default 7)")
+    parser.add_argument("--folder", type=Path, help="the disk that is measured (default: a temporary folder)")
+    parser.add_argument("--json", type=Path, help="write every measurement there")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        case, cores, lines, out = arguments.worker
+        print(json.dumps(_work(case, int(cores), Path(lines), Path(out))))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    try:
+        results = _compare(arguments, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+    lines = folder / "events.jsonl"
+    count = write_lines(
+        lines, arguments.events, hours=arguments.hours, repeats=arguments.repeats, seed=arguments.seed
+    )
+    print(f"{count:,} events, {arguments.hours} hours, {lines.stat().st_size / 1e6:.0f} MB of JSON lines\n")
+    cases = (arguments.only,) if arguments.only else CASES
+    results = []
+    for _ in range(arguments.rounds):
+        for cores in arguments.cores:
+            outs = {case: folder / case for case in cases}
+            for case, out in outs.items():
+                os.sync()
+                results.append(_measured(case, cores, lines, out))
+            if len(cases) > 1:
+                check_same(outs["waybill"], outs["plain"], arguments.events)
+            for out in outs.values():
+                shutil.rmtree(out)
+    print(f"{'':<10} {'cores':>6} {'wall s':>8} {'events/s':>9}")
+    for cores in arguments.cores:
+        median = {case: _median(results, case, cores) for case in cases}
+        for case, wall_s in median.items():
+            print(f"{case:<10} {cores:>6} {wall_s:>8.2f} {count / wall_s:>9,.0f}")
+        if len(cases) > 1:
+            ratio = median["waybill"] / median["plain"]
+            print(f"waybill / plain: {ratio:.2f} (to reach: at most {RATIO_MAX})")
+    return results
+
+
+def _work(case: str, cores: int, lines: Path, out: Path) -> dict[str, float]:
+    """Rebuild and tell how long it took."""
+    from pyspark import SparkConf, SparkContext
+
+    from waybill.spark import find_java, plain_session
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = SparkConf().setMaster(f"local[{cores}]").set("spark.driver.memory", DRIVER_MEMORY)
+    conf.set("spark.ui.enabled", "false").set("spark.sql.session.timeZone", "UTC")
+    SparkContext(conf=conf)
+    spark = plain_session()
+    spark.range(1_000).mapInArrow(lambda batches: batches, "id long").count()
+    do = {"waybill": _waybill, "plain": _plain}[case]
+    start_s = time.perf_counter()
+    do(spark, lines, out)
+    wall_s = time.perf_counter() - start_s
+    spark.stop()
+    return {"wall_s": wall_s}
+
+
+def _waybill(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a session
+    from waybill.exporter import Wanted
+    from waybill.exporter.sources import LinesSource
+    from waybill.spark import rebuild_on_spark
+
+    wanted = Wanted(system_name="benchmark", annotations_allowed=frozenset(ANNOTATIONS))
+    rebuild_on_spark(spark, LinesSource((lines,)), out, wanted)
+
+
+def _plain(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a session
+    spark.read.text(str(lines)).createOrReplaceTempView("lines")
+    rows = spark.sql(SQL.read_text())
+    # The column that names a folder is not in the file unless it is there twice.
+    rows = rows.withColumn("system", rows.system_name)
+    rows.write.partitionBy("system", "day", "hour").option("compression", "zstd").parquet(
+        str(out / "provenance")
+    )
+
+
+def _measured(case: str, cores: int, lines: Path, out: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.spark", "--worker", case, str(cores), str(lines), str(out)]
+    output = subprocess.run(
+        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ).stdout
+    return {"case": case, "cores": cores, **json.loads(output.splitlines()[-1])}
+
+
+def _median(results: list[dict[str, Any]], case: str, cores: int) -> float:
+    return statistics.median(
+        result["wall_s"] for result in results if (result["case"], result["cores"]) == (case, cores)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`waybill compact`: the raw files of a root become one file for each system and hour."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.engine import MASTER, Engine, spark_for
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.transport import Settings
+
+if TYPE_CHECKING:
+    from waybill.exporter import Report
+
+
+@with_settings("home", "root")
+def compact(
+    settings: Settings,
+    *,
+    engine: Annotated[
+        Engine, typer.Option(help="'embedded': this process; 'spark': PySpark, on any master.")
+    ] = Engine.EMBEDDED,
+    master: Annotated[str | None, MASTER] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compact every raw file of a root, the current hour's too.
+
+    A runner compacts its own root by itself; this is for a root that none looks after, and with --engine
+    spark for more raw files than one machine should work on. Whatever compacts a root waits for its turn. A
+    file that cannot be read or written is told and stops nothing else: exit code 1.
+
+    Examples:
+
+    \b
+      waybill compact --root /mnt/shared/lineage
+      waybill compact --root /mnt/shared/lineage --engine spark --master spark://head:7077
+    """
+    with existing_journal(settings) as journal:
+        root = as_agreed(settings, journal).root
+    if not root.is_dir():
+        raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="--root")
+    report = _on_spark(root, master) if engine is Engine.SPARK else _embedded(root)
+    if as_json:
+        said = {"files": report.published, "unreadable": [*report.unreadable.values()]}
+        console.json({**said, "failed": [*report.failed.values()]})
+    else:
+        for file in report.published:
+            console.line(str(root / file))
+    for sentence in (*report.unreadable.values(), *report.failed.values()):
+        console.error(sentence)
+    if report.unreadable or report.failed:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def _embedded(root: Path) -> Report:
+    from waybill.exporter import Compactor
+
+    return Compactor(root).compact()
+
+
+def _on_spark(root: Path, master: str | None) -> Report:
+    from waybill.spark import compact_on_spark
+
+    with spark_for(master) as spark:
+        return compact_on_spark(spark, root)

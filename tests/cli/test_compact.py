@@ -1,0 +1,67 @@
+"""`waybill compact`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.exporter import RawName, RawWriter, find
+from waybill.facets import FinalState, ProvenanceRecord
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+START_MS = 1_767_225_600_000
+
+
+def written(root: Path) -> list[ProvenanceRecord]:
+    """A root with records in two raw files for each of two hours."""
+    records = [
+        ProvenanceRecord(
+            did=f"d{at}",
+            system_name="edge",
+            data_source="in",
+            filename="f",
+            transforms=(),
+            final_state=FinalState.COMPLETE,
+            created=START_MS,
+            completed=START_MS + at * 1_800_000,
+        )
+        for at in range(4)
+    ]
+    for at in range(2):
+        RawWriter(root).write(RawName("aa", at + 1, at + 1), records)
+    return records
+
+
+@pytest.mark.parametrize("engine", ["embedded", "spark"])
+@pytest.mark.timeout(300)
+def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
+    waybill: Run, tmp_path: Path, engine: str
+) -> None:
+    root = tmp_path / "root"
+    records = written(root)
+    done = waybill("compact", "--root", root, "--home", tmp_path / "none", "--engine", engine, "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["files"] == [f"provenance/compacted/edge/20260101/{hour}.parquet" for hour in ("00", "01")]
+    assert not list(root.glob("provenance/raw/*/*/*"))
+    assert sorted(find(root), key=lambda record: record.did) == records
+
+
+def test_a_damaged_file_is_named_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "provenance/raw/20260101/00/aa-1-1.parquet").write_bytes(b"nonsense")
+    done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none")
+    assert done.returncode == 1
+    assert "aa-1-1.parquet cannot be read" in done.stderr
+    assert len(done.stdout.splitlines()) == 2
+
+
+def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
+    done = waybill("compact", "--root", tmp_path / "nowhere")
+    assert done.returncode == 2
+    assert "nowhere" in done.stderr
