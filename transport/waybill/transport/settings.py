@@ -19,8 +19,10 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from waybill.transport.backends import (
+    DETAILS,
     MARQUEZ,
     BackendSetting,
+    Detail,
     check_url,
     is_waybill_itself,
     parse_backends,
@@ -37,6 +39,7 @@ PROJECTION_SETTINGS: Final = (
     "archive_enabled",
     "marquez_url",
     "marquez_api_key",
+    "marquez_detail",
     "backends",
     "journal_retain_days",
     "journal_max_bytes",
@@ -71,6 +74,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             journal has let go of it.
         marquez_url: the backend; None: events wait in the journal.
         marquez_api_key: sent to the backend as a bearer token.
+        marquez_detail: ``every`` event is delivered; ``summary``: files as one run for each flow and minute;
+            ``auto``: that only while the backend does not keep up.
         backends: further places that events are delivered to.
         journal_retain_days: entries that every projection has are kept this long, in days.
         journal_max_bytes: the journal's largest size, in bytes.
@@ -91,6 +96,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: bool = True
     marquez_url: str | None = None
     marquez_api_key: str | None = None
+    marquez_detail: Detail = "auto"
     backends: tuple[BackendSetting, ...] = ()
     journal_retain_days: float = 7.0
     journal_max_bytes: int = 10 * 2**30
@@ -369,6 +375,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "archive_enabled": _flag,
     "marquez_url": _url,
     "marquez_api_key": _text,
+    "marquez_detail": _one_of(*DETAILS),
     "backends": parse_backends,
     "journal_retain_days": _days,
     "journal_max_bytes": _bytes,
