@@ -7,13 +7,16 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from contract_server import ContractServer
 
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from waybill.transport.backends import Detail
 
 STEPS_MAX = 100_000
 PATIENT = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
@@ -36,6 +39,7 @@ class Worker:
         *,
         connections: int = 1,
         draws: bool = False,
+        detail: Detail = "every",
         **timeouts_s: float,
     ) -> None:
         self.now_s = 0.0
@@ -46,6 +50,8 @@ class Worker:
             backend,
             connections=connections,
             draws=draws,
+            detail=detail,
+            collector_url="http://collector:8090",
             clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter
         )

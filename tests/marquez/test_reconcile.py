@@ -71,6 +71,30 @@ def test_after_a_repair_each_runs_state_is_as_after_the_first_delivery(
     assert delivered.delivery.pending() == 0
 
 
+def test_a_summary_stands_for_the_events_in_it_and_is_repaired_as_they_would_be(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    for number in range(4):
+        facets = {"waybill_deltaFile": {"did": f"f{number}", "dataSource": "orders"}}
+        keep(f"f{number}", number, eventType="COMPLETE", run={"runId": f"f{number}", "facets": facets})
+    journal.mark(b"flush")
+    worker = new_worker(journal, marquez.url, detail="summary")
+    worker.run()
+    assert len(marquez.stored) == 1
+    before, run_id = dict(marquez.runs), marquez.stored[0]["run"]["runId"]
+    found = reconcile(journal, EventReader(marquez.url))
+    assert (found.compared, found.missing) == (1, ())
+    marquez.events.clear()
+    marquez.runs.clear()
+    (missing,) = reconcile(journal, EventReader(marquez.url)).missing
+    assert missing.run_id == run_id
+    repair(journal, [missing])
+    worker.run()
+    assert reconcile(journal, EventReader(marquez.url)).missing == ()
+    assert marquez.runs == before
+    assert marquez.stored[0] == marquez.stored[1]
+
+
 def test_a_second_repair_finds_nothing_to_do(
     journal: Journal, marquez: ContractServer, delivered: Worker
 ) -> None:

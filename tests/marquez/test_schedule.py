@@ -36,6 +36,7 @@ class Bench:
 
     def step(self, answer_to: Callable[[int], Answer]) -> bool:
         """As one step of a delivery; False when nothing is left to wait for."""
+        self.window.stored()
         looked_at = range(0)
         if room := self.window.room():
             after = self.window.read_after()
@@ -179,6 +180,30 @@ def test_the_window_reads_past_a_blocked_key_and_comes_back_for_what_it_left() -
     assert list(bench.outcomes)[5:] == list(range(1, 31))
 
 
+@given(keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=30), data=st.data())
+@settings(deadline=None)
+def test_no_event_is_given_out_before_it_is_durable_that_the_one_before_it_is_dealt_with(
+    keys: list[str], data: st.DataObject
+) -> None:
+    window = Window(Ledger(0, {}))
+    out: list[int] = []
+    unstored: set[str] = set()
+    for seq, key in enumerate(keys, 1):
+        window.look_at(seq, key)
+        for _ in range(data.draw(st.integers(0, 3))):
+            act = data.draw(st.sampled_from(["take", "settle", "store"]))
+            if act == "take" and window.any_ready:
+                taken = window.take()
+                assert window.key_of(taken) not in {window.key_of(other) for other in out} | unstored
+                out.append(taken)
+            elif act == "settle" and out:
+                unstored.add(window.key_of(out[0]))
+                window.settle(out.pop(0))
+            elif act == "store":
+                window.stored()
+                unstored.clear()
+
+
 def test_back_off_grows_to_its_bound_and_draws_from_the_whole_range() -> None:
     rng = Random(3)  # noqa: S311 - jitter
     for tries, bound_s in ((1, 0.5), (2, 1.0), (5, 8.0), (9, 60.0), (5000, 60.0)):
@@ -207,6 +232,7 @@ def test_a_circuit_opens_at_once_when_nobody_answers_and_after_three_answers_of_
     jump=st.integers(0, 2 * PAGE_ENTRIES),
     restart_every=st.integers(1, 20),
 )
+@settings(deadline=None)
 def test_a_ledger_restored_from_its_rows_is_the_same(
     settled: list[int], jump: int, restart_every: int
 ) -> None:

@@ -88,6 +88,7 @@ from waybill.marquez import (
     DeadLetter,
     Delivery,
     EventReader,
+    Figures,
     MarquezReadError,
     MissingEvent,
     ProbeResult,
@@ -95,6 +96,7 @@ from waybill.marquez import (
     dead_letter_body,
     dead_letters,
     drop_dead_letters,
+    figures_of,
     open_deliveries,
     open_reader,
     probe,
@@ -350,6 +352,8 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)
     assert_type(answered.problem, str | None)
+    figures: Figures = figures_of(journal, "marquez")
+    assert_type((figures.delivered, figures.coalesced), tuple[int, int])
     deliveries = open_deliveries(journal, settings)
     assert_type(deliveries, list[Delivery])
     assert_type(settings.backends, tuple[BackendSetting, ...])

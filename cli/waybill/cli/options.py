@@ -32,6 +32,9 @@ _WORDS: Final = {
     "archive_enabled": _Words("", "Keep every event as Parquet, for rebuilds. [default: on]"),
     "marquez_url": _Words("URL", "The backend; without one, events wait in the journal."),
     "marquez_api_key": _Words("KEY", "Sent to the backend as a bearer token; better set in the environment."),
+    "marquez_detail": _Words(
+        "WHAT", "'every' event; files as a 'summary' of each minute; 'auto': that while it is behind."
+    ),
     "backends": _Words(
         "JSON", "Further backends, a list as docs/marquez.md has it; better set in waybill.yaml."
     ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from waybill.marquez.client import Backend, ProbeResult, probe
 from waybill.marquez.delivery import Delivery
 from waybill.marquez.events import EventReader, MarquezReadError
+from waybill.marquez.figures import Figures, figures_of
 from waybill.marquez.letters import (
     DeadLetter,
     dead_letter_body,
@@ -24,6 +25,7 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "EventReader",
+    "Figures",
     "MarquezReadError",
     "MissingEvent",
     "ProbeResult",
@@ -31,6 +33,7 @@ __all__ = [
     "dead_letter_body",
     "dead_letters",
     "drop_dead_letters",
+    "figures_of",
     "open_deliveries",
     "open_reader",
     "probe",

@@ -2,7 +2,7 @@
 
 Each step hands out as many events as there are connections free and takes in the answers that have come. An
 answer is stored before the next event of the same run is sent, so that a restart repeats an event only if its
-answer was never seen. What goes when is decided in `waybill.marquez.schedule`.
+answer was never seen, and no two in another order. What goes when is decided in `waybill.marquez.schedule`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.answer import Answer, Verdict, explain
+from waybill.marquez.coalescing import Coalescing
 from waybill.marquez.endings import Endings
+from waybill.marquez.figures import FIGURES, figures_of
 from waybill.marquez.journey import JOURNEY_PREFIX, Journey, paths_of
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
@@ -27,6 +29,7 @@ from waybill.marquez.letters import (
 )
 from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
+from waybill.marquez.summary import file_event_of
 from waybill.marquez.window import Window
 from waybill.transport.backends import MARQUEZ
 from waybill.transport.journal import Entry, Kind
@@ -37,12 +40,15 @@ if TYPE_CHECKING:
 
     from waybill.marquez.client import Target
     from waybill.marquez.journey import Node
+    from waybill.transport.backends import Detail
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
 
 CONNECTIONS: Final = 8
 
+_HELD_UPTO: Final = "held"
+_FLUSH: Final = b"flush"
 _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
 _ANSWER_POLL_S: Final = 0.05
@@ -57,6 +63,8 @@ class Delivery:
         name: the projection's own, under which its cursor and its state are kept.
         connections: how many events may be on their way at a time.
         draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.journey`.
+        detail: whether each file has its own run; see `waybill.marquez.coalescing`.
+        collector_url: where summaries point to for the records.
         clock: seconds that never go back; back-off is measured on it.
         rng: where the back-off's jitter is drawn from.
     """
@@ -71,6 +79,8 @@ class Delivery:
         name: str = MARQUEZ,
         connections: int = CONNECTIONS,
         draws: bool = False,
+        detail: Detail = "every",
+        collector_url: str = "",
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
@@ -85,6 +95,11 @@ class Delivery:
         self._schedule = Schedule(self._window, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._box = DeadLetterBox(dead_letters(journal, name))
         self._endings = Endings(journal, name)
+        self._coalescing = Coalescing(journal, name, detail, collector_url)
+        self._figures = figures_of(journal, name)
+        self._figures_stored = self._figures
+        self._held_upto = int(journal.state_get(name, _HELD_UPTO) or 0)
+        self._sent_before = self._held_upto
         self._owed: set[int] = set()
         self._senders = ThreadPoolExecutor(connections, thread_name_prefix=f"waybill-{name}-sender")
         self._on_the_way: dict[Future[Answer], Entry] = {}
@@ -103,10 +118,14 @@ class Delivery:
     def step(self) -> Step:
         """Look at new entries where there is room, send what may go, and take in what was answered."""
         self._store()  # what a failing disk kept from being stored comes before anything new
-        applied = self._look() + self._hand_out()
+        looked = self._look()
+        self._store()  # that an event may be on its way is known before it is
+        applied = looked + self._hand_out()
         # While every connection is busy there is nothing else to do; else something may come that can go.
-        busy = len(self._on_the_way) == self._connections
+        busy = len(self._on_the_way) == self._connections and not self._coalescing.active
         applied += self._take_in(None if busy else 0.0 if applied else _ANSWER_POLL_S)
+        # No connection idles while the disk writes: what goes out now is of other runs.
+        applied += self._hand_out()
         self._store()
         return self._rest() if not applied else Step(applied=applied, problem=self._outage())
 
@@ -118,6 +137,7 @@ class Delivery:
         """Hear the answers to what is on its way, so that none of it is repeated."""
         while self._on_the_way:
             self._take_in(None)
+            self._store()
         self._store()
 
     def close(self) -> None:
@@ -128,18 +148,49 @@ class Delivery:
     # -- what goes out ---------------------------------------------------------------------------------------
 
     def _look(self) -> int:
-        room = self._window.room()
+        self._coalescing.consider(self._window.read_after())
+        room = self._window.room(ahead=self._coalescing.active)
         # What goes once more goes first, so that whoever asked for it and for a flush has it answered then.
         if not room or any(entry.seq in self._owed for entry in self._on_the_way.values()):
             return 0
         if admitted := self._admit_owed():
             return admitted
-        entries = self._journal.read(self._window.read_after(), limit=room, max_bytes=_READ_MAX_BYTES)
+        after = self._window.read_after()
+        entries = self._journal.read(after, limit=room, max_bytes=_READ_MAX_BYTES)
         for entry in entries:
             self._learn(entry)
-            is_event = entry.kind is Kind.OPENLINEAGE
-            self._window.look_at(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
+            if not self._coalesce(entry):
+                is_event = entry.kind is Kind.OPENLINEAGE
+                self._view(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
+        if self._coalescing.active and (not entries or entries[-1].seq == self._journal.last_seq()):
+            self._coalescing.caught_up()
         return len(entries)
+
+    def _view(self, seq: int, key: str | None) -> None:
+        self._window.look_at(seq, key)
+        if key is not None and seq > self._held_upto:
+            self._held_upto = seq
+            self._put[_HELD_UPTO] = str(seq).encode()
+
+    def _coalesce(self, entry: Entry) -> bool:
+        """Let an event go into a summary, if it is a file's and the backend need not have it."""
+        if entry.kind is Kind.MARK and entry.body == _FLUSH:
+            self._coalescing.close_all()
+        # What may have been on its way when the last runner was killed: the backend may know of the run.
+        if not self._coalescing.active or entry.seq <= self._sent_before:
+            return False
+        event = file_event_of(entry.body) if entry.kind is Kind.OPENLINEAGE else None
+        if event is None:
+            return False
+        key = f"run {event.run_id}"
+        if not self._window.may_pass(entry.seq, key) or self._endings.is_open(key):
+            return False
+        self._figures = self._figures.plus(coalesced=1)
+        if self._coalescing.add(entry, event):
+            self._window.set_aside(entry.seq)
+        else:
+            self._window.look_at(entry.seq, None)
+        return True
 
     def _admit_owed(self) -> int:
         """Take into view what is to go once more; tells how many that were."""
@@ -173,8 +224,9 @@ class Delivery:
 
     def _entry(self, seq: int) -> Entry | None:
         """An event from the journal, or from its dead letter where the journal let go of it."""
-        if seq < 0:
-            return Entry(seq, 0, Kind.OPENLINEAGE, "", self._journey.event(self._journey.node(seq)))
+        made = self._journey.event(self._journey.node(seq)) if seq < 0 else self._coalescing.event(seq)
+        if made is not None:
+            return Entry(seq, 0, Kind.OPENLINEAGE, "", made)
         entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
         if entry is not None and entry.seq == seq:
             return entry
@@ -224,10 +276,16 @@ class Delivery:
         key, tries = self._window.key_of(entry.seq), self._schedule.tries(entry.seq) + 1
         outcome = self._schedule.answered(entry.seq, answer, self._clock())
         if outcome is Outcome.LATER:
+            self._figures = self._figures.plus(failed=1)
             return False
         if entry.seq < 0:
             self._told(entry.seq, answer)
             return True
+        is_delivered = outcome is Outcome.DELIVERED
+        self._figures = self._figures.plus(delivered=int(is_delivered), refused=int(not is_delivered))
+        if self._coalescing.is_summary(entry.seq):
+            self._figures = self._figures.plus(summaries=int(is_delivered))
+            self._note(*self._coalescing.settle(entry.seq))
         if entry.seq in self._owed:
             self._no_longer_owed(entry.seq)
             self._box.forget(entry.seq)
@@ -257,7 +315,9 @@ class Delivery:
         end = self._endings.of(key)
         if subject.ends and (end is None or end < entry.seq):
             self._note(*self._endings.note(key, entry.seq))
-        elif end is not None and end != entry.seq:
+        elif end is None:
+            self._note(*self._endings.note_open(key, entry.seq))
+        elif end != entry.seq:
             self._note({f"{OWED_PREFIX}{end}": b""}, ())
             self._owe(end, key)
 
@@ -291,15 +351,23 @@ class Delivery:
 
     def _store(self) -> None:
         self._note(*self._ledger.take_changes())
+        self._note(*self._coalescing.take_changes())
+        if self._figures != self._figures_stored:
+            self._put[FIGURES] = self._figures.row()
         cursor = self._ledger.cursor
         if self._put or self._delete or cursor != self._cursor_stored:
             self._journal.commit(self.name, cursor=cursor, put=self._put, delete=self._delete)
             self._cursor_stored = cursor
             self._put, self._delete = {}, set()
+            self._figures_stored = self._figures
+        self._window.stored()
+        for seq, key in self._coalescing.to_send():
+            self._window.admit(seq, key)
 
     def _rest(self) -> Step:
         """What to say of a step that came to nothing."""
-        wait_s = 0.0 if self._on_the_way else self._schedule.wait_s(self._clock())
+        waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s())
+        wait_s = 0.0 if self._on_the_way else min((one for one in waits_s if one is not None), default=None)
         if (problem := self._outage()) is not None or wait_s is None:
             return Step(retry_s=wait_s, problem=problem)
         if (stuck := self._schedule.stuck) is None:

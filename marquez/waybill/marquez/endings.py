@@ -1,8 +1,9 @@
-"""Which terminal event of each finished run the backend has, so that it can be sent again last.
+"""How each run stands at the backend: which terminal event it has, or that it has none yet.
 
 Marquez takes the event that came last for the state of a run: a START or RUNNING that goes out after the
-COMPLETE leaves a finished run RUNNING. So each terminal event that was delivered is noted, one row of the
-projection's state for each run, for as long as the journal holds the event.
+COMPLETE leaves a finished run RUNNING, and so does a COMPLETE that never goes out. So each terminal event
+that was delivered is noted, and else that something was, one row of the projection's state for each run, for
+as long as the journal holds the event.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 ENDING_PREFIX: Final = "end:"
 
+_OPEN: Final = b"~"
 _DIGEST_BYTES: Final = 12
 _SHARE_DIGITS: Final = 3
 _SWEEPS: Final = "00", "40", "80", "c0"
@@ -22,7 +24,7 @@ _SWEEPS: Final = "00", "40", "80", "c0"
 
 
 class Endings:
-    """The runs that have ended, as the backend was told.
+    """The runs that the backend was told of.
 
     Args:
         journal: where the events are.
@@ -36,7 +38,17 @@ class Endings:
     def of(self, key: str) -> int | None:
         """The terminal event of a run that was delivered last, by its place in the journal."""
         row = self._journal.state_get(self._projection, _row_key(key))
-        return None if row is None else int(row)
+        return None if row is None or row.startswith(_OPEN) else int(row)
+
+    def is_open(self, key: str) -> bool:
+        """Whether the backend was told of a run, and not of its end."""
+        row = self._journal.state_get(self._projection, _row_key(key))
+        return row is not None and row.startswith(_OPEN)
+
+    def note_open(self, key: str, seq: int) -> tuple[dict[str, bytes], list[str]]:
+        """An event of a run was delivered that has not ended; otherwise as `note`."""
+        put, gone = self.note(key, seq)
+        return {row_key: _OPEN + row for row_key, row in put.items()}, gone
 
     def note(self, key: str, seq: int) -> tuple[dict[str, bytes], list[str]]:
         """A run's terminal event was delivered.
@@ -52,7 +64,9 @@ class Endings:
         first = self._journal.first()
         rows = self._journal.state(self._projection, row_key[: len(ENDING_PREFIX) + _SHARE_DIGITS])
         return [
-            key for key, row in rows.items() if key != row_key and first is not None and int(row) < first.seq
+            key
+            for key, row in rows.items()
+            if key != row_key and first is not None and int(row.lstrip(_OPEN)) < first.seq
         ]
 
 

@@ -16,6 +16,7 @@ PAGE_ENTRIES: Final = 4096
 ROW_PREFIX: Final = "done:"
 
 _PAGE_BYTES: Final = PAGE_ENTRIES // 8
+_FULL: Final = bytearray(b"\xff" * _PAGE_BYTES)
 
 
 class Ledger:
@@ -61,7 +62,8 @@ class Ledger:
         """The first entry from `seq` on that is not dealt with."""
         seq = max(seq, self.cursor + 1)
         while seq in self:
-            seq += 1
+            is_full = seq % PAGE_ENTRIES == 0 and self._pages.get(seq // PAGE_ENTRIES) == _FULL
+            seq += PAGE_ENTRIES if is_full else 1
         return seq
 
     def take_changes(self) -> tuple[dict[str, bytes], list[str]]:

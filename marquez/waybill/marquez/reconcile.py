@@ -3,7 +3,8 @@
 Answers can be wrong and databases can be restored from yesterday. So the backend's events of a stretch of
 time are read and compared with the journal's, each by its run, its instant and its type, because Marquez
 gives events back in words of its own. What is missing can be sent again: like a replayed dead letter it goes
-before anything new, and a finished run gets its terminal event last.
+before anything new, and a finished run gets its terminal event last. Of events that went into a summary the
+backend has the summary, which is looked for in place of the first of them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets.event import parse_instant_us
+from waybill.marquez.coalescing import summary_event
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import OWED_PREFIX, dead_letters
+from waybill.marquez.marks import Marks
 from waybill.transport.backends import MARQUEZ
 from waybill.transport.journal import Kind
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from waybill.marquez.events import EventReader
-    from waybill.transport.journal import Entry, Journal
+    from waybill.transport.journal import Journal
 
 
 class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,16 +98,16 @@ def reconcile(
     """
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for entry, said in _delivered(journal, backend, since_ms):
+    for seq, said in _delivered(journal, backend, since_ms):
         compared += 1
-        wanted.setdefault(said.identity, entry.seq)
+        wanted.setdefault(said.identity, seq)
         first_us, last_us = min(first_us, said.time_us), max(last_us, said.time_us)
     if wanted:
         for bodies in reader.read(first_us, last_us + 1):
             for body in bodies:
                 wanted.pop(_decode(body, seq=0).identity, None)
     return Reconciliation(
-        compared=compared, missing=tuple(_missing(journal, seq) for seq in sorted(wanted.values()))
+        compared=compared, missing=tuple(_missing(journal, backend, seq) for seq in sorted(wanted.values()))
     )
 
 
@@ -113,21 +116,25 @@ def repair(journal: Journal, missing: Sequence[MissingEvent], backend: str = MAR
     journal.commit(backend, put={f"{OWED_PREFIX}{one.seq}": b"" for one in missing})
 
 
-def _delivered(journal: Journal, backend: str, since_ms: int) -> Iterator[tuple[Entry, _Said]]:
+def _delivered(journal: Journal, backend: str, since_ms: int) -> Iterator[tuple[int, _Said]]:
     ledger = Ledger(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_there = {letter.seq for letter in dead_letters(journal, backend)}
     not_there |= {int(key.removeprefix(OWED_PREFIX)) for key in journal.state(backend, OWED_PREFIX)}
+    marks = Marks(journal, backend)
     after = _last_before(journal, since_ms)
     while entries := journal.read(after):
         after = entries[-1].seq
         for entry in entries:
             if entry.kind is not Kind.OPENLINEAGE or entry.seq not in ledger or entry.seq in not_there:
                 continue
+            body = entry.body if entry.seq not in marks else summary_event(journal, backend, entry.seq)
+            if body is None:
+                continue
             try:
-                said = _decode(entry.body, entry.seq)
+                said = _decode(body, entry.seq)
             except ValueError:
                 continue  # a JobEvent or DatasetEvent, which the backend does not give back
-            yield entry, said
+            yield entry.seq, said
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:
@@ -157,9 +164,9 @@ def _decode(body: bytes, seq: int) -> _Said:
     return said
 
 
-def _missing(journal: Journal, seq: int) -> MissingEvent:
+def _missing(journal: Journal, backend: str, seq: int) -> MissingEvent:
     (entry,) = journal.read(seq - 1, limit=1)
-    said = _decode(entry.body, seq)
+    said = _decode(summary_event(journal, backend, seq) or entry.body, seq)
     return MissingEvent(
         seq=seq, run_id=said.run.run_id, event_type=said.event_type or "", event_time=said.event_time
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,21 +28,38 @@ _PATH_OF: Final = {
 }
 """Where each backend takes OpenLineage events, as its documentation says."""
 
+_ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
+
 
 def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
     """The projections of the entry point ``marquez``: one for each backend, named as that is."""
     deliveries = []
     if settings.marquez_url is not None:
         backend = Backend(settings.marquez_url, settings.marquez_api_key)
-        deliveries.append(Delivery(journal, backend, name=MARQUEZ, draws=True))
+        delivery = Delivery(
+            journal,
+            backend,
+            name=MARQUEZ,
+            draws=True,
+            detail=settings.marquez_detail,
+            collector_url=collector_url(settings.listen),
+        )
+        deliveries.append(delivery)
     for one in settings.backends:
         # Lines of a file have the order of the journal; a server gets several runs at a time.
         connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
-        # The others do not say that they take JobEvents.
-        draws = one.backend == "marquez"
-        deliveries.append(
-            Delivery(journal, _target(one), name=one.name, connections=connections, draws=draws)
+        # The others do not say that they take JobEvents, nor that they are slow.
+        is_marquez = one.backend == "marquez"
+        delivery = Delivery(
+            journal,
+            _target(one),
+            name=one.name,
+            connections=connections,
+            draws=is_marquez,
+            detail=one.detail or ("auto" if is_marquez else "every"),
+            collector_url=collector_url(settings.listen),
         )
+        deliveries.append(delivery)
     return deliveries
 
 
@@ -60,6 +78,12 @@ def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
         f"{name} is no Marquez that the settings name, and others give no events back; set marquez_url, or "
         "give the name of one in backends"
     )
+
+
+def collector_url(listen: str) -> str:
+    """Where the collector of this host is asked, by ``host:port`` where it listens."""
+    host, _, port = listen.rpartition(":")
+    return f"http://{socket.gethostname() if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
 
 
 class FileTarget:

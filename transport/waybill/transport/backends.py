@@ -17,13 +17,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
 
 MARQUEZ: Final = "marquez"
 """The name of the backend that ``marquez_url`` stands for."""
+
+Detail = Literal["every", "summary", "auto"]
+"""Whether each file has a run of its own at a backend; see the setting ``marquez_detail``."""
+DETAILS: Final[tuple[Detail, ...]] = get_args(Detail)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
@@ -41,12 +45,14 @@ class BackendSetting(
         name: what it is called in `waybill status`; no two have one name. Empty: that of its kind.
         endpoint: a URL, with or without the path of the lineage endpoint; a path for ``file``.
         api_key: sent as a bearer token.
+        detail: as the setting ``marquez_detail``; None is ``auto`` for a Marquez, ``every`` for others.
     """
 
     backend: Literal["marquez", "datahub", "openmetadata", "custom", "console", "file"]
     name: str = ""
     endpoint: str = ""
     api_key: str | None = None
+    detail: Detail | None = None
 
 
 def parse_backends(value: object) -> tuple[BackendSetting, ...]:

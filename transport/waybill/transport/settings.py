@@ -19,8 +19,10 @@ from typing import Any, Final, Literal, cast
 import msgspec
 
 from waybill.transport.backends import (
+    DETAILS,
     MARQUEZ,
     BackendSetting,
+    Detail,
     check_url,
     is_waybill_itself,
     parse_backends,
@@ -38,6 +40,7 @@ PROJECTION_SETTINGS: Final = (
     "archive_enabled",
     "marquez_url",
     "marquez_api_key",
+    "marquez_detail",
     "backends",
     "redact",
     "journal_retain_days",
@@ -73,6 +76,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             journal has let go of it.
         marquez_url: the backend; None: events wait in the journal.
         marquez_api_key: sent to the backend as a bearer token.
+        marquez_detail: ``every`` event is delivered; ``summary``: files as one run for each flow and minute;
+            ``auto``: that only while the backend does not keep up.
         backends: further places that events are delivered to.
         redact: parts of facets that are dropped or masked before an event is kept; see
             `waybill.transport.redaction`.
@@ -95,6 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: bool = True
     marquez_url: str | None = None
     marquez_api_key: str | None = None
+    marquez_detail: Detail = "auto"
     backends: tuple[BackendSetting, ...] = ()
     redact: tuple[str, ...] = ()
     journal_retain_days: float = 7.0
@@ -376,6 +382,7 @@ _CHECKS: Final[dict[str, Callable[[object], object]]] = {
     "archive_enabled": _flag,
     "marquez_url": _url,
     "marquez_api_key": _text,
+    "marquez_detail": _one_of(*DETAILS),
     "backends": parse_backends,
     "redact": parse_rules,
     "journal_retain_days": _days,

@@ -1,0 +1,317 @@
+"""Files in summaries: every one is counted once, nothing else is kept back, no run is left open."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from waybill.facets import DELTA_FILE_FACET
+from waybill.facets.summary import SUMMARY_FACET
+from waybill.marquez import Figures, figures_of
+from waybill.marquez.coalescing import BEHIND_ENTRIES, OPEN_MAX
+from waybill.transport import Journal, Kind
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+    from waybill.transport.backends import Detail
+
+EventOf = Callable[..., bytes]
+Keep = Callable[..., int]
+
+STATES = {"COMPLETE": "COMPLETE", "ERROR": "FAIL", "CANCELLED": "ABORT", "FILTERED": "COMPLETE"}
+
+
+class Clock:
+    """The time of day, as tests set it."""
+
+    def __init__(self) -> None:
+        self.now_s = time.time()
+
+    def time_ns(self) -> int:
+        return int(self.now_s * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "time_ns", clock.time_ns)
+    return clock
+
+
+@pytest.fixture
+def file_of(event_of: EventOf) -> EventOf:
+    """Makes the event of a file: its end in a state, or its START where that is None."""
+
+    def file_of(
+        did: str, state: str | None = "COMPLETE", source: str = "orders", sink: str = "lake", size: int = 0
+    ) -> bytes:
+        facet: dict[str, Any] = {"did": did, "dataSource": source, "systemName": "east"}
+        if state is not None:
+            facet |= {"finalState": state, "dataSink": sink, "completed": "2026-01-01T00:00:01Z"}
+        outputs = [{"namespace": "east", "name": sink, "outputFacets": {"outputStatistics": {"size": size}}}]
+        return event_of(
+            did,
+            eventType="START" if state is None else STATES[state],
+            run={"runId": did, "facets": {DELTA_FILE_FACET: facet}},
+            job={"namespace": "east", "name": source},
+            inputs=[{"namespace": "east", "name": source}],
+            outputs=outputs if state else [],
+        )
+
+    return file_of
+
+
+def keep_all(journal: Journal, bodies: list[bytes]) -> None:
+    journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+
+
+def summaries_of(marquez: ContractServer) -> list[dict[str, Any]]:
+    return [
+        event["run"]["facets"][SUMMARY_FACET]
+        for event in marquez.stored
+        if SUMMARY_FACET in event["run"]["facets"]
+    ]
+
+
+def others_of(marquez: ContractServer) -> list[dict[str, Any]]:
+    return [event for event in marquez.stored if SUMMARY_FACET not in event["run"]["facets"]]
+
+
+def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    for number, state in enumerate(["COMPLETE", "COMPLETE", "ERROR", "FILTERED", "CANCELLED"]):
+        keep_all(journal, [file_of(f"f{number}", None), file_of(f"f{number}", state, size=10)])
+        clock.now_s += 1
+    journal.mark(b"flush")
+    worker = new_worker(journal, marquez.url, detail="summary")
+    worker.run()
+    (event,) = marquez.stored
+    facet = event["run"]["facets"][SUMMARY_FACET]
+    assert facet["byFinalState"] == {"CANCELLED": 1, "COMPLETE": 2, "ERROR": 1, "FILTERED": 1}
+    assert (facet["records"], facet["events"], facet["bytes"], facet["dataSinks"]) == (5, 10, 50, ["lake"])
+    assert facet["provenanceQuery"] == (
+        "http://collector:8090/provenance/query?system_name=east&data_source=orders"
+        "&from=1767225601000&to=1767225601000"
+    )
+    assert event["job"] == {"namespace": "east", "name": "orders"}
+    assert event["inputs"] == [{"namespace": "east", "name": "orders"}]
+    assert event["outputs"] == [{"namespace": "east", "name": "lake"}]
+    assert marquez.runs[event["run"]["runId"]] == "COMPLETED"
+    assert figures_of(journal) == Figures(delivered=1, coalesced=10, summaries=1)
+    assert journal.cursor("marquez") == journal.last_seq()
+
+
+def test_flows_and_minutes_have_summaries_of_their_own(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    worker = new_worker(journal, marquez.url, detail="summary")
+    for minute in range(3):
+        keep_all(journal, [file_of(f"{minute}-{n}", source=f"source-{n % 2}") for n in range(20)])
+        worker.delivery.step()
+        clock.now_s += 61
+    worker.run()
+    assert [(facet["dataSource"], facet["records"]) for facet in summaries_of(marquez)] == [
+        ("source-0", 10),
+        ("source-1", 10),
+    ] * 3
+    assert worker.delivery.pending() == 0
+
+
+def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    keep_all(journal, [file_of("f")])
+    worker = new_worker(journal, marquez.url, detail="summary")
+    for _ in range(3):
+        step = worker.delivery.step()
+    assert (step.applied, step.problem, marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
+    assert step.retry_s == pytest.approx(60, abs=1)
+    clock.now_s += step.retry_s
+    worker.run()
+    assert len(summaries_of(marquez)) == 1
+
+
+def test_what_is_not_of_a_file_is_sent_whatever_the_detail(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, file_of: EventOf
+) -> None:
+    for number in range(10):
+        keep("run", number)
+        keep_all(journal, [file_of(f"f{number}")])
+    journal.mark(b"flush")
+    new_worker(journal, marquez.url, detail="summary").run()
+    assert [event["number"] for event in others_of(marquez)] == list(range(10))
+    assert [facet["records"] for facet in summaries_of(marquez)] == [10]
+
+
+def test_while_the_backend_keeps_up_every_file_has_its_run(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
+) -> None:
+    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES + 300)])
+    worker = new_worker(journal, marquez.url, detail="auto")
+    worker.run(until=lambda: len(marquez.stored) == 20)
+    assert summaries_of(marquez) == []
+
+
+def test_a_small_backlog_is_sent_in_full_however_old(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    keep_all(journal, [file_of(f"f{number}") for number in range(30)])
+    clock.now_s += 86_400
+    new_worker(journal, marquez.url, detail="auto").run()
+    assert len(others_of(marquez)) == 30
+
+
+def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file_is_sent_again(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    file_of: EventOf,
+    clock: Clock,
+) -> None:
+    keep("run", 0)
+    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES + 10)])
+    keep("run", 1)
+    clock.now_s += 61
+    worker = new_worker(journal, marquez.url, detail="auto")
+    worker.run()
+    keep_all(journal, [file_of("later")])
+    worker.run()
+    assert [facet["records"] for facet in summaries_of(marquez)] == [BEHIND_ENTRIES + 10]
+    assert [event["number"] for event in others_of(marquez)] == [0, 1, 0]
+    assert marquez.stored[-1]["run"]["runId"] == "later"
+    assert worker.delivery.pending() == 0
+
+
+def test_a_file_whose_start_the_backend_has_ends_there_too(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    keep_all(journal, [file_of("begun", None)])
+    worker = new_worker(journal, marquez.url, detail="auto")
+    worker.run()
+    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES)])
+    keep_all(journal, [file_of("begun")])
+    clock.now_s += 100
+    worker.run()
+    assert marquez.runs["begun"] == "COMPLETED"
+    assert [facet["records"] for facet in summaries_of(marquez)] == [BEHIND_ENTRIES]
+
+
+def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_there_too(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    marquez.fault_of = lambda _: "503-stored"
+    keep_all(journal, [file_of("begun", None)])
+    new_worker(journal, marquez.url, detail="auto").delivery.step()
+    assert marquez.runs == {"begun": "RUNNING"}
+    marquez.fault_of = None
+    keep_all(journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(BEHIND_ENTRIES))])
+    clock.now_s += 100
+    new_worker(journal, marquez.url, detail="auto").run()
+    assert marquez.runs["begun"] == "COMPLETED"
+
+
+def test_names_that_differ_for_each_file_hold_no_more_summaries_than_the_bound(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
+) -> None:
+    keep_all(journal, [file_of(f"f{number}", source=f"source-{number}") for number in range(OPEN_MAX + 50)])
+    worker = new_worker(journal, marquez.url, detail="summary")
+    worker.run(until=lambda: len(marquez.stored) == 3)
+    assert worker.delivery.held <= OPEN_MAX
+    assert len(journal.state("marquez", "summary:")) <= OPEN_MAX + 50
+
+
+def test_a_refused_summary_is_a_dead_letter_that_can_be_replayed(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
+) -> None:
+    from waybill.marquez import dead_letters, replay_dead_letters
+
+    marquez.fault_of = lambda body: "422" if b"waybill_summary" in body else None
+    keep_all(journal, [file_of("f"), file_of("g")])
+    journal.mark(b"flush")
+    worker = new_worker(journal, marquez.url, detail="summary")
+    worker.run()
+    (letter,) = dead_letters(journal)
+    marquez.fault_of = None
+    replay_dead_letters(journal, [letter.seq])
+    new_worker(journal, marquez.url, detail="summary").run()
+    assert [facet["records"] for facet in summaries_of(marquez)] == [2]
+    assert dead_letters(journal) == []
+
+
+@pytest.mark.parametrize("detail", ["summary", "auto"])
+@given(data=st.data())
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
+    tmp_path_factory: pytest.TempPathFactory,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    event_of: EventOf,
+    file_of: EventOf,
+    monkeypatch: pytest.MonkeyPatch,
+    detail: Detail,
+    data: st.DataObject,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(time, "time_ns", clock.time_ns)
+    monkeypatch.setattr("waybill.marquez.coalescing.BEHIND_ENTRIES", 5)
+    marquez = type(marquez)().start()
+    journal = Journal(tmp_path_factory.mktemp("home"))
+    expected: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    ended: set[str] = set()
+    for number in range(data.draw(st.integers(1, 4), label="rounds")):
+        marquez.fault_of = data.draw(
+            st.sampled_from([None, lambda _: "503-stored", lambda _: "500"]), label="fault"
+        )
+        bodies = []
+        for place in range(data.draw(st.integers(0, 12), label="events")):
+            what = data.draw(st.sampled_from(["start", "end", "other"]))
+            if what == "other":
+                run = data.draw(st.sampled_from(["x", "y"]))
+                last[run] = last.get(run, -1) + 1
+                bodies.append(event_of(run, last[run]))
+                continue
+            did = f"{number}-{place}" if what == "start" else f"{data.draw(st.integers(0, number))}-{place}"
+            state = data.draw(st.sampled_from([*STATES])) if what == "end" and did not in ended else None
+            if state is not None:
+                expected[state] += 1
+                ended.add(did)
+            if state is not None or did not in ended:
+                bodies.append(file_of(did, state))
+        keep_all(journal, bodies)
+        clock.now_s += data.draw(st.sampled_from([0, 30, 61]), label="pause")
+        worker = new_worker(journal, marquez.url, detail=detail)
+        for _ in range(data.draw(st.integers(0, 8), label="steps")):
+            worker.delivery.step()  # then it is gone without a word, as a killed one
+        worker.delivery.close()
+    marquez.fault_of = None
+    journal.mark(b"flush")
+    worker = new_worker(journal, marquez.url, detail=detail)
+    worker.run()
+    latest = {event["run"]["runId"]: event for event in marquez.stored}
+    counted: Counter[str] = Counter()
+    for event in latest.values():
+        facets = event["run"]["facets"]
+        counted.update(facets.get(SUMMARY_FACET, {}).get("byFinalState", {}))
+        if facets.get(DELTA_FILE_FACET, {}).get("finalState"):
+            counted[facets[DELTA_FILE_FACET]["finalState"]] += 1
+    assert counted == expected
+    for run, final in last.items():
+        arrived = [event["number"] for event in others_of(marquez) if event["run"]["runId"] == run]
+        assert arrived == sorted(arrived)
+        assert set(arrived) == set(range(final + 1))
+    assert all(marquez.runs[did] != "RUNNING" for did in ended & marquez.runs.keys())
+    assert worker.delivery.pending() == 0
+    assert journal.cursor("marquez") == journal.last_seq()
+    journal.close()
+    marquez.refuse()
