@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
+import time
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-FILE = Path(__file__).parents[2] / "docker-compose.yml"
+sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
+
+from served import Collector, event, record
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "docker-compose.yml"
+BUILT = {"collector"}
+"""What is made of the Dockerfile; the rest are others' images."""
+METRIC = re.compile(r"\bwaybill_[a-z_]+")
 
 
 @pytest.fixture(scope="module")
@@ -23,36 +36,221 @@ def stack() -> dict[str, Any]:
     return content
 
 
-def test_every_image_has_a_pinned_version(stack: dict[str, Any]) -> None:
-    images = {name: service["image"] for name, service in stack["services"].items()}
-    assert images == {
-        "database": "postgres:15",
-        "marquez": "marquezproject/marquez:0.51.1",
-        "page": "marquezproject/marquez-web:0.51.1",
-    }
+@pytest.fixture(scope="module")
+def steps() -> list[tuple[str, str]]:
+    """The Dockerfile's instructions, each with what it is told."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines) if word]
 
 
-def test_every_service_says_whether_it_is_healthy_and_starts_after_what_it_needs(
-    stack: dict[str, Any],
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector that has seen something of everything that it counts."""
+    collector = Collector(tmp_path_factory.mktemp("stack") / "home", "--provenance-enabled")
+    collector.post("/api/v1/lineage", event())
+    collector.post("/api/v1/lineage", event())
+    collector.post("/provenance", json.dumps([record()]).encode())
+    collector.post("/api/v1/lineage", b"{}")
+    collector.ask("GET", "/metrics", headers={"Host": "elsewhere.example"})
+    deadline_s = time.monotonic() + 120
+    while not any("projection=" in line for line in metrics(collector)):
+        assert time.monotonic() < deadline_s, "its runner says nothing"
+        time.sleep(0.2)
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
+
+
+def test_every_image_has_a_pinned_version(stack: dict[str, Any], steps: list[tuple[str, str]]) -> None:
+    images = [service["image"] for name, service in stack["services"].items() if name not in BUILT]
+    images += [rest.split()[0] for word, rest in steps if word == "FROM"]
+    assert [image for image in images if not re.search(r":v?\d+\.\d+(\.\d+)?(-[a-z-]+)?$", image)] == []
+
+
+def test_every_service_says_whether_it_is_healthy(
+    stack: dict[str, Any], steps: list[tuple[str, str]]
 ) -> None:
-    services = stack["services"]
-    assert all(service["healthcheck"]["test"][0] == "CMD" for service in services.values())
-    needs = {name: service.get("depends_on", {}) for name, service in services.items()}
+    unsaid = {name for name, service in stack["services"].items() if "healthcheck" not in service}
+    assert unsaid == BUILT, "the Dockerfile says it"
+    assert "HEALTHCHECK" in dict(steps)
+    others = [service["healthcheck"] for name, service in stack["services"].items() if name not in BUILT]
+    assert all(check["test"][0] == "CMD" for check in others)
+
+
+def test_each_starts_after_what_it_cannot_do_without(stack: dict[str, Any]) -> None:
+    needs = {name: service.get("depends_on", {}) for name, service in stack["services"].items()}
     healthy = {"condition": "service_healthy"}
-    assert needs == {"database": {}, "marquez": {"database": healthy}, "page": {"marquez": healthy}}
+    assert {name: on for name, on in needs.items() if on} == {
+        "marquez": {"database": healthy},
+        "page": {"marquez": healthy},
+        "grafana": {"prometheus": healthy},
+    }
+    assert needs["collector"] == {}, "it takes events while Marquez is away"
 
 
 def test_nothing_listens_beyond_this_machine(stack: dict[str, Any]) -> None:
     ports = [port for service in stack["services"].values() for port in service.get("ports", [])]
-    assert len(ports) == 3
+    assert len(ports) == 6
+    assert len(set(ports)) == len(ports)
     assert all(re.fullmatch(r"127\.0\.0\.1:\$\{[A-Z_]+:-(\d+)\}:\1", port) for port in ports)
+    assert not any(service.get("network_mode") for service in stack["services"].values())
 
 
-def test_what_marquez_was_told_outlives_its_container(stack: dict[str, Any]) -> None:
-    (volume,) = stack["services"]["database"]["volumes"]
-    name, _, path = volume.partition(":")
-    assert name in stack["volumes"]
-    assert path == "/var/lib/postgresql/data"
+def test_what_was_told_outlives_the_containers(stack: dict[str, Any]) -> None:
+    kept = {
+        volume.partition(":")[0]: name
+        for name, service in stack["services"].items()
+        for volume in service.get("volumes", [])
+        if not volume.startswith(".")
+    }
+    assert kept == {
+        "marquez-database": "database",
+        "waybill-home": "collector",
+        "prometheus-data": "prometheus",
+    }
+    assert set(stack["volumes"]) == set(kept)
+
+
+def test_every_mounted_file_is_there_and_read_only(stack: dict[str, Any]) -> None:
+    mounts = [
+        volume.split(":")
+        for service in stack["services"].values()
+        for volume in service.get("volumes", [])
+        if volume.startswith(".")
+    ]
+    assert {mode for _, _, mode in mounts} == {"ro"}
+    mounted = {(ROOT / source).resolve() for source, _, _ in mounts}
+    assert mounted == {path for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
+
+
+def test_the_configuration_names_what_is_mounted_and_served(stack: dict[str, Any]) -> None:
+    services = stack["services"]
+    inside = {
+        volume.split(":")[1] for one in ("prometheus", "grafana") for volume in services[one]["volumes"]
+    }
+    prometheus = read("prometheus.yml")
+    assert set(prometheus["rule_files"]) <= inside
+    targets = [
+        target
+        for scrape in prometheus["scrape_configs"]
+        for static in scrape["static_configs"]
+        for target in static["targets"]
+    ]
+    (source,) = read("grafana/datasources.yml")["datasources"]
+    targets.append(source["url"].removeprefix("http://"))
+    for target in targets:
+        name, _, port = target.partition(":")
+        assert any(published.endswith(f":{port}") for published in services[name]["ports"])
+    (provider,) = read("grafana/dashboards.yml")["providers"]
+    assert f"{provider['options']['path']}/waybill.json" in inside
+    used = {panel["datasource"]["uid"] for panel in dashboard()["panels"]}
+    assert used == {source["uid"]}
+
+
+def read(name: str) -> Any:  # noqa: ANN401 - whatever YAML holds
+    return yaml.safe_load((ROOT / "monitoring" / name).read_text(encoding="utf-8"))
+
+
+def dashboard() -> dict[str, Any]:
+    found = json.loads((ROOT / "monitoring" / "grafana" / "waybill.json").read_text(encoding="utf-8"))
+    assert isinstance(found, dict)
+    return found
+
+
+def expressions() -> dict[str, str]:
+    """What the dashboard and the rules ask Prometheus, by title."""
+    panels = {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in dashboard()["panels"]
+        for target in panel["targets"]
+    }
+    rules = {rule["alert"]: rule["expr"] for group in read("rules.yml")["groups"] for rule in group["rules"]}
+    return panels | rules
+
+
+def test_every_figure_that_is_asked_for_is_served(collector: Collector) -> None:
+    samples = {line.partition("{")[0].split()[0] for line in metrics(collector) if line[:1] != "#"}
+    asked = {name for expression in expressions().values() for name in METRIC.findall(expression)}
+    assert asked - samples == set()
+
+
+def test_every_label_that_is_asked_for_is_served(collector: Collector) -> None:
+    labels = {name for line in metrics(collector) for name in re.findall(r'[{,](\w+)="', line)}
+    named = set[str]()
+    for expression in expressions().values():
+        for group in re.findall(r"by \(([^)]*)\)", expression):
+            named.update(part.strip() for part in group.split(","))
+    for panel in dashboard()["panels"]:
+        for target in panel["targets"]:
+            named.update(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+    for group in read("rules.yml")["groups"]:
+        for rule in group["rules"]:
+            named.update(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+    assert named <= labels
+
+
+def metrics(collector: Collector) -> list[str]:
+    return collector.get("/metrics").body.decode().splitlines()
+
+
+def test_the_panels_do_not_lie_over_each_other() -> None:
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in dashboard()["panels"])
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+
+
+def test_the_image_is_made_of_files_that_are_there(steps: list[tuple[str, str]]) -> None:
+    copied = [
+        source
+        for word, rest in steps
+        if word == "COPY" and not rest.startswith("--from")
+        for source in rest.split()[:-1]
+    ]
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert sorted(copied) == sorted(line[1:] for line in allowed if line.startswith("!"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    rooms = {Path(package).parent.name for package in packages}
+    assert rooms | {"pyproject.toml", "uv.lock", project["project"]["readme"], "LICENSE"} == set(copied)
+    told = " ".join(rest for word, rest in steps if word == "RUN")
+    extras = set(re.findall(r"--extra (\w+)", told))
+    assert "collector" in extras
+    assert extras <= set(project["project"]["optional-dependencies"])
+    (uv,) = re.findall(r"uv==(\S+)", told)
+    assert f"UV_VERSION := {uv}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def test_the_image_serves_its_own_home_as_nobody_special(
+    stack: dict[str, Any], steps: list[tuple[str, str]]
+) -> None:
+    last = dict(steps)
+    assert last["USER"] not in {"root", "0"}
+    assert f"WAYBILL_HOME={last['VOLUME']}" in last["ENV"]
+    assert f"WAYBILL_LISTEN=0.0.0.0:{last['EXPOSE']}" in last["ENV"]
+    own = stack["services"]["collector"]
+    assert own["volumes"] == [f"waybill-home:{last['VOLUME']}"]
+    assert own["ports"][0].endswith(f":{last['EXPOSE']}")
+    assert (json.loads(last["ENTRYPOINT"]), json.loads(last["CMD"])) == (["waybill"], ["serve"])
+    assert own["command"][:2] == ["serve", "--without-keys"]
+
+
+def test_the_health_check_of_the_collector_tells_well_from_ill(
+    collector: Collector, steps: list[tuple[str, str]]
+) -> None:
+    """The command itself, against a collector of this machine."""
+    told = dict(steps)["HEALTHCHECK"].partition(" CMD ")[2]
+    _, option, code = json.loads(told)
+    assert option == "-c"
+    for port, returned in ((collector.url.rpartition(":")[2], 0), ("1", 1)):
+        command = [sys.executable, "-c", code.replace("8090", port)]
+        assert subprocess.run(command, check=False, capture_output=True).returncode == returned
 
 
 def test_the_health_check_of_marquez_tells_well_from_ill() -> None:

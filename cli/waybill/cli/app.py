@@ -14,6 +14,7 @@ from waybill.cli.age_off import age_off
 from waybill.cli.compact import compact
 from waybill.cli.dead_letters import app as dead_letters
 from waybill.cli.demo.command import demo
+from waybill.cli.dev.command import app as dev
 from waybill.cli.doctor import doctor
 from waybill.cli.drain import drain
 from waybill.cli.explain import explain
@@ -85,6 +86,7 @@ for _command in (
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(rejects, name="rejects")
 app.add_typer(keys, name="keys")
+app.add_typer(dev, name="dev")
 
 
 def main() -> None:

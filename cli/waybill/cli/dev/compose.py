@@ -1,0 +1,169 @@
+"""Docker Compose, and the file that it works by."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from waybill.transport import WaybillError
+
+FILE: Final = "docker-compose.yml"
+PROJECT: Final = "waybill"
+"""What the file calls itself: another project's is none of ours."""
+
+_CHECKOUT: Final = Path(__file__).parents[4]
+"""Where the file is when this is a checkout; an installed wheel has none, for an image needs the sources."""
+_DOCKER_TIMEOUT_S: Final = 60.0
+
+
+class StackError(WaybillError):
+    """The local stack cannot be worked with here."""
+
+
+class Container(msgspec.Struct, frozen=True, rename="pascal"):
+    """One line of `docker compose ps --format json`.
+
+    Attributes:
+        service: whose it is.
+        state: as Docker has it: running, exited, ...
+        health: healthy, unhealthy, starting; empty where nobody looks.
+        exit_code: of one that has ended.
+    """
+
+    service: str
+    state: str
+    health: str = ""
+    exit_code: int = 0
+
+    @property
+    def says(self) -> str:
+        """How it is, in a few words."""
+        if self.state == "exited":
+            return f"exited with code {self.exit_code}"
+        return f"{self.state}, {self.health}" if self.health else self.state
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it does its work."""
+        return self.state == "running" and self.health in {"", "healthy"}
+
+
+class Compose:
+    """The stack's own Docker Compose.
+
+    Args:
+        file: its file.
+
+    Raises:
+        StackError: there is no Docker here that could do it.
+    """
+
+    def __init__(self, file: Path) -> None:
+        docker = shutil.which("docker")
+        if docker is None:
+            raise StackError(
+                "docker is not installed; install Docker with its compose plug-in "
+                "(https://docs.docker.com/get-started/get-docker/), or run the services by other means"
+            )
+        self._docker = docker
+        self._command = [docker, "compose", "--file", str(file)]
+        self._see(["compose", "version"], "has no compose plug-in; install docker-compose-plugin")
+        self._see(
+            ["version", "--format", "{{.Server.Version}}"],
+            "has no daemon that answers; start it, or see that this user may use it",
+        )
+
+    def run(self, *arguments: str) -> int:
+        """Let it do something on this terminal, and give its exit code."""
+        return subprocess.run([*self._command, *arguments], check=False).returncode
+
+    def containers(self) -> dict[str, Container]:
+        """How each service's container is; one that was never started has none.
+
+        Raises:
+            StackError: it does not say.
+        """
+        done = _ask([*self._command, "ps", "--all", "--format", "json"])
+        if done.returncode:
+            raise StackError(f"docker compose says {_last_line(done.stderr)}; correct that")
+        return containers_of(done.stdout)
+
+    def _see(self, arguments: list[str], otherwise: str) -> None:
+        done = _ask([self._docker, *arguments])
+        if done.returncode:
+            what, _, mend = otherwise.partition("; ")
+            raise StackError(f"docker {what} ({_last_line(done.stderr)}); {mend}")
+
+
+def containers_of(text: str) -> dict[str, Container]:
+    """Read what `docker compose ps --format json` prints: a line each, or one array before version 2.21."""
+    lines = text.strip().splitlines()
+    found: Iterable[Container]
+    if text.lstrip().startswith("["):
+        found = msgspec.json.decode(text, type=list[Container])
+    else:
+        found = [msgspec.json.decode(line, type=Container) for line in lines]
+    return {container.service: container for container in found}
+
+
+def compose_file(given: Path | None) -> Path:
+    """The stack's file: the one that is given, or of this folder or one above, or of this checkout.
+
+    Raises:
+        StackError: there is none.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise StackError(f"{given} is no file; give the path of Waybill's {FILE}")
+        return given
+    for folder in (Path.cwd(), *Path.cwd().parents, _CHECKOUT):
+        if _is_ours(folder / FILE):
+            return folder / FILE
+    raise StackError(
+        f"no {FILE} of Waybill is here, and an installed wheel has none; get the sources of Waybill "
+        f"{version('waybill-lineage')}, and run this in their folder or give the file with --file"
+    )
+
+
+def services_of(file: Path) -> list[str]:
+    """The services that the file names.
+
+    Raises:
+        StackError: it is none of Compose.
+    """
+    content = _content(file)
+    services = content.get("services") if isinstance(content, dict) else None
+    if not isinstance(services, dict):
+        raise StackError(f"{file} names no services; give the path of Waybill's {FILE}")
+    return [str(name) for name in services]
+
+
+def _is_ours(file: Path) -> bool:
+    content = _content(file)
+    return isinstance(content, dict) and content.get("name") == PROJECT
+
+
+def _content(file: Path) -> object:
+    with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
+        content: object = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return content
+    return None
+
+
+def _ask(command: list[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=_DOCKER_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        raise StackError(f"docker did not answer within {_DOCKER_TIMEOUT_S:.0f} s; restart it") from None
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["nothing"])[-1].rstrip(".")

@@ -1,0 +1,151 @@
+"""A look at the stack: what is not running, which URL is wrong, what waits to be delivered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from waybill.cli.checks import marquez_answers
+from waybill.cli.dev.compose import Compose, StackError, compose_file, services_of
+from waybill.cli.dev.services import COLLECTOR, MARQUEZ, SERVICES, Heard, Service, hear, waiting_of
+from waybill.cli.findings import Finding, Level, broken
+from waybill.cli.status import status_of
+from waybill.transport import JournalError, Settings
+
+if TYPE_CHECKING:
+    from waybill.cli.dev.compose import Container
+
+_KEY_WANTED: Final = frozenset({401, 403})
+_OPENLINEAGE_URL: Final = "OPENLINEAGE_URL"
+
+
+class _Readiness(msgspec.Struct):
+    """What is read of a collector's `/health/ready`."""
+
+    ready: bool
+    problems: dict[str, str]
+
+
+def look(settings: Settings, file: Path | None) -> Iterator[Finding]:
+    """What is there, one thing after the other.
+
+    Args:
+        settings: this user's own: the home, and where events go from it.
+        file: the stack's file; None: to be found.
+    """
+    containers: Mapping[str, Container] = {}
+    try:
+        found = compose_file(file)
+        named = services_of(found)
+        containers = Compose(found).containers()
+    except StackError as error:
+        says, _, mend = str(error).partition("; ")
+        yield Finding("docker", Level.NOTE, says, mend)
+    else:
+        running = sum(container.is_well for container in containers.values())
+        level = Level.OK if running == len(named) else Level.NOTE
+        says = f"{running} of {len(named)} services of {found} are well"
+        yield Finding("docker", level, says, None if level is Level.OK else "waybill dev up")
+        for name in named:
+            if name not in {service.name for service in SERVICES}:
+                yield _unseen(name, containers.get(name))
+    heard = {service: hear(service.url + service.path) for service in SERVICES}
+    problems = _problems(heard[COLLECTOR])
+    for service, answer in heard.items():
+        if service is COLLECTOR and answer.status is not None and problems is None:
+            says = f"what answers at {service.url} is no collector of Waybill"
+            yield Finding(service.name, Level.BROKEN, says, f"give its port with {service.variable}")
+        else:
+            yield _served(service, answer, containers.get(service.name))
+    if problems is not None:
+        yield from _waiting(problems)
+    yield from _urls(settings)
+    yield _home(settings)
+
+
+def _unseen(name: str, container: Container | None) -> Finding:
+    """A service that no port of this machine leads to."""
+    if container is None:
+        return Finding(name, Level.BROKEN, "was not started", "waybill dev up")
+    if container.is_well:
+        return Finding(name, Level.OK, f"is {container.says}")
+    return Finding(name, Level.BROKEN, f"is {container.says}", f"waybill dev logs {name}")
+
+
+def _served(service: Service, answer: Heard, container: Container | None) -> Finding:
+    if answer.is_well:
+        return Finding(service.name, Level.OK, f"{service.says} answers at {service.url}")
+    says = f"{service.says} at {service.url}: {answer.says}"
+    if container is None:
+        mend = f"waybill dev up; or {service.variable}, if it has another port"
+        return Finding(service.name, Level.BROKEN, says, mend)
+    mend = f"waybill dev logs {service.name}"
+    return Finding(service.name, Level.BROKEN, f"{says}; its container is {container.says}", mend)
+
+
+def _problems(readiness: Heard) -> dict[str, str] | None:
+    """What a collector says of itself, by what it is wrong with; None where it is no collector."""
+    try:
+        return msgspec.json.decode(readiness.text, type=_Readiness).problems
+    except msgspec.MsgspecError:
+        return None
+
+
+def _waiting(problems: Mapping[str, str]) -> Iterator[Finding]:
+    """What waits in the collector, by backend and layout, and what holds it up."""
+    metrics = hear(f"{COLLECTOR.url}/metrics", os.environ.get("OPENLINEAGE_API_KEY"))
+    if metrics.status in _KEY_WANTED:
+        mend = "set OPENLINEAGE_API_KEY to a key with the role read"
+        yield Finding("waiting", Level.NOTE, "the collector tells what waits only to who has a key", mend)
+    for name, (entries, age_s) in waiting_of(metrics.text if metrics.is_well else "").items():
+        check = f"collector: {name}"
+        count = f"{entries} {'entry waits' if entries == 1 else 'entries wait'}, the oldest for {age_s:.0f} s"
+        says = count if entries else "nothing waits"
+        if name in problems:
+            held_up = broken(check, problems[name])
+            yield msgspec.structs.replace(held_up, says=f"{says}; {held_up.says}")
+        else:
+            yield Finding(check, Level.NOTE if entries else Level.OK, says)
+
+
+def _urls(settings: Settings) -> Iterator[Finding]:
+    """Whether what this shell and this user's settings name is what they take it for."""
+    if settings.marquez_url is not None:
+        answers = marquez_answers(settings)
+        where = settings.origins["marquez_url"]
+        yield msgspec.structs.replace(answers, check="marquez_url", says=f"{answers.says} ({where})")
+    url = os.environ.get(_OPENLINEAGE_URL)
+    if not url:
+        return
+    parts = urlsplit(url)
+    base = f"{parts.scheme}://{parts.netloc}"
+    mend = f"set it to the collector's, {COLLECTOR.url}"
+    if hear(f"{base}/health/live").is_well:
+        yield Finding(_OPENLINEAGE_URL, Level.OK, f"{base} is a collector")
+    elif hear(base + MARQUEZ.path).is_well:
+        says = f"{base} is a Marquez: what its clients send there is lost while it is away"
+        yield Finding(_OPENLINEAGE_URL, Level.NOTE, says, mend)
+    else:
+        yield Finding(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is no collector of Waybill", mend)
+
+
+def _home(settings: Settings) -> Finding:
+    """What waits in this user's own home, which programs with Waybill inside write to."""
+    try:
+        found = status_of(settings)
+    except JournalError as error:
+        return broken("home", error)
+    behind = {name: one.behind for name, one in found.projections.items() if one.behind}
+    problems = [f"{name} is held up: {one.problem}" for name, one in found.projections.items() if one.problem]
+    if problems:
+        return broken("home", f"{found.home}: {problems[0]}")
+    if behind:
+        counts = ", ".join(f"{count} for {name}" for name, count in behind.items())
+        mend = "waybill flush --home " + found.home
+        return Finding("home", Level.NOTE, f"{found.home}: entries wait, {counts}", mend)
+    return Finding("home", Level.OK, f"{found.home}: nothing waits")
