@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import requests
-
 _TIMEOUT_S: Final = 3.0
 _OK: Final = 200
 _SAMPLE: Final = re.compile(r'waybill_projection_(behind|age_seconds)\{projection="([^"]*)"\} (\S+)')
@@ -70,6 +68,8 @@ class Heard(NamedTuple):
 
 def hear(url: str, api_key: str | None = None) -> Heard:
     """Ask a URL of this machine; no proxy of the environment is between."""
+    import requests
+
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     with requests.Session() as session:
         session.trust_env = False
