@@ -56,6 +56,8 @@ def guarded(keys: dict[str, str]) -> Iterator[Collector]:
         ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
         ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/where", {"read", "admin"}),
     ],
 )
 def test_a_door_opens_for_its_role_only(
