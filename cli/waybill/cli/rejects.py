@@ -18,7 +18,6 @@ from waybill.transport import AdmissionError, Settings
 
 if TYPE_CHECKING:
     from waybill.collector import Rejects
-    from waybill.transport.redaction import Redaction
 
 app: Final = typer.Typer(no_args_is_help=True, help="See, send again or forget what the collector refused.")
 
@@ -130,6 +129,7 @@ def drop(settings: Settings, names: _Ids = None, *, everything: _All = False) ->
 @contextlib.contextmanager
 def _rejects(settings: Settings) -> Iterator[Rejects]:
     from waybill.collector import Rejects
+    from waybill.transport.redaction import Redaction
 
     with existing_journal(settings) as journal:
         if journal is None:

@@ -23,6 +23,13 @@ def serve(
         float,
         typer.Option(metavar="SECONDS", min=0.0, help="How long the projections get when it is stopped."),
     ] = 30.0,
+    idle_timeout: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=1.0, help="How long a connection may be without a request."),
+    ] = 300.0,
+    body_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1.0, help="How long a body may take to arrive.")
+    ] = 30.0,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="Let other machines in even if there are no keys.")
     ] = False,
@@ -52,6 +59,8 @@ def serve(
         settings,
         on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
         drain_timeout_s=drain_timeout,
+        idle_timeout_s=idle_timeout,
+        body_timeout_s=body_timeout,
         without_keys=without_keys,
     )
     # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an

@@ -1,4 +1,8 @@
-"""Bodies: read whole within limits of size, time and memory, and decompressed within the same size."""
+"""Bodies: read whole within limits of size, time and memory, and decompressed within the same size.
+
+A body takes its own size, and what is made of it takes more, a list of short texts ten times as much. So the
+number of its values has a limit as well.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,19 @@ from waybill.transport.admission import MAX_BODY_BYTES
 if TYPE_CHECKING:
     from waybill.collector.exchange import Request
 
-HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES
+HELD_BYTES_MAX: Final = 2 * MAX_BODY_BYTES
 """What the bodies of all requests under way may take together."""
 
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
 
+VALUES_MAX: Final = 3_000_000
+"""How many values a body may have, counted by its commas."""
+
 _AT_ONCE_BYTES: Final = 256 * 2**10
 """A compressed body up to this size is decompressed between two requests, a larger one beside them."""
+_GZIP_MEMBERS_MAX: Final = 64
+"""What follows a member is copied, so many of them would take long."""
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
 
 
@@ -44,6 +53,8 @@ class Bodies:
         self._max_bytes = max_bytes
         self._held_bytes_max = held_bytes_max
         self._timeout_s = timeout_s
+        # Until a large body is decompressed, nobody knows its size; so one at a time.
+        self._unpacking = asyncio.Lock()
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
@@ -52,6 +63,18 @@ class Bodies:
         Raises:
             Problem: it is no JSON by its header, too large, too slow, or cannot be decompressed.
         """
+        content = await self._content(request)
+        if len(content) > VALUES_MAX and content.count(b",") > VALUES_MAX:
+            detail = f"the body has more than {VALUES_MAX:,} values; send less at once"
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+        return content
+
+    def release(self, request: Request) -> None:
+        """The request is over: its body takes no memory any more."""
+        self.held_bytes -= request.held_bytes
+        request.held_bytes = 0
+
+    async def _content(self, request: Request) -> bytes:
         encoding = self._check_head(request)
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -62,16 +85,13 @@ class Bodies:
         if encoding == "identity":
             return body
         if len(body) > _AT_ONCE_BYTES:
-            content = await asyncio.to_thread(self._decompress, body, encoding)
-        else:
-            content = self._decompress(body, encoding)
+            async with self._unpacking:
+                content = await asyncio.to_thread(self._decompress, body, encoding)
+                self._hold(request, len(content))
+            return content
+        content = self._decompress(body, encoding)
         self._hold(request, len(content))
         return content
-
-    def release(self, request: Request) -> None:
-        """The request is over: its body takes no memory any more."""
-        self.held_bytes -= request.held_bytes
-        request.held_bytes = 0
 
     def _check_head(self, request: Request) -> str:
         if request.header("content-type").partition(";")[0].strip().lower() != JSON:
@@ -119,14 +139,17 @@ class Bodies:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    content = bytearray()
-    while body and len(content) < max_bytes:
+    parts: list[bytes] = []
+    while body and max_bytes > 0:
+        if len(parts) == _GZIP_MEMBERS_MAX:
+            raise zlib.error(f"it has more than {_GZIP_MEMBERS_MAX} members")
         member = zlib.decompressobj(wbits=31)
-        content += member.decompress(body, max_bytes - len(content))
+        parts.append(member.decompress(body, max_bytes))
+        max_bytes -= len(parts[-1])
         if not member.eof and not member.unconsumed_tail:
             raise zlib.error("it breaks off")
         body = member.unused_data
-    return bytes(content)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _unzstd(body: bytes, max_bytes: int) -> bytes:

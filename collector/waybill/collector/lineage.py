@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LINEAGE_PATH: Final = "/api/v1/lineage"
 BATCH_PATH: Final = "/api/v1/lineage/batch"
 
+ELEMENTS_MAX: Final = 100_000
+"""How many events or records a body may have, unless all of them are good."""
+
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -78,7 +81,8 @@ class LineageDoors:
         """An array of events: each is kept or refused for itself; 200 says how many were."""
         body = await self._bodies.read(request)
         good, failed, refused = [], [], []
-        for index, event in enumerate(elements(body, "an array of OpenLineage events")):
+        for index, element in enumerate(elements(body, "an array of OpenLineage events")):
+            event = bytes(element)
             try:
                 good.append(self._redaction.admit(event))
             except AdmissionError as error:
@@ -93,14 +97,16 @@ class LineageDoors:
         return json_answer(BatchResult(status, summary, tuple(failed)), headers=headers)
 
 
-def elements(body: bytes, wanted: str) -> list[bytes]:
-    """The elements of a JSON array, each as the bytes that were sent.
+def elements(body: bytes, wanted: str) -> list[msgspec.Raw]:
+    """The elements of a JSON array, each as the bytes that were sent, which are not copied.
 
     Raises:
-        Problem: it is no JSON, or no array.
+        Problem: it is no JSON, no array, or one of more than `ELEMENTS_MAX`.
     """
     try:
-        return [bytes(element) for element in _ELEMENTS.decode(body)]
+        if body.count(b",") >= ELEMENTS_MAX:
+            _count(body)
+        return _ELEMENTS.decode(body)
     except msgspec.ValidationError:
         detail = f"the body is no array; send {wanted}"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -108,6 +114,28 @@ def elements(body: bytes, wanted: str) -> list[bytes]:
     except RecursionError:
         detail = f"the body is nested too deeply; send {wanted}"
     raise Problem(HTTPStatus.BAD_REQUEST, detail)
+
+
+class _Element:
+    """Stands for an element that is only counted."""
+
+
+_COUNTED: Final = _Element()
+
+
+def _count(body: bytes) -> None:
+    """Count the elements while they are decoded, so that no more than the most of them take memory."""
+    left = ELEMENTS_MAX
+
+    def count(_: object, __: object) -> _Element:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            detail = f"the body has more than {ELEMENTS_MAX:,} elements; send less at once"
+            raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+        return _COUNTED
+
+    msgspec.json.decode(body, type=list[_Element], dec_hook=count)
 
 
 def refusal(error: AdmissionError) -> Problem:

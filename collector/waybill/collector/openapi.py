@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from http import HTTPStatus
 from importlib.metadata import version
 from typing import Any, Final
 
-from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH
+import msgspec
+
+from waybill.collector.exchange import JSON
+from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, BatchResult
 from waybill.collector.problem import PROBLEM_JSON
 from waybill.collector.provenance import PROVENANCE_PATH
-from waybill.facets import FinalState
+from waybill.collector.receipt import RECEIPT_PATTERN
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.transport import FlushReport
 
-_PROBLEM: Final = {"$ref": "#/components/responses/Problem"}
 _KEY: Final[list[dict[str, list[str]]]] = [{"key": []}, {}]
+_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_BODY_REFUSED: Final = (
+    HTTPStatus.BAD_REQUEST,
+    *_REFUSED,
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+_ASKING_REFUSED: Final = (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.CONFLICT)
+
+_Json = dict[str, Any]
 
 
-def description() -> dict[str, Any]:
+def description() -> _Json:
     """The description, as JSON values (OpenAPI 3.1)."""
     return {
         "openapi": "3.1.0",
@@ -25,41 +44,45 @@ def description() -> dict[str, Any]:
         },
         "security": _KEY,
         "paths": {
-            LINEAGE_PATH: {
-                "post": _taking("Keep one event", _ref("Event"), {"201": "It is durable."}),
-            },
+            LINEAGE_PATH: {"post": _taking("Keep one event", _ref("Event"), "201", None)},
             BATCH_PATH: {
-                "post": _taking(
-                    "Keep events, each for itself", _array("Event"), {"200": "How many were kept."}
-                ),
+                "post": _taking("Keep events, each for itself", _array("Event"), "200", _ref("BatchResult"))
             },
             PROVENANCE_PATH: {
-                "post": _taking(
-                    "Keep records, each for itself", _array("Record"), {"202": "The good ones are durable."}
-                ),
+                "post": _taking("Keep records, each for itself", _array("Record"), "202", _ref("Taken"))
             },
             f"{PROVENANCE_PATH}/query": {
-                "get": _asking("Records, newest first", _array("ShownRecord"), [*_FILTERS, *_PAGE])
+                "get": _asking(
+                    "Records, newest first", _array("ProvenanceRecord"), [*_FILTERS, *_PAGE], _ASKING_REFUSED
+                )
             },
             f"{PROVENANCE_PATH}/stats": {
-                "get": _asking("How many records, of which kinds", {"type": "object"}, _FILTERS_OF_STATS)
+                "get": _asking(
+                    "How many records, of which kinds", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED
+                )
             },
             f"{PROVENANCE_PATH}/flush": {
-                "post": _asking("Put all through every projection, now", {"type": "object"}, [])
+                "post": _asking("Put all through every projection, now", _ref("FlushReport"), [], _REFUSED)
             },
-            "/health/live": {"get": _asking("Is it alive", {"type": "object"}, [])},
-            "/health/ready": {"get": _asking("Can it keep what is sent now", {"type": "object"}, [])},
+            "/health/live": {"get": _asking("Is it alive", {"type": "object"}, [], ())},
+            "/health/ready": {"get": _ready()},
             "/metrics": {
-                "get": _asking("Figures for Prometheus", {"type": "string"}, [], media="text/plain")
+                "get": _asking("Figures for Prometheus", _TEXT, [], _REFUSED, media="text/plain"),
             },
             "/where": {
-                "get": _asking("What became of an entry", {"type": "object"}, [_parameter("receipt", _TEXT)])
+                "get": _asking(
+                    "What became of an entry",
+                    _ref("Whereabouts"),
+                    [_parameter("receipt", {"type": "string", "pattern": RECEIPT_PATTERN}, required=True)],
+                    (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND),
+                )
             },
-            "/openapi.json": {"get": _asking("This description", {"type": "object"}, [])},
+            "/openapi.json": {"get": _asking("This description", {"type": "object"}, [], ())},
+            "/docs": {"get": _asking("This description, to be read", _TEXT, [], (), media="text/html")},
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
-            "schemas": _SCHEMAS,
+            "schemas": {**_answers(), **_SCHEMAS},
             "responses": {
                 "Problem": {
                     "description": "What is wrong and what to do (RFC 9457).",
@@ -70,39 +93,70 @@ def description() -> dict[str, Any]:
     }
 
 
-def _ref(name: str) -> dict[str, Any]:
+def _answers() -> _Json:
+    """The schemas of what is answered, made of the types that answer."""
+    from waybill.collector.health import Readiness
+    from waybill.collector.provenance import Stats, Taken
+    from waybill.collector.whereabouts import Whereabouts
+
+    types = (BatchResult, Taken, Stats, Readiness, Whereabouts, ProvenanceRecord, FlushReport)
+    _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        schema["description"] = schema.get("description", "").partition("\n\n")[0]
+    return schemas
+
+
+def _ref(name: str) -> _Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _array(name: str) -> dict[str, Any]:
+def _array(name: str) -> _Json:
     return {"type": "array", "items": _ref(name)}
 
 
-def _taking(summary: str, schema: dict[str, Any], good: dict[str, str]) -> dict[str, Any]:
-    header = {"Waybill-Receipt": {"description": "Node and sequence number.", "schema": {"type": "string"}}}
+def _problems(statuses: Iterable[HTTPStatus]) -> _Json:
+    # A server that only this machine reaches refuses other names of its own with 403, whoever asks.
+    problem = {"$ref": "#/components/responses/Problem"}
+    return {str(status.value): problem for status in sorted({*statuses, HTTPStatus.FORBIDDEN})}
+
+
+def _taking(summary: str, schema: _Json, status: str, answer: _Json | None) -> _Json:
+    header = {"description": "Journal and sequence number; absent where nothing is kept.", "schema": _TEXT}
+    kept: _Json = {"description": "It is durable.", "headers": {"Waybill-Receipt": header}}
+    if answer is not None:
+        kept["content"] = {JSON: {"schema": answer}}
     return {
         "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-        "responses": {
-            **{status: {"description": says, "headers": header} for status, says in good.items()},
-            "default": _PROBLEM,
-        },
+        "requestBody": {"required": True, "content": {JSON: {"schema": schema}}},
+        "responses": {status: kept, **_problems(_BODY_REFUSED)},
     }
 
 
 def _asking(
-    summary: str, schema: dict[str, Any], parameters: list[dict[str, Any]], media: str = "application/json"
-) -> dict[str, Any]:
-    content = {media: {"schema": schema}}
+    summary: str,
+    schema: _Json,
+    parameters: list[_Json],
+    refused: Iterable[HTTPStatus],
+    media: str = JSON,
+) -> _Json:
     return {
         "summary": summary,
         "parameters": parameters,
-        "responses": {"200": {"description": summary, "content": content}, "default": _PROBLEM},
+        "responses": {
+            "200": {"description": summary, "content": {media: {"schema": schema}}},
+            **_problems(refused),
+        },
     }
 
 
-def _parameter(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": "query", "required": False, "schema": schema}
+def _ready() -> _Json:
+    ready = _asking("Can it keep what is sent now", _ref("Readiness"), [], ())
+    ready["responses"]["503"] = {**ready["responses"]["200"], "description": "It cannot."}
+    return ready
+
+
+def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:
+    return {"name": name, "in": "query", "required": required, "schema": schema}
 
 
 _TEXT: Final = {"type": "string"}
@@ -159,11 +213,6 @@ _SCHEMAS: Final = {
             "completed": _INSTANT,
             "annotations": {"type": ["object", "null"], "additionalProperties": {"type": ["string", "null"]}},
         },
-    },
-    "ShownRecord": {
-        "type": "object",
-        "required": ["did", "system_name", "final_state", "created", "completed"],
-        "properties": {"did": _TEXT, "final_state": _STATE, "created": _INSTANT, "completed": _INSTANT},
     },
     "Problem": {
         "type": "object",

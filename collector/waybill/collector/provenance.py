@@ -81,6 +81,7 @@ class ProvenanceDoors:
         self._keeping = keeping
         self._journal = journal
         self._settings = settings
+        self._sorting = asyncio.Lock()
         self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
 
     async def take(self, request: Request) -> Answer:
@@ -92,7 +93,9 @@ class ProvenanceDoors:
         try:
             count = check_records(body)
         except AdmissionError:
-            return await self._take_the_good(body)
+            # What is bad takes several times the memory of its body.
+            async with self._sorting:
+                return await self._take_the_good(body)
         headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
         return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
 
@@ -102,11 +105,11 @@ class ProvenanceDoors:
         except Problem as problem:
             await self._keeping.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
-        good: list[bytes] = []
+        good: list[msgspec.Raw] = []
         failed: list[FailedRecord] = []
         refused: list[tuple[bytes, str]] = []
         for index, one in enumerate(records):
-            alone = b"[" + one + b"]"
+            alone = b"".join((b"[", one, b"]"))
             try:
                 check_records(alone)
             except AdmissionError as error:

@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 
 RECEIPT_HEADER: Final = "waybill-receipt"
 
-_RECEIPT: Final = re.compile(r"([0-9a-f]+)-([1-9][0-9]{0,17})")
+RECEIPT_PATTERN: Final = "^([0-9a-f]+)-([1-9][0-9]{0,17})$"
+
+_RECEIPT: Final = re.compile(RECEIPT_PATTERN)
 
 
 class Receipt(NamedTuple):

@@ -89,7 +89,7 @@ class Rejects:
         """
         now_ms = time.time_ns() // 1_000_000
         put: dict[str, bytes] = {}
-        for body, reason in refused:
+        for body, reason in list(refused)[-REJECTS_MAX:]:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()
             kept = self._redaction.refused(body)
             reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(kept))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
 from waybill.collector.exchange import Answer, Door, Request, json_answer
 from waybill.collector.keys import Role
 from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, LineageDoors
 from waybill.collector.openapi import description
+from waybill.collector.page import HTML, page
 from waybill.collector.provenance import PROVENANCE_PATH, ProvenanceDoors
 
 if TYPE_CHECKING:
@@ -40,8 +42,17 @@ def routes_of(lineage: LineageDoors, provenance: ProvenanceDoors, health: Health
         "/metrics": {"GET": Way(Role.READ, health.metrics)},
         "/where": {"GET": Way(Role.READ, health.where)},
         "/openapi.json": {"GET": Way(None, _describe)},
+        "/docs": {"GET": Way(None, _show)},
     }
 
 
 async def _describe(_: Request) -> Answer:
     return json_answer(description())
+
+
+async def _show(_: Request) -> Answer:
+    headers = [
+        ("content-type", HTML),
+        ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+    ]
+    return Answer(HTTPStatus.OK, headers, page(description()).encode())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from waybill.collector.bodies import Bodies
+from waybill.collector.bodies import BODY_TIMEOUT_S, Bodies
 from waybill.collector.guard import Guard, is_loopback
 from waybill.collector.health import HealthDoors
 from waybill.collector.intake import Intake
@@ -39,11 +40,12 @@ COLLECTOR_LEASE: Final = "collector"
 """The name of the lock by which a home has one collector."""
 
 CONNECTIONS_MAX: Final = 4096
-IDLE_TIMEOUT_S: Final = 300
+IDLE_TIMEOUT_S: Final = 300.0
 """How long a connection may be without a whole request header: Spark jobs pause between their events."""
 
 DRAIN_TIMEOUT_S: Final = 30.0
 
+_OTHER_FILES: Final = 256
 _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 1.0
 
@@ -53,6 +55,8 @@ def serve(
     *,
     on_listening: Callable[[str], None] = lambda _: None,
     drain_timeout_s: float = DRAIN_TIMEOUT_S,
+    idle_timeout_s: float = IDLE_TIMEOUT_S,
+    body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
 ) -> None:
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
@@ -64,6 +68,8 @@ def serve(
         settings: the home, the address, and what the runner beside the server does.
         on_listening: called with the URL once requests are taken.
         drain_timeout_s: how long the projections get in the end.
+        idle_timeout_s: how long a connection may be without a whole request header.
+        body_timeout_s: how long a body may take to arrive.
         without_keys: listen where other machines can come in even if there are no keys.
 
     Raises:
@@ -73,7 +79,9 @@ def serve(
     journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
     with contextlib.closing(journal), _only_collector(settings):
         keeper = Keeper(journal, settings)
-        asyncio.run(_Server(journal, keeper, on_listening, without_keys=without_keys).run())
+        limits = _Limits(idle_timeout_s, body_timeout_s)
+        _allow_connections()
+        asyncio.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
         if keeper.settings.runner == "child":
             report = flush(keeper.settings, timeout_s=drain_timeout_s)
             if report.left:
@@ -93,10 +101,32 @@ def _only_collector(settings: Settings) -> Iterator[None]:
         held.release()
 
 
+def _allow_connections() -> None:
+    """Ask for as many open files as all connections may need; many systems begin with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _Limits(NamedTuple):
+    idle_timeout_s: float
+    body_timeout_s: float
+
+
 class _Server:
     def __init__(
-        self, journal: Journal, keeper: Keeper, on_listening: Callable[[str], None], *, without_keys: bool
+        self,
+        journal: Journal,
+        keeper: Keeper,
+        on_listening: Callable[[str], None],
+        limits: _Limits,
+        *,
+        without_keys: bool,
     ) -> None:
+        self._limits = limits
         self._journal = journal
         self._keeper = keeper
         self._settings = keeper.settings
@@ -118,7 +148,7 @@ class _Server:
             raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
         intake = Intake(self._journal, self._look_around)
         try:
-            server = _granian(self._application(intake), host, port)
+            server = _granian(self._application(intake), host, port, self._limits.idle_timeout_s)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
@@ -134,7 +164,8 @@ class _Server:
     def _application(self, intake: Intake) -> Application:
         from waybill.collector.app import Application
 
-        bodies, redaction = Bodies(), Redaction(self._settings.redact)
+        bodies = Bodies(timeout_s=self._limits.body_timeout_s)
+        redaction = Redaction(self._settings.redact)
         keeping = Keeping(
             intake,
             Rejects(self._journal, redaction),
@@ -167,7 +198,7 @@ def _left(journal: Journal) -> dict[str, int]:
     return {name: count for name, count in left.items() if count > 0}
 
 
-def _granian(application: Application, host: str, port: int) -> Server:
+def _granian(application: Application, host: str, port: int, idle_timeout_s: float) -> Server:
     from granian.constants import HTTPModes
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
@@ -180,7 +211,7 @@ def _granian(application: Application, host: str, port: int) -> Server:
         websockets=False,
         backlog=CONNECTIONS_MAX,
         backpressure=CONNECTIONS_MAX,
-        http1_settings=HTTP1Settings(header_read_timeout=IDLE_TIMEOUT_S * 1000),
+        http1_settings=HTTP1Settings(header_read_timeout=round(idle_timeout_s * 1000)),
         log_enabled=False,
     )
 

@@ -1,0 +1,197 @@
+"""Clients that are slow, broken or hostile: each is served or refused, and the others never notice."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from served import JSON, Collector, event, reply_of
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+PATH = "/api/v1/lineage"
+HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+PROMPT_S = 20.0
+"""Far less than a client would wait, and far more than a busy machine needs."""
+
+
+@contextlib.contextmanager
+def sockets(collector: Collector, count: int, say: bytes = b"") -> Iterator[list[socket.socket]]:
+    """Open connections, each of which has said as much."""
+    host, _, port = collector.address.partition(":")
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(count):
+            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            if say:
+                one.sendall(say)
+            found.append(one)
+        yield found
+
+
+def own(name: str) -> bytes:
+    """An event that no other test sends."""
+    return event(producer=f"https://example.org/{name}")
+
+
+def serves(collector: Collector, name: str) -> bool:
+    began_s = time.monotonic()
+    status = collector.post(PATH, own(name)).status
+    return status == 201 and time.monotonic() - began_s < PROMPT_S
+
+
+def answers(one: socket.socket, count: int) -> list[int]:
+    """The statuses of so many answers on one connection."""
+    stream, found = one.makefile("rb"), []
+    for _ in range(count):
+        found.append(int(stream.readline().split()[1]))
+        length = 0
+        while (line := stream.readline().strip().lower()) != b"":
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        stream.read(length)
+    return found
+
+
+def test_a_thousand_idle_connections_keep_nobody_out(shared: Collector) -> None:
+    with sockets(shared, 1_000) as idle:
+        assert serves(shared, "beside idle ones")
+        body = own("from an idle one")
+        idle[-1].sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        assert answers(idle[-1], 1) == [201]
+
+
+def test_who_sends_slowly_is_let_go_and_keeps_nobody_out(start: Start) -> None:
+    collector = start("--runner", "none", "--idle-timeout", "1", "--body-timeout", "1")
+    begun = f"{HEAD}Content-Length: 1000\r\n\r\n".encode()
+    with sockets(collector, 50, HEAD.encode()[:20]) as heads, sockets(collector, 50, begun) as bodies:
+        for one in (*heads, *bodies):
+            with contextlib.suppress(OSError):
+                one.sendall(b"{")
+        assert serves(collector, "beside slow ones")
+        assert [answers(one, 1) for one in bodies] == [[408]] * 50
+        assert {bool(one.recv(4096).partition(b"\r\n\r\n")[2]) for one in heads} == {False}
+    assert collector.bodies() == [own("beside slow ones")]
+
+
+def test_a_body_that_breaks_off_is_not_kept(shared: Collector) -> None:
+    before, half = shared.bodies(), own("half")
+    for framing in (
+        f"Content-Length: {len(half)}\r\n\r\n".encode() + half[:-9],
+        b"Transfer-Encoding: chunked\r\n\r\n20\r\n" + half[:16],
+        b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n" + half,
+        b"Content-Length: -5\r\n\r\n" + half,
+    ):
+        with sockets(shared, 5, HEAD.encode() + framing):
+            pass
+    assert serves(shared, "after half ones")
+    assert shared.bodies() == [*before, own("after half ones")]
+
+
+def test_requests_in_a_pipeline_are_answered_in_order(shared: Collector) -> None:
+    bodies = [own("pipe 1"), b"{", own("pipe 2"), b"[]", own("pipe 3")]
+    said = b"".join(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies)
+    with sockets(shared, 1, said) as (one,):
+        assert answers(one, 5) == [201, 400, 201, 422, 201]
+    assert shared.bodies()[-3:] == [own(f"pipe {number}") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"\0" * 1000,
+        b"GET /" + b"a" * 1_000_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 100_000 + b"\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        HEAD.encode()
+        + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n",
+        HEAD.encode() + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+    ],
+    ids=["TLS", "zeros", "long path", "many headers", "version", "two framings", "two lengths"],
+)
+def test_what_is_no_request_is_kept_nowhere_and_the_next_is_served(shared: Collector, said: bytes) -> None:
+    before = shared.bodies()
+    with sockets(shared, 1) as (one,), contextlib.suppress(OSError):
+        one.sendall(said)
+        one.settimeout(1)
+        answer = one.recv(4096)
+        assert not answer.startswith(b"HTTP/1.1 2")
+    assert shared.get("/health/live").status == 200
+    assert shared.bodies() == before
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MB, where this user may mount one."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount, umount = shutil.which("mount"), shutil.which("umount")
+    if os.geteuid() != 0 or mount is None or umount is None:
+        pytest.skip("only root may mount a disk")
+    command = [mount, "-t", "tmpfs", "-o", "size=24m", "waybill-collector", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
+    yield place
+    subprocess.run([umount, "--lazy", str(place)], check=True)
+
+
+def test_a_full_disk_is_busy_and_it_goes_on_by_itself_when_there_is_room(start: Start, disk: Path) -> None:
+    collector = start("--runner", "none", home=disk / "home")
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        left = os.statvfs(disk)
+        file.write(bytes(left.f_bavail * left.f_frsize - 2**20))
+    acknowledged = []
+    for number in range(100):
+        body = event(producer=f"https://example.org/{number}" + "x" * 50_000)
+        reply = collector.post(PATH, body)
+        if reply.status != 201:
+            break
+        acknowledged.append(body)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+    assert collector.get("/health/live").status == 200
+    filler.unlink()
+    deadline_s = time.monotonic() + 30
+    while collector.post(PATH, own("after")).status != 201:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert collector.get("/health/ready").json["ready"] is True
+    assert collector.bodies() == [*acknowledged, own("after")]
+
+
+def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) -> None:
+    collector = start("--runner", "none", "--drain-timeout", "1")
+    acknowledged: list[bytes] = []
+
+    def send(number: int) -> None:
+        connection = collector.connect()
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            for at in range(100_000):
+                body = own(f"{number}-{at}")
+                if reply_of(connection, "POST", PATH, body, JSON).status == 201:
+                    acknowledged.append(body)
+        connection.close()
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(1.5)
+    code, log = collector.stop()
+    for thread in threads:
+        thread.join(30)
+    assert (code, log) == (0, "")
+    assert acknowledged
+    assert set(acknowledged) <= set(collector.bodies())

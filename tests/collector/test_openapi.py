@@ -1,0 +1,93 @@
+"""The OpenAPI description: the real server does what it says, to whatever it allows and does not allow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+from served import Collector
+
+from waybill.collector.openapi import description
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    unsupported_method,
+    allow_header_conformance,
+]
+
+
+OPERATIONS = [one.ok() for one in schemathesis.openapi.from_dict(description()).get_all_operations()]
+ALLOWED, NOT_ALLOWED = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+CASES = [
+    pytest.param(one, mode, id=f"{one.label} {mode.value}")
+    for one in OPERATIONS
+    for mode in (ALLOWED, NOT_ALLOWED)
+    # What takes nothing can be given nothing that is wrong.
+    if mode is ALLOWED or one.definition.raw.get("parameters") or one.definition.raw.get("requestBody")
+]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """A collector that can be asked."""
+    options = ("--runner", "none", "--provenance-enabled")
+    collector = Collector(tmp_path_factory.mktemp("described") / "home", *options)
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
+
+
+@pytest.mark.parametrize(("operation", "mode"), CASES)
+def test_every_answer_is_as_described(
+    shared: Collector, operation: schemathesis.APIOperation, mode: schemathesis.GenerationMode
+) -> None:
+    @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @given(operation.as_strategy(generation_mode=mode))
+    def ask(case: schemathesis.Case) -> None:
+        case.call_and_validate(base_url=shared.url, checks=CHECKS)
+
+    ask()
+
+
+class Links(HTMLParser):
+    """Every address that a page asks for, and every tag that is not closed or void."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.found |= {value or "" for name, value in attrs if name in {"href", "src"}}
+
+
+def test_the_page_shows_every_path_and_asks_nobody_for_anything(shared: Collector) -> None:
+    reply = shared.get("/docs")
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    text = reply.body.decode()
+    for path, methods in description()["paths"].items():
+        assert all(f"{method.upper()} {path}</code>" in text for method in methods)
+    links = Links()
+    links.feed(text)
+    assert "script" not in links.tags
+    assert {link for link in links.found if not link.startswith("#")} == {"/openapi.json"}
+    names = set(re.findall(r'id="(\w+)"', text))
+    assert {link.removeprefix("#") for link in links.found if link.startswith("#")} <= names
