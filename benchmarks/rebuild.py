@@ -91,7 +91,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]
         )
     for rival in cases[1:]:
         ratio = median["waybill"]["wall_s"] / median[rival]["wall_s"]
-        print(f"\nwaybill / {rival}, wall: {ratio:.2f} (to reach: at most {RATIO_MAX})")
+        print(f"waybill / {rival}, wall: {ratio:.2f} (to reach: at most {RATIO_MAX})")
     return results
 
 

@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import StoppedError, StoppingFiles, temporaries
 
-from waybill.exporter import Archive, RawName, hour_of, open_archive
+from waybill.exporter import Archive, RawName, Wanted, find, hour_of, open_archive, rebuild
+from waybill.exporter.sources import EventsSource
 from waybill.exporter.stored import EVENTS_SCHEMA, archived_files, read_entries
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.files import Files
 from waybill.transport.projection import Projection as Protocol
+from waybill.transport.runner import Runner
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Entry
@@ -227,3 +229,45 @@ def test_events_stay_readable_as_json_lines(journal: Journal, settings: Settings
     Archive(journal, settings).finish()
     (entry,) = archived(settings.root)
     assert json.loads(entry.body)["run"] == {"runId": "r-1"}
+
+
+@pytest.mark.parametrize("blocked", ["events", "provenance"])
+@pytest.mark.parametrize("by", ["age", "size"])
+def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_durable(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, by: str, blocked: str
+) -> None:
+    bodies = [event(f"r{at}", note="n" * 200_000) for at in range(6)]
+    journal = Journal(settings.home)
+    moment_ms = time.time_ns() // 1_000_000 - (30 * 86_400_000 if by == "age" else 0)
+    append_at(journal, moment_ms, monkeypatch, *bodies)
+    mark = journal.mark(b"flush")
+    full = {"journal_max_bytes": 2**20, "journal_when_full": "drop-delivered"} if by == "size" else {}
+    settings = settings.with_values({"provenance_enabled": True, **full}, "tests")
+    other = {"events": "layout", "provenance": "archive"}[blocked]
+
+    def work() -> None:
+        """A runner prunes in its first round, works, and finishes."""
+        rounds = itertools.count()
+        Runner(journal, settings).run(until=lambda: next(rounds) > 0 and journal.cursor(other) >= mark)
+
+    settings.root.mkdir(exist_ok=True)
+    (settings.root / blocked).touch()
+    for _ in range(3):
+        work()
+        assert [entry.body for entry in journal.read(0)[:6]] == bodies
+    (settings.root / blocked).unlink()
+    other = {"events": "archive", "provenance": "layout"}[blocked]
+    work()
+    assert [entry.body for entry in journal.read(0)[:6]] == bodies
+    work()
+    assert len(journal.read(0)) == 1, "all but the newest are in both"
+    journal.close()
+    flush(settings)
+    assert len(find(settings.root)) == 6
+    rebuild(EventsSource(settings.root), settings.root / "again", Wanted(system_name="tests"))
+    assert find(settings.root / "again") == find(settings.root)
+
+
+def event(run: str, **more: object) -> bytes:
+    """The end of a run."""
+    return json.dumps({**json.loads(EVENT), "run": {"runId": run}, **more}).encode()
