@@ -36,7 +36,7 @@ def encode_sealed(
         before: the seal of the file that this one replaces.
     """
     links = {} if before is None else {BEFORE: before.encode()}
-    data = memoryview(parquet.encode(table, {**metadata, **links, KEY: _BLANK})).cast("B")
+    data = memoryview(parquet.encode(table, {**metadata, **links, KEY: _BLANK}, filters=True)).cast("B")
     at = _place(data)
     seal = hashlib.sha256(data).hexdigest()
     data[at : at + len(_BLANK)] = seal.encode()
