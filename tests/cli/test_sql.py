@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
     from conftest import Kept, Run
@@ -26,13 +32,50 @@ def test_a_query_is_answered_in_json_and_in_lines_with_tabs(waybill: Run, kept: 
     assert lines == ["filename\tannotations\tdata_sink", "first.csv\tcustomer=acme=1\tlake"]
 
 
-def test_an_empty_root_has_an_empty_view_and_a_wrong_query_is_a_sentence(
-    waybill: Run, tmp_path: Path
+def test_the_view_has_the_columns_of_the_files_where_there_are_none_and_where_there_are(
+    waybill: Run, kept: Kept, tmp_path: Path
 ) -> None:
-    done = waybill("sql", "SELECT count(*) AS n FROM provenance", "--root", tmp_path, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"n": 0})
-    assert "nothing is compacted" in done.stderr
-    wrong = waybill("sql", "SELECT nothing FROM provenance", "--root", tmp_path)
+    empty, full = (waybill("sql", "DESCRIBE provenance", "--root", root) for root in (tmp_path, kept.home))
+    assert [line.split("\t")[0] for line in full.stdout.splitlines()[1:]] == SCHEMA.names
+    assert empty.stdout == full.stdout
+    assert "nothing is compacted" in empty.stderr
+    said = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    listed = said[said.index("## waybill sql") : said.index("waybill sql --json")]
+    assert [name for name in SCHEMA.names if not re.search(rf"\b{name}\b", listed)] == []
+
+
+def test_instants_are_in_utc_wherever_one_is(
+    waybill: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    query = "SELECT completed, epoch_ms(completed) AS ms FROM provenance ORDER BY completed LIMIT 1"
+    said = json.loads(waybill("sql", query, "--root", kept.home, "--json").stdout)
+    assert datetime.fromisoformat(said["completed"]).timestamp() * 1_000 == pytest.approx(said["ms"])
+    assert said["completed"].endswith("Z")
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SELECT nothing FROM provenance", "nothing"),
+        (" ; -- no query", "empty"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_a_sentence(
+    waybill: Run, kept: Kept, query: str, what: str
+) -> None:
+    wrong = waybill("sql", query, "--root", kept.home)
     assert (wrong.returncode, wrong.stdout) == (1, "")
-    assert "nothing" in wrong.stderr
-    assert "Traceback" not in wrong.stderr
+    (line,) = wrong.stderr.splitlines()
+    assert line.startswith("waybill: the query ")
+    assert what in line
+
+
+def test_a_damaged_file_is_named(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "root" / "provenance")).parent
+    damaged = next((root / "provenance" / "compacted").rglob("*.parquet"))
+    damaged.write_bytes(b"PAR1 and nothing more")
+    wrong = waybill("sql", "FROM provenance", "--root", root)
+    assert wrong.returncode == 1
+    assert str(damaged) in wrong.stderr
+    assert "waybill verify" in wrong.stderr

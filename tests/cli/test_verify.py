@@ -17,21 +17,28 @@ def lines(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+def copied(kept: Kept, tmp_path: Path) -> Path:
+    """A copy of a root, to be changed."""
+    for folder in ("provenance", "events"):
+        shutil.copytree(kept.home / folder, tmp_path / "copy" / folder)
+    return tmp_path / "copy"
+
+
 def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
+    copy = copied(kept, tmp_path)
     done = waybill("verify", kept.home, copy, "--json")
     assert done.returncode == 0, done.stderr
     (summary,) = lines(done.stdout)
     head = summary.pop("head")
-    assert summary == {"kind": "summary", "files": 2, "rows": 8, "findings": 0, "differences": 0}
+    assert summary == {"kind": "summary", "files": 4, "rows": 8, "findings": 0, "differences": 0}
     assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
     unseen = waybill("verify", copy, "--seen", "0" * 64)
     assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
 
 
 def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
-    (path,) = copy.rglob("*.parquet")
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance").rglob("*.parquet")
     pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
     done = waybill("verify", kept.home, copy, "--json")
     assert done.returncode == 1
@@ -47,8 +54,8 @@ def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: 
 
 
 def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
-    (path,) = copy.rglob("*.parquet")
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance").rglob("*.parquet")
     path.write_bytes(path.read_bytes()[:100])
     done = waybill("verify", copy, "--json")
     finding, summary = lines(done.stdout)

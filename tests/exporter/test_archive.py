@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import StoppedError, StoppingFiles, temporaries
 
-from waybill.exporter import Archive, RawName, Wanted, find, hour_of, open_archive, rebuild
+from waybill.exporter import Archive, RawName, Wanted, check, find, hour_of, open_archive, rebuild
 from waybill.exporter.sources import EventsSource
 from waybill.exporter.stored import EVENTS_SCHEMA, archived_files, read_entries
 from waybill.transport import Journal, Kind, Settings, flush
@@ -195,6 +197,7 @@ def cut_short(settings: Settings, at: int) -> bool:
     work(journal, settings, Files())
     assert archived(settings.root) == journal.read(0)
     assert not temporaries(settings.root)
+    assert findings(settings.root) == []
     check_disjoint([name for name, _ in archived_files(settings.root)])
     journal.close()
     return survived
@@ -231,7 +234,7 @@ def test_events_stay_readable_as_json_lines(journal: Journal, settings: Settings
     assert json.loads(entry.body)["run"] == {"runId": "r-1"}
 
 
-@pytest.mark.parametrize("blocked", ["events", "provenance"])
+@pytest.mark.parametrize("blocked", ["events", "provenance/raw"])
 @pytest.mark.parametrize("by", ["age", "size"])
 def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_durable(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, by: str, blocked: str
@@ -243,20 +246,20 @@ def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_dur
     mark = journal.mark(b"flush")
     full = {"journal_max_bytes": 2**20, "journal_when_full": "drop-delivered"} if by == "size" else {}
     settings = settings.with_values({"provenance_enabled": True, **full}, "tests")
-    other = {"events": "layout", "provenance": "archive"}[blocked]
+    other = {"events": "layout", "provenance/raw": "archive"}[blocked]
 
     def work() -> None:
         """A runner prunes in its first round, works, and finishes."""
         rounds = itertools.count()
         Runner(journal, settings).run(until=lambda: next(rounds) > 0 and journal.cursor(other) >= mark)
 
-    settings.root.mkdir(exist_ok=True)
+    (settings.root / blocked).parent.mkdir(parents=True, exist_ok=True)
     (settings.root / blocked).touch()
     for _ in range(3):
         work()
         assert [entry.body for entry in journal.read(0)[:6]] == bodies
     (settings.root / blocked).unlink()
-    other = {"events": "archive", "provenance": "layout"}[blocked]
+    other = {"events": "archive", "provenance/raw": "layout"}[blocked]
     work()
     assert [entry.body for entry in journal.read(0)[:6]] == bodies
     work()
@@ -271,3 +274,87 @@ def test_the_journal_lets_go_of_nothing_that_archive_or_layout_have_not_made_dur
 def event(run: str, **more: object) -> bytes:
     """The end of a run."""
     return json.dumps({**json.loads(EVENT), "run": {"runId": run}, **more}).encode()
+
+
+# -- tampering ---------------------------------------------------------------------------------------------
+
+
+def findings(root: Path) -> list[tuple[str, str]]:
+    return [(finding.path, finding.kind) for checked in check(root) for finding in checked.findings]
+
+
+@pytest.fixture
+def files(journal: Journal, settings: Settings) -> list[Path]:
+    """Three files of one journal, the last one by another process."""
+    for body in (b"1", b"2"):
+        append(journal, body)
+        Archive(journal, settings).finish()
+    append(journal, b"3")
+    journal.mark(b"flush")
+    work(journal, settings, Files())
+    assert findings(settings.root) == []
+    return [path for _, path in archived_files(settings.root)]
+
+
+def said(path: Path, settings: Settings, kind: str) -> tuple[str, str]:
+    return str(path.relative_to(settings.root)), kind
+
+
+def test_each_file_names_the_one_before_it(files: list[Path]) -> None:
+    footers = [pq.read_metadata(path).metadata for path in files]
+    assert [footer.get(b"waybill.before") for footer in footers] == [
+        None,
+        footers[0][b"waybill.seal"],
+        footers[1][b"waybill.seal"],
+    ]
+
+
+def test_an_archive_file_of_which_a_byte_is_changed_is_found(
+    files: list[Path], settings: Settings, seed: int
+) -> None:
+    content = files[1].read_bytes()
+    chance = random.Random(seed)  # noqa: S311 - nothing is secret here
+    for at in chance.sample(range(len(content)), 40):
+        changed = bytearray(content)
+        changed[at] ^= 1 << (at % 8)
+        files[1].write_bytes(changed)
+        assert said(files[1], settings, "altered") in findings(settings.root) or (
+            said(files[1], settings, "unreadable") in findings(settings.root)
+        ), at
+    files[1].write_bytes(content)
+    assert findings(settings.root) == []
+
+
+def test_archive_files_that_are_removed_are_found_the_last_one_too(
+    files: list[Path], settings: Settings
+) -> None:
+    files[1].unlink()
+    assert findings(settings.root) == [said(files[2], settings, "chain"), said(files[1], settings, "removed")]
+    files[2].unlink()
+    assert said(files[2], settings, "removed") in findings(settings.root)
+
+
+def test_an_archive_file_that_is_slipped_in_is_found(
+    files: list[Path], settings: Settings, tmp_path: Path
+) -> None:
+    other = msgspec.structs.replace(settings, home=tmp_path / "other", root=tmp_path / "other")
+    stranger = Journal(other.home)
+    append(stranger, b"forged")
+    Archive(stranger, other).finish()
+    stranger.close()
+    ((_, forged),) = archived_files(other.root)
+    beside = files[0].with_name(forged.name)
+    shutil.copy(forged, beside)
+    assert findings(settings.root) == [said(beside, settings, "unrecorded")]
+    beside.unlink()
+    shutil.copy(files[0], files[0].with_name(f"{RawName.parse(files[0].name).node}-90-91.parquet"))
+    assert {kind for _, kind in findings(settings.root)} == {"unrecorded", "order", "chain"}
+
+
+def test_the_chain_shows_what_is_missing_where_there_is_no_ledger(
+    files: list[Path], settings: Settings
+) -> None:
+    shutil.rmtree(settings.root / "provenance" / "ledger")
+    assert findings(settings.root) == []
+    files[0].unlink()
+    assert findings(settings.root) == [said(files[1], settings, "chain")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -45,19 +46,26 @@ def sql(
     except ImportError:
         raise WaybillError("SQL needs the extra `sql`: pip install 'waybill-lineage[sql]'") from None
     with duckdb.connect() as connection:
-        _make_view(connection, root)
         try:
-            answer = connection.execute(query)
-            _show(answer, as_json=as_json)
+            _make_view(connection, root)
+            if not connection.extract_statements(query):
+                raise WaybillError("the query is empty; give one, such as 'SELECT * FROM provenance LIMIT 9'")
+            _show(connection.execute(query), as_json=as_json)
         except duckdb.Error as error:
+            # What follows is a drawing of the place.
+            said = str(error).partition("\n\n")[0]
             raise WaybillError(
-                f"{error}; correct the query, or see `waybill verify` for damaged files"
+                f"the query cannot be answered ({said}); correct it, or where a file is damaged, see "
+                "`waybill verify`"
             ) from None
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    from waybill.exporter.layout import COMPACTED, LATE
+    from waybill.facets.arrow import SCHEMA
+
     connection.execute("SET TimeZone = 'UTC'")
-    folders = [root / "provenance" / kind for kind in ("compacted", "late")]
+    folders = [root / folder for folder in (COMPACTED, LATE)]
     globs = [f"{_glob(folder)}/*/*/*.parquet" for folder in folders if any(folder.glob("*/*/*.parquet"))]
     if globs:
         listed = ", ".join("'" + glob.replace("'", "''") + "'" for glob in globs)
@@ -66,7 +74,7 @@ def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
         )
         return
     console.note(f"nothing is compacted below {root} yet; `waybill flush` makes what was kept visible")
-    connection.execute(f"CREATE TABLE provenance ({_COLUMNS})")
+    connection.register("provenance", SCHEMA.empty_table())
 
 
 def _glob(folder: Path) -> str:
@@ -77,11 +85,15 @@ def _glob(folder: Path) -> str:
 def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool) -> None:
     names = [column[0] for column in answer.description or ()]
     if as_json:
-        while rows := answer.fetchmany(_FETCHED):
-            for row in rows:
-                console.json(dict(zip(names, row, strict=True)))
-        return
-    console.table(names, ([_text(cell) for cell in row] for row in answer.fetchall()))
+        for row in _rows(answer):
+            console.json(dict(zip(names, row, strict=True)))
+    else:
+        console.table(names, ([_text(cell) for cell in row] for row in _rows(answer)))
+
+
+def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+    while rows := answer.fetchmany(_FETCHED):
+        yield from rows
 
 
 def _text(value: object) -> str:
@@ -90,10 +102,3 @@ def _text(value: object) -> str:
     if isinstance(value, list):
         return " > ".join(map(str, value))
     return "" if value is None else str(value)
-
-
-_COLUMNS: Final = (
-    "did VARCHAR, parent_did VARCHAR, system_name VARCHAR, data_source VARCHAR, filename VARCHAR, "
-    "transforms VARCHAR[], data_sink VARCHAR, final_state VARCHAR, created TIMESTAMPTZ, "
-    "completed TIMESTAMPTZ, annotations MAP(VARCHAR, VARCHAR)"
-)

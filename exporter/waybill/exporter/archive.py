@@ -3,19 +3,23 @@
 Entries gather in memory until they make a large file, or have waited for a while, or a flush asks, or their
 hour of arrival has ended. A file holds one range of one hour. The range is stored before the file is written
 and taken back by the commit that moves the cursor over it; a restart in between writes exactly that range
-again, so its file is overwritten.
+again, so its file is overwritten. Each file is sealed, names the one before it, and is in the root's ledger.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.exporter import parquet
 from waybill.exporter.layout import Hour, RawName, hour_of
+from waybill.exporter.ledger import recorded, relative
 from waybill.exporter.listing import names
-from waybill.exporter.stored import encode_entries, events_folder
+from waybill.exporter.stored import encode_entries, events_folder, last_seal
+from waybill.exporter.turn import turn
 from waybill.transport.files import Files, is_temporary, publish
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
@@ -69,6 +73,7 @@ class Archive:
         self._gathered_bytes = 0
         self._flush: int | None = None
         self._stored_range: tuple[int, int] | None = None
+        self._seal: str | None = None
 
     def step(self) -> Step:
         """Gather what is new, and write one file if it is due."""
@@ -154,6 +159,10 @@ class Archive:
         self._cursor = self._journal.cursor(_NAME)
         stored = self._journal.state_get(_NAME, _RANGE)
         self._stored_range = None if stored is None else _RANGE_DECODER.decode(stored)
+        self._seal = None
+        # A damaged file has no seal to be named by; `verify` tells of it.
+        with contextlib.suppress(*parquet.DAMAGED):
+            self._seal = last_seal(self._root, self._journal.node, self._cursor)
 
     def _gather(self) -> bool:
         """Read on; False when there is nothing new."""
@@ -190,10 +199,14 @@ class Archive:
             self._journal.commit(_NAME, put={_RANGE: msgspec.msgpack.encode((name.first, name.last))})
         else:
             self._clean(folder, name)
-        self._files.make_folder(folder)
-        publish(self._files, folder / str(name), encode_entries(name.node, entries))
+        path = folder / str(name)
+        data, seal = encode_entries(name.node, entries, self._seal)
+        with turn(self._root, self._files), recorded(self._root, self._files, [_hour(entries[0])]) as changed:
+            self._files.make_folder(folder)
+            publish(self._files, path, data)
+            changed[relative(self._root, path)] = seal
         self._journal.commit(_NAME, cursor=name.last, delete=[_RANGE])
-        self._cursor, self._stored_range = name.last, None
+        self._cursor, self._stored_range, self._seal = name.last, None, seal
         self._keep(self._gathered[count:])
         return Step(applied=count)
 

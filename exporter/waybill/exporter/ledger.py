@@ -1,4 +1,4 @@
-"""The ledger of a root: every change of its compacted and late files, in a chain of small entries.
+"""The ledger of a root: every change of its compacted, late and archive files, in a chain of small entries.
 
     provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
 
@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.layout import LEDGER, Hour
+from waybill.exporter.layout import LEDGER, Hour, RawName
 from waybill.exporter.listing import compacted_in, names
 from waybill.exporter.seal import seal_in
+from waybill.exporter.stored import events_folder
 from waybill.transport.files import Files, is_temporary, publish
 
 if TYPE_CHECKING:
@@ -159,10 +161,17 @@ def _complete(root: Path, files: Files) -> Path | None:
 
 def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]]:
     for hour in hours:
-        for _, path in compacted_in(root, hour):
+        folder = root / events_folder(hour)
+        archived = [folder / name for name in names(folder) if RawName.parse(name)]
+        for path in [path for _, path in compacted_in(root, hour)] + archived:
             # A file that is not there is an `OSError`; one that cannot be read has no seal to be known by.
             with contextlib.suppress(*parquet.DAMAGED):
-                yield relative(root, path), seal_in(parquet.open_file(path).metadata.metadata)
+                yield relative(root, path), seal_in(pq.read_metadata(path).metadata)
+
+
+def is_of(path: str, hour: Hour) -> bool:
+    """Whether a path, as a ledger has it, is of a file of this hour."""
+    return path.endswith(f"/{hour.day}/{hour.hour}.parquet") or path.startswith(f"{events_folder(hour)}/")
 
 
 def relative(root: Path, path: PurePath) -> str:

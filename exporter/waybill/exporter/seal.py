@@ -1,8 +1,8 @@
-"""The seal of a compacted file: a hash of all its bytes, and the seal of the file that it replaced.
+"""The seal of a file: a hash of all its bytes, and the seal of its predecessor.
 
 Both are in the Parquet footer. `KEY` is the SHA-256, in 64 hex digits, of the file's bytes with those digits
-as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that
-was in this place, where there was one.
+as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that a
+compacted file replaced, or of the file that a journal archived before this one, where there was one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,22 @@ def encode_sealed(
         metadata: further key-value pairs for the footer.
         before: the seal of the file that this one replaces.
     """
+    return fill_in(parquet.encode(table, {**metadata, **to_be_sealed(before)}, filters=True))
+
+
+def to_be_sealed(before: str | None) -> dict[bytes, bytes]:
+    """The key-value metadata of a file that `fill_in` is to seal.
+
+    Args:
+        before: the seal of its predecessor.
+    """
     links = {} if before is None else {BEFORE: before.encode()}
-    data = memoryview(parquet.encode(table, {**metadata, **links, KEY: _BLANK})).cast("B")
+    return {**links, KEY: _BLANK}
+
+
+def fill_in(encoded: pa.Buffer) -> tuple[memoryview, str]:
+    """The bytes of a file with its seal in the place kept for it, and the seal."""
+    data = memoryview(encoded).cast("B")
     at = _place(data)
     seal = hashlib.sha256(data).hexdigest()
     data[at : at + len(_BLANK)] = seal.encode()

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from waybill.exporter.layout import Hour, RawName
+from waybill.exporter.listing import names
+from waybill.exporter.seal import fill_in, seal_in, to_be_sealed
 from waybill.facets import parse_instant_us
 from waybill.transport.journal import Entry, Kind
 
@@ -82,12 +84,13 @@ def events_folder(hour: Hour) -> PurePosixPath:
     return EVENTS / hour.day / hour.hour
 
 
-def encode_entries(node: str, entries: Sequence[Entry]) -> pa.Buffer:
-    """Entries as the bytes of one file of the archive, the same for the same entries.
+def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
+    """Entries as the bytes of one sealed file of the archive, the same for the same entries, and its seal.
 
     Args:
         node: the id of the journal that they are of.
         entries: in order of their sequence.
+        before: the seal of the file before it.
     """
     heads = [_read_head(entry) for entry in entries]
     runs = [head.run or _NO_RUN for head in heads]
@@ -107,17 +110,33 @@ def encode_entries(node: str, entries: Sequence[Entry]) -> pa.Buffer:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA),
+    with pq.ParquetWriter(
         sink,
-        row_group_size=_ROW_GROUP,
+        EVENTS_SCHEMA,
         compression="zstd",
         compression_level=_LEVEL,
         use_dictionary=_DICTIONARY,
         column_encoding=_ENCODING,
         store_schema=False,
-    )
-    return sink.getvalue()
+    ) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata(to_be_sealed(before))
+    return fill_in(sink.getvalue())
+
+
+def last_seal(root: Path, node: str, upto: int) -> str | None:
+    """The seal of the last file of a journal's entries up to a sequence number; None where there is none.
+
+    Raises:
+        parquet.DAMAGED: that file cannot be read.
+    """
+    for day in reversed(list(names(root / EVENTS))):
+        for hour in reversed(list(names(root / EVENTS / day))):
+            folder = root / EVENTS / day / hour
+            found = [name for name in map(RawName.parse, names(folder)) if name and name.node == node]
+            if before := [name for name in found if name.last <= upto]:
+                return seal_in(pq.read_metadata(folder / str(max(before))).metadata)
+    return None
 
 
 def read_entries(path: Path) -> Iterator[list[Entry]]:

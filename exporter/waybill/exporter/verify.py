@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
 from waybill.exporter.covers import Covers
@@ -29,9 +30,10 @@ from waybill.exporter.layout import (
     parse_hour,
     safe_name,
 )
-from waybill.exporter.ledger import read_ledger
+from waybill.exporter.ledger import is_of, read_ledger
 from waybill.exporter.merge import merge
 from waybill.exporter.seal import before_in, is_intact, seal_in
+from waybill.exporter.stored import EVENTS, EVENTS_SCHEMA, archived_files
 from waybill.facets import FinalState
 from waybill.transport.files import is_temporary
 
@@ -50,7 +52,7 @@ class Finding(msgspec.Struct, frozen=True):
             rows that belong elsewhere; ``order``; ``repeats``; ``state``: a final state that is none;
             ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
             were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
-            or the ledger itself is broken.
+            or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it.
         what: a sentence about it.
     """
 
@@ -64,7 +66,7 @@ class Checked(msgspec.Struct, frozen=True):
 
     Attributes:
         path: relative to the root.
-        rows: how many it holds; 0 where it cannot be read.
+        rows: how many records it holds; 0 where it cannot be read, and of the archive.
         findings: what is wrong with it.
     """
 
@@ -78,14 +80,21 @@ def check(root: Path) -> Iterator[Checked]:
 
     A compacted or late file holds the system and the hour of its path, in order of (completed, did), no
     record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
-    its path, and something that is not compacted yet.
+    its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
+    and its path's hour of arrival, in order, and names the file that its journal archived before.
 
     Raises:
         OSError: a folder cannot be listed.
     """
     book = _Book(root)
     yield from book.broken()
-    for kind, judge in ((RAW, _judge_raw), (COMPACTED, _judge_compacted), (LATE, _judge_compacted)):
+    kinds = (
+        (RAW, _judge_raw),
+        (COMPACTED, _judge_compacted),
+        (LATE, _judge_compacted),
+        (EVENTS, _judge_archived),
+    )
+    for kind, judge in kinds:
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
@@ -96,6 +105,7 @@ def check(root: Path) -> Iterator[Checked]:
                 rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
             findings = tuple(Finding(str(relative), *one) for one in said)
             yield Checked(str(relative), rows, findings)
+    yield from book.chained()
     yield from book.missing()
 
 
@@ -108,6 +118,7 @@ class _Book:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._state = read_ledger(root)
+        self._links: dict[Path, tuple[str | None, str | None]] = {}
 
     def broken(self) -> Iterator[Checked]:
         """What is wrong with the ledger itself."""
@@ -136,7 +147,7 @@ class _Book:
         if self._agrees(path, metadata):
             return
         # One that was replaced since it was opened is another file now.
-        current = seal_in(parquet.open_file(self.root / path).metadata.metadata)
+        current = seal_in(pq.read_metadata(self.root / path).metadata)
         if current == seal_in(metadata):
             yield (
                 "unrecorded",
@@ -149,8 +160,7 @@ class _Book:
         return self._state.seals.get(str(path)) == (seal_in(metadata), before_in(metadata))
 
     def _changes(self, path: str) -> bool:
-        hours = self._state.changing if self._state else ()
-        return any(path.endswith(f"/{hour.day}/{hour.hour}{_SUFFIX}") for hour in hours)
+        return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
 
 
 _Judge = Callable[[_Book, PurePosixPath], tuple[int, _Said]]
@@ -213,6 +223,34 @@ def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     if all(_covers(root, system, hour, raw) for system in systems) and (root / path).exists():
         said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
     return table.num_rows, said
+
+
+def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
+    root, parts = book.root, path.parts
+    hour = parse_hour(parts[1], parts[2]) if len(parts) == len(EVENTS.parts) + _PARTS else None
+    name = RawName.parse(path.name)
+    if hour is None or name is None:
+        return 0, [("stray", _stray(root / path))]
+    data = (root / path).read_bytes()
+    file = pq.ParquetFile(pa.BufferReader(data))
+    if file.schema_arrow != EVENTS_SCHEMA:
+        raise pa.ArrowInvalid("its columns are not those of the archive")
+    said: _Said = []
+    metadata = file.metadata.metadata
+    seal = seal_in(metadata)
+    if seal is not None and not is_intact(data, seal):
+        said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
+    else:
+        said += book.judge(path, metadata)
+    book.note(path, metadata)
+    table = file.read(["sequence", "arrived"], use_threads=False)
+    numbers, arrived = table["sequence"].combine_chunks(), table["arrived"].cast(pa.int64())
+    inside = [name.first, *numbers.to_pylist(), name.last]
+    if not table.num_rows or inside != sorted(inside) or len(set(inside[1:-1])) != table.num_rows:
+        said.append(("order", "its entries are not those of its name, in order; restore it from a copy"))
+    if pc.any(pc.or_(pc.less(arrived, hour.start_ms), pc.greater_equal(arrived, hour.end_ms))).as_py():
+        said.append(("hour", "entries arrived in another hour; restore it from a copy"))
+    return 0, said
 
 
 def _judge_rows(table: pa.Table, hour: Hour) -> Iterator[tuple[str, str]]:
