@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from waybill.marquez import Figures
 from waybill.transport import Journal, Kind, Settings, lease
 from waybill.transport.agreement import agree
 
@@ -34,9 +35,25 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
     found = json.loads(done.stdout)
     assert (found["journal"]["entries"], found["journal"]["last_seq"]) == (5, 5)
     problem = "nobody answers; start it"
-    assert found["projections"] == {"marquez": {"cursor": 3, "behind": 2, "problem": problem}}
+    marquez = found["projections"]["marquez"]
+    assert 0 <= marquez.pop("lag_s") < 60
+    assert marquez == {"cursor": 3, "behind": 2, "problem": problem}
     plain = waybill("status", "--home", home).stdout
-    assert f"marquez\t3\t2\t{problem}" in plain.splitlines()
+    (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez")]
+    assert (line[:3], line[4]) == (["marquez", "3", "2"], problem)
+    assert line[3].endswith(" s")
+
+
+def test_what_became_of_a_backends_events_is_counted(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    figures = Figures(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
+    journal.commit("marquez", cursor=0, put={"figures": figures.row()})
+    journal.close()
+    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    assert found["deliveries"] == {
+        "marquez": {"delivered": 7, "failed": 2, "dead_letters": 0, "coalesced": 900, "summaries": 3}
+    }
+    assert "marquez\t7\t2\t0\t900\t3" in waybill("status", "--home", home).stdout.splitlines()
 
 
 def test_depth_counts_what_is_left_after_pruning(waybill: Run, home: Path) -> None:

@@ -12,6 +12,7 @@ from served import JSON, Collector, event
 
 from waybill.collector import Keys, Role
 from waybill.collector.openapi import description
+from waybill.marquez import Figures
 from waybill.transport import Journal, SettingsError
 
 if TYPE_CHECKING:
@@ -125,6 +126,27 @@ def test_metrics_count_what_was_taken_and_refused(shared: Collector) -> None:
         assert line in lines
     sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [0-9.e+-]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_metrics_say_what_became_of_a_backends_events(start: Start) -> None:
+    collector = start("--runner", "none")
+    journal = Journal(collector.home)
+    figures = Figures(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
+    journal.commit("marquez", cursor=0, put={"figures": figures.row()})
+    journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
+    journal.close()
+    lines = collector.get("/metrics").body.decode().splitlines()
+    for what, count in (
+        ("delivery_delivered_total", 7),
+        ("delivery_failed_total", 2),
+        ("delivery_refused_total", 1),
+        ("delivery_coalesced_total", 900),
+        ("delivery_summaries_total", 3),
+        ("dead_letters", 0),
+        ("projection_problem", 1),
+    ):
+        assert f'waybill_{what}{{projection="marquez"}} {count}' in lines
+    assert any(line.startswith('waybill_projection_age_seconds{projection="marquez"} ') for line in lines)
 
 
 def test_a_collector_that_cannot_keep_anything_is_not_ready(start: Start) -> None:

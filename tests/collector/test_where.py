@@ -14,7 +14,7 @@ from waybill.collector.receipt import Receipt
 from waybill.collector.whereabouts import Whereabouts, where
 from waybill.exporter import export, open_destination
 from waybill.exporter.placed import Place, Placed
-from waybill.transport import Journal, Settings, flush
+from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -69,3 +69,18 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
         f"removed {FILE}, exported to {there}",
     )
     assert waybill(home, "where", f"{receipt}0").returncode == 1
+
+
+def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) -> None:
+    one = {"backend": "file", "endpoint": str(tmp_path / "copy.jsonl"), "detail": "summary"}
+    settings = Settings.load({"home": home, "backends": [one]}, origin="tests", env={}, cwd=tmp_path)
+    facets = {"waybill_deltaFile": {"did": "d", "dataSource": "orders"}}
+    journal = Journal(home)
+    body = json.loads(event(eventType="COMPLETE")) | {"run": {"runId": "d", "facets": facets}}
+    seq = journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    receipt = f"{journal.node}-{seq}"
+    journal.close()
+    assert flush(settings, timeout_s=60).left == {}
+    assert look(home, receipt).projections["file"] == "in a summary"
+    (line,) = (tmp_path / "copy.jsonl").read_text().splitlines()
+    assert json.loads(line)["run"]["facets"]["waybill_summary"]["records"] == 1

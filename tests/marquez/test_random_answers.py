@@ -72,6 +72,7 @@ def test_order_holds_everything_arrives_and_only_what_was_refused_is_parked(
             worker = new_worker(journal, marquez.url)
             for _ in range(count):
                 worker.now_s += worker.delivery.step().retry_s or 0.0
+            worker.delivery.finish()
             worker.delivery.close()
         worker = new_worker(journal, marquez.url)
         worker.run()

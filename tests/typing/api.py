@@ -352,7 +352,7 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)
     assert_type(answered.problem, str | None)
-    figures: Figures = figures_of(journal, "marquez")
+    figures: Figures = figures_of(journal, "marquez") or Figures()
     assert_type((figures.delivered, figures.coalesced), tuple[int, int])
     deliveries = open_deliveries(journal, settings)
     assert_type(deliveries, list[Delivery])

@@ -12,7 +12,7 @@ from waybill.cli import console
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Journal, Settings, lease
-from waybill.transport.runner import statuses
+from waybill.transport.runner import lag_s, statuses
 
 PLAIN_SPARK: Final = (
     "final states of plain spark-submit runs are the Spark listener's own, which calls some failed writes "
@@ -42,12 +42,32 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cursor: the last entry it has made durable.
         behind: how many entries follow that one.
+        lag_s: how old the first of them is, in seconds.
         problem: what held it up when it was last worked; None when all was well.
     """
 
     cursor: int
     behind: int
+    lag_s: float
     problem: str | None
+
+
+class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a backend's events, counted since the home began.
+
+    Attributes:
+        delivered: how many the backend took, repeats included.
+        failed: attempts that came to nothing and were, or will be, repeated.
+        dead_letters: those that it refused for good and that are still here.
+        coalesced: events of files that summaries stand for.
+        summaries: how many of the delivered ones are summaries.
+    """
+
+    delivered: int
+    failed: int
+    dead_letters: int
+    coalesced: int
+    summaries: int
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +76,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         runner_alive: whether a process works the projections.
         runner_pid: that process; None where there is none, or it has not said yet.
-        dead_letters: events that the backend refused for good.
+        deliveries: by backend; without those that nothing was sent to yet.
+        dead_letters: events that a backend refused for good.
         notes: what to know when reading the records.
     """
 
@@ -67,6 +88,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     runner_pid: int | None
     journal: JournalStatus
     projections: dict[str, ProjectionStatus]
+    deliveries: dict[str, DeliveryStatus]
     dead_letters: int
     notes: tuple[str, ...] = (PLAIN_SPARK,)
 
@@ -114,6 +136,7 @@ def status_of(settings: Settings) -> Status:
             runner_pid=lease.holder(settings.home),
             journal=_journal_status(journal) if journal else JournalStatus(),
             projections=_projection_statuses(journal) if journal else {},
+            deliveries=_delivery_statuses(journal) if journal else {},
             dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
             if journal
             else 0,
@@ -138,9 +161,27 @@ def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
         name: ProjectionStatus(
             cursor=cursors.get(name, 0),
             behind=max(last_seq - cursors.get(name, 0), 0),
+            lag_s=round(lag_s(journal, cursors.get(name, 0)), 1),
             problem=said[name].problem if name in said else None,
         )
         for name in sorted(said.keys() | cursors.keys())
+    }
+
+
+def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:
+    from waybill.marquez import dead_letters, figures_of
+
+    found = {name: figures_of(journal, name) for name in sorted(journal.cursors())}
+    return {
+        name: DeliveryStatus(
+            delivered=figures.delivered,
+            failed=figures.failed,
+            dead_letters=len(dead_letters(journal, name)),
+            coalesced=figures.coalesced,
+            summaries=figures.summaries,
+        )
+        for name, figures in found.items()
+        if figures is not None
     }
 
 
@@ -159,10 +200,19 @@ def _show(found: Status) -> None:
     if found.projections:
         console.line("")
         console.table(
-            ("projection", "cursor", "behind", "problem"),
+            ("projection", "cursor", "behind", "lag", "problem"),
             (
-                (name, str(one.cursor), str(one.behind), one.problem or "none")
+                (name, str(one.cursor), str(one.behind), f"{one.lag_s:.0f} s", one.problem or "none")
                 for name, one in found.projections.items()
+            ),
+        )
+    if found.deliveries:
+        console.line("")
+        console.table(
+            ("backend", "delivered", "failed tries", "dead letters", "coalesced", "summaries"),
+            (
+                (name, *map(str, (one.delivered, one.failed, one.dead_letters, one.coalesced, one.summaries)))
+                for name, one in found.deliveries.items()
             ),
         )
     for text in found.notes:

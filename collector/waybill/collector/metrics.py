@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from waybill.transport.runner import statuses
+from waybill.marquez import dead_letters, figures_of
+from waybill.transport.runner import lag_s, statuses
 
 if TYPE_CHECKING:
     from waybill.transport import Journal
@@ -22,6 +22,13 @@ _COUNTERS: Final = {
     "rejected": "Events and records that were refused, by kind.",
     "repeated": "Entries that the journal had already.",
     "refused_access": "Requests that were refused for want of a key or role, by status.",
+}
+_DELIVERIES: Final = {
+    "delivered": "Events that a backend took, repeats included.",
+    "failed": "Attempts to deliver that are repeated.",
+    "refused": "Events that became dead letters.",
+    "coalesced": "Events of files that summaries stand for.",
+    "summaries": "Summaries that a backend took.",
 }
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -78,18 +85,24 @@ def home_text(journal: Journal) -> Iterator[str]:
     names = sorted(said)
     behind = {name: max(last_seq - cursors.get(name, 0), 0) for name in names}
     yield from _gauge("projection_behind", "Entries not dealt with.", _by_projection(behind))
-    ages = {name: _age_s(journal, cursors.get(name, 0)) for name in names}
+    ages = {name: lag_s(journal, cursors.get(name, 0)) for name in names}
     yield from _gauge(
         "projection_age_seconds", "Age of the oldest entry not dealt with.", _by_projection(ages)
     )
     held_up = {name: int(said[name].problem is not None) for name in names}
     yield from _gauge("projection_problem", "1 where something holds it up.", _by_projection(held_up))
+    yield from _deliveries_text(journal, names)
 
 
-def _age_s(journal: Journal, cursor: int) -> float:
-    for entry in journal.read(cursor, limit=1):
-        return max(time.time() - entry.received_ms / 1000, 0.0)
-    return 0.0
+def _deliveries_text(journal: Journal, names: Sequence[str]) -> Iterator[str]:
+    found = {name: figures_of(journal, name) for name in names}
+    backends = {name: figures for name, figures in found.items() if figures is not None}
+    for what, says in _DELIVERIES.items():
+        yield from _head(f"delivery_{what}_total", "counter", says)
+        for name, figures in backends.items():
+            yield _sample(f"delivery_{what}_total", (("projection", name),), getattr(figures, what))
+    letters = {name: len(dead_letters(journal, name)) for name in backends}
+    yield from _gauge("dead_letters", "Events that a backend refused for good.", _by_projection(letters))
 
 
 def _by_projection(values: Mapping[str, float]) -> dict[Labels, float]:

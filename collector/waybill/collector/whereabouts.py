@@ -12,6 +12,7 @@ from waybill.exporter.placed import Placed, placed
 from waybill.exporter.projection import Layout
 from waybill.marquez import dead_letters
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
+from waybill.marquez.marks import Marks
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Progress(StrEnum):
 
     WAITING = "waiting"
     DONE = "done"
+    COALESCED = "in a summary"
+    """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
     REFUSED = "refused for good"
 
 
@@ -79,5 +82,7 @@ def _progress(journal: Journal, name: str, seq: int) -> Progress:
         return Progress.WAITING if seq > cursor else Progress.DONE
     if any(letter.seq == seq for letter in dead_letters(journal, name)):
         return Progress.REFUSED
+    if seq in Marks(journal, name):
+        return Progress.COALESCED
     ledger = Ledger(cursor, journal.state(name, ROW_PREFIX))
     return Progress.DONE if seq in ledger else Progress.WAITING

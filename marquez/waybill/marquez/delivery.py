@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from waybill.marquez.answer import Answer, Verdict, explain
 from waybill.marquez.coalescing import Coalescing
 from waybill.marquez.endings import Endings
-from waybill.marquez.figures import FIGURES, figures_of
+from waybill.marquez.figures import FIGURES, Figures, figures_of
 from waybill.marquez.journey import JOURNEY_PREFIX, Journey, paths_of
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
@@ -96,7 +96,7 @@ class Delivery:
         self._box = DeadLetterBox(dead_letters(journal, name))
         self._endings = Endings(journal, name)
         self._coalescing = Coalescing(journal, name, detail, collector_url)
-        self._figures = figures_of(journal, name)
+        self._figures = figures_of(journal, name) or Figures()
         self._figures_stored = self._figures
         self._held_upto = int(journal.state_get(name, _HELD_UPTO) or 0)
         self._sent_before = self._held_upto

@@ -48,7 +48,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
-def figures_of(journal: Journal, backend: str = MARQUEZ) -> Figures:
-    """The counts of one backend, by the name of its projection."""
+def figures_of(journal: Journal, backend: str = MARQUEZ) -> Figures | None:
+    """The counts of one backend, by the name of its projection; None before anything was sent there."""
     row = journal.state_get(backend, FIGURES)
-    return Figures() if row is None else msgspec.json.decode(row, type=Figures)
+    return None if row is None else msgspec.json.decode(row, type=Figures)

@@ -79,6 +79,18 @@ def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
     }
 
 
+def lag_s(journal: Journal, cursor: int) -> float:
+    """How old the oldest entry is that a projection has not dealt with, in seconds; 0 where there is none.
+
+    Args:
+        journal: where the entries are.
+        cursor: the projection's.
+    """
+    for entry in journal.read(cursor, limit=1):
+        return max(time.time() - entry.received_ms / 1000, 0.0)
+    return 0.0
+
+
 def has_said(journal: Journal) -> bool:
     """Whether `statuses` are those of the runner that is alive; a new one has said none for a moment."""
     return journal.meta(_SAID_BY) == str(lease.holder(journal.home))
