@@ -10,7 +10,7 @@ RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE ./
 # The dependencies change more seldom than the code: a layer of their own.
-RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export
+RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export --extra kafka
 COPY facets facets
 COPY transport transport
 COPY marquez marquez
@@ -18,7 +18,7 @@ COPY exporter exporter
 COPY collector collector
 COPY spark spark
 COPY cli cli
-RUN uv sync --locked --no-dev --no-editable --extra collector --extra export
+RUN uv sync --locked --no-dev --no-editable --extra collector --extra export --extra kafka
 
 FROM python:3.13.9-slim-bookworm
 

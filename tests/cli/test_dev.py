@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from served import Collector, event
 
 from waybill.cli.dev.compose import Container, StackError, compose_file, containers_of, services_of
 from waybill.cli.dev.look import look as look_around
 from waybill.cli.dev.services import SERVICES, Waiting, waiting_of
 from waybill.cli.findings import Finding
 from waybill.transport import Settings
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
-
-from served import Collector, event
 
 if TYPE_CHECKING:
     from conftest import Run

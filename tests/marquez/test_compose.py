@@ -17,9 +17,6 @@ from typing import Any
 
 import pytest
 import yaml
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "collector"))
-
 from served import Collector, event, record
 
 ROOT = Path(__file__).parents[2]

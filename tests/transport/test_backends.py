@@ -13,6 +13,12 @@ from waybill.transport.backends import environment_of
 
 DATAHUB = {"backend": "datahub", "endpoint": "http://hub:8080", "api_key": "hunter2"}
 
+KAFKA = {
+    "backend": "kafka",
+    "endpoint": "kafka://one:9092,two:9092/lineage",
+    "options": {"sasl.password": "hunter2", "linger.ms": 5},
+}
+
 
 def load(folder: Path, **given: object) -> Settings:
     return Settings.load({"home": folder / "home", **given}, env={}, cwd=folder)
@@ -56,6 +62,11 @@ def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: 
         ([{"backend": "marquez"}], "the endpoint of marquez cannot be"),
         ([{"backend": "file"}], "give the path of the file"),
         ([{"backend": "console", "endpoint": "http://h"}], "the console has no endpoint"),
+        ([DATAHUB | {"options": {"a": "hunter2"}}], "only kafka has options"),
+        ([KAFKA | {"api_key": "hunter2"}], "kafka has no api_key"),
+        ([KAFKA | {"endpoint": "kafka://broker/lineage"}], "the endpoint of kafka cannot be"),
+        ([KAFKA | {"endpoint": "http://broker:9092/lineage"}], "the endpoint of kafka cannot be"),
+        ([KAFKA | {"endpoint": "kafka://broker:9092/no topic"}], "give kafka://broker:9092/topic"),
         ([DATAHUB, DATAHUB], "two backends have one name"),
         ([DATAHUB | {"name": "Data Hub"}], "cannot be a backend's name"),
         ([DATAHUB | {"name": "layout"}], "cannot be a backend's name"),
@@ -101,8 +112,9 @@ def test_waybill_itself_is_refused_as_a_backend(
 
 
 def test_no_key_is_shown_or_kept_in_the_home(tmp_path: Path) -> None:
-    settings = load(tmp_path, backends=[DATAHUB])
-    assert settings.shown("backends") == "datahub=http://hub:8080"
+    settings = load(tmp_path, backends=[DATAHUB, KAFKA])
+    shown = "datahub=http://hub:8080,kafka=kafka://one:9092,two:9092/lineage"
+    assert settings.shown("backends") == shown
     assert "hunter2" not in json.dumps(settings.plain("backends"))
     journal = Journal(settings.home)
     agree(journal, settings)
@@ -113,10 +125,11 @@ def test_no_key_is_shown_or_kept_in_the_home(tmp_path: Path) -> None:
 def test_a_runner_has_the_homes_backends_with_the_keys_of_its_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load(tmp_path, backends=[DATAHUB, {"backend": "console"}])
+    settings = load(tmp_path, backends=[DATAHUB, KAFKA, {"backend": "console"}])
     journal = Journal(settings.home)
     agree(journal, settings)
     assert obey(journal).backends[0].api_key is None
+    assert obey(journal).backends[1].options == {}
     for name, value in environment_of(settings.backends).items():
         monkeypatch.setenv(name, value)
     assert obey(journal).backends == settings.backends

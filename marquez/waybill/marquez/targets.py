@@ -13,6 +13,7 @@ from waybill.marquez.answer import Answer, Verdict
 from waybill.marquez.client import LINEAGE_PATH, Backend
 from waybill.marquez.delivery import CONNECTIONS, Delivery
 from waybill.marquez.events import EventReader, MarquezReadError
+from waybill.marquez.kafka import KafkaTarget
 from waybill.transport.backends import MARQUEZ
 
 if TYPE_CHECKING:
@@ -142,6 +143,8 @@ def _target(one: BackendSetting) -> Target:
         return ConsoleTarget()
     if one.backend == "file":
         return FileTarget(Path(one.endpoint))
+    if one.backend == "kafka":
+        return KafkaTarget(one.endpoint, one.options, name=one.name)
     parts = urlsplit(one.endpoint)
     url, path = one.endpoint, _PATH_OF.get(one.backend)
     if path is None:

@@ -30,7 +30,11 @@ Detail = Literal["every", "summary", "auto"]
 DETAILS: Final[tuple[Detail, ...]] = get_args(Detail)
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z0-9._-]{1,249})")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
+OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
+"""The kinds whose endpoint is a URL of the web."""
+
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
 
@@ -43,16 +47,19 @@ class BackendSetting(
     Attributes:
         backend: what is there: an OpenLineage backend over HTTP, or the runner's own output, or a file.
         name: what it is called in `waybill status`; no two have one name. Empty: that of its kind.
-        endpoint: a URL, with or without the path of the lineage endpoint; a path for ``file``.
+        endpoint: a URL, with or without the path of the lineage endpoint; a path for ``file``;
+            ``kafka://broker:9092,broker:9092/topic``.
         api_key: sent as a bearer token.
         detail: as the setting ``marquez_detail``; None is ``auto`` for a Marquez, ``every`` for others.
+        options: of ``kafka``: its client library's own, ``sasl.password`` and the like; secret as a whole.
     """
 
-    backend: Literal["marquez", "datahub", "openmetadata", "custom", "console", "file"]
+    backend: Literal["marquez", "datahub", "openmetadata", "custom", "console", "file", "kafka"]
     name: str = ""
     endpoint: str = ""
     api_key: str | None = None
     detail: Detail | None = None
+    options: dict[str, str | int | float | bool] = {}
 
 
 def parse_backends(value: object) -> tuple[BackendSetting, ...]:
@@ -81,20 +88,20 @@ def parse_backends(value: object) -> tuple[BackendSetting, ...]:
 
 def without_keys(backends: Iterable[BackendSetting]) -> list[dict[str, str]]:
     """Backends as JSON has them, fit to be kept and shown."""
-    return [msgspec.to_builtins(msgspec.structs.replace(one, api_key=None)) for one in backends]
+    return [msgspec.to_builtins(msgspec.structs.replace(one, api_key=None, options={})) for one in backends]
 
 
 def with_keys(
     backends: Iterable[BackendSetting], others: Iterable[BackendSetting]
 ) -> tuple[BackendSetting, ...]:
-    """Backends that have no key, with that of the same backend elsewhere."""
-    keys = {(one.name, one.backend, one.endpoint): one.api_key for one in others}
-    return tuple(
-        one
-        if one.api_key
-        else msgspec.structs.replace(one, api_key=keys.get((one.name, one.backend, one.endpoint)))
-        for one in backends
-    )
+    """Backends that have no key and no options, with those of the same backend elsewhere."""
+    secrets = {(one.name, one.backend, one.endpoint): (one.api_key, one.options) for one in others}
+    found = []
+    for one in backends:
+        api_key, options = secrets.get((one.name, one.backend, one.endpoint), (None, {}))
+        replaced = {"api_key": one.api_key or api_key, "options": one.options or options}
+        found.append(msgspec.structs.replace(one, **replaced))
+    return tuple(found)
 
 
 def check_url(url: str) -> None:
@@ -107,6 +114,18 @@ def check_url(url: str) -> None:
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("give an http or https URL, as http://localhost:5000")
     _ = parts.port  # raises ValueError for a port that cannot be
+
+
+def kafka_address(endpoint: str) -> tuple[str, str]:
+    """The brokers of a Kafka, with commas between them, and the topic.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _KAFKA.fullmatch(endpoint)
+    if found is None or found[2] in {".", ".."}:
+        raise ValueError("give kafka://broker:9092/topic, several brokers with commas between them")
+    return found[1], found[2]
 
 
 def is_waybill_itself(url: str, listen: str) -> bool:
@@ -128,7 +147,7 @@ def is_waybill_itself(url: str, listen: str) -> bool:
 
 def environment_of(backends: Iterable[BackendSetting]) -> dict[str, str]:
     """What tells a runner of its own the keys, which are not kept in the home."""
-    if not any(one.api_key for one in backends):
+    if not any(one.api_key or one.options for one in backends):
         return {}
     return {"WAYBILL_BACKENDS": msgspec.json.encode(list(backends)).decode()}
 
@@ -137,6 +156,10 @@ def _checked(one: BackendSetting) -> BackendSetting:
     name = one.name or one.backend
     if not _NAME.fullmatch(name) or name in _TAKEN:
         raise ValueError(f"{name!r} cannot be a backend's name, give a short one in small letters")
+    if one.options and one.backend != "kafka":
+        raise ValueError(f"only kafka has options, leave those of {name} out")
+    if one.api_key and one.backend == "kafka":
+        raise ValueError("kafka has no api_key, give sasl.password and the like as options")
     if one.backend == "console":
         if one.endpoint:
             raise ValueError("the console has no endpoint, leave it out")
@@ -147,7 +170,7 @@ def _checked(one: BackendSetting) -> BackendSetting:
         endpoint = str(Path(one.endpoint).expanduser().absolute())
         return msgspec.structs.replace(one, name=name, endpoint=endpoint)
     try:
-        check_url(one.endpoint)
+        (kafka_address if one.backend == "kafka" else check_url)(one.endpoint)
     except ValueError as error:
         raise ValueError(f"the endpoint of {name} cannot be: {error}") from None
     return msgspec.structs.replace(one, name=name)

@@ -21,6 +21,7 @@ import msgspec
 from waybill.transport.backends import (
     DETAILS,
     MARQUEZ,
+    OVER_HTTP,
     BackendSetting,
     Detail,
     check_url,
@@ -184,7 +185,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             what = "is the name of the backend that marquez_url stands for, give this one another"
             raise SettingsError("backends", MARQUEZ, self.origins["backends"], what)
         places = [("marquez_url", self.marquez_url)] if self.marquez_url else []
-        places += [("backends", one.endpoint) for one in self.backends if "://" in one.endpoint]
+        places += [("backends", one.endpoint) for one in self.backends if one.backend in OVER_HTTP]
         for name, url in places:
             if is_waybill_itself(url, self.listen):
                 what = f"is Waybill's own endpoint (listen = {self.listen}); give where the backend is"

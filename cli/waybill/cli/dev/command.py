@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from waybill.cli import console
-from waybill.cli.dev.compose import Compose, compose_file
-from waybill.cli.dev.services import SERVICES
 from waybill.cli.findings import report
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
+
+if TYPE_CHECKING:
+    from waybill.cli.dev.compose import Compose
 
 app: Final = typer.Typer(
     no_args_is_help=True,
@@ -43,7 +44,9 @@ def up(services: _Services = None, *, file: _File = None) -> None:
       waybill dev up
       MARQUEZ_PORT=5050 waybill dev up database marquez page
     """
-    compose = Compose(compose_file(file))
+    from waybill.cli.dev.services import SERVICES
+
+    compose = _compose(file)
     code = compose.run("up", "--detach", "--build", "--wait", *(services or ()))
     if code:
         console.error("not all of it is well; `waybill dev status` says what, `waybill dev logs` why")
@@ -93,7 +96,7 @@ def down(
     \b
       waybill dev down
     """
-    compose = Compose(compose_file(file))
+    compose = _compose(file)
     if compose.run("down", *(["--volumes"] if volumes else [])):
         raise typer.Exit(console.EXIT_FAILED)
 
@@ -113,7 +116,13 @@ def logs(
     \b
       waybill dev logs marquez --tail 20
     """
-    compose = Compose(compose_file(file))
+    compose = _compose(file)
     following = ["--follow"] if follow else []
     if compose.run("logs", "--tail", str(tail), *following, *(services or ())):
         raise typer.Exit(console.EXIT_FAILED)
+
+
+def _compose(file: Path | None) -> Compose:
+    from waybill.cli.dev.compose import Compose, compose_file
+
+    return Compose(compose_file(file))
