@@ -1,8 +1,8 @@
 """The seal of a file: a hash of all its bytes, and the seal of its predecessor.
 
 Both are in the Parquet footer. `KEY` is the SHA-256, in 64 hex digits, of the file's bytes with those digits
-as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that a
-compacted file replaced, or of the file that a journal archived before this one, where there was one.
+as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that
+a compacted file replaced, or of the one that a journal archived before this one, where there was one.
 """
 
 from __future__ import annotations

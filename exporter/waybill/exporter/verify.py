@@ -154,10 +154,32 @@ class _Book:
                 "the ledger does not know this file; restore it from a copy, or rebuild the hour",
             )
 
+    def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
+        """Keep which file a file of the archive names, for `chained`."""
+        self._links[self.root / path] = (seal_in(metadata), before_in(metadata))
+
+    def chained(self) -> Iterator[Checked]:
+        """Files of the archive that do not name the one before them."""
+        last: dict[str, Path] = {}
+        for name, path in sorted(archived_files(self.root)):
+            before = last.get(name.node)
+            last[name.node] = path
+            # What cannot be read has been told, and what came since is for the next time.
+            if path not in self._links or (before is not None and before not in self._links):
+                continue
+            if self._links[path][1] != (None if before is None else self._links[before][0]):
+                what = f"the file before {path} is not the one that it names; restore that one from a copy"
+                relative = path.relative_to(self.root).as_posix()
+                yield Checked(relative, 0, (Finding(relative, "chain", what),))
+
     def _agrees(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> bool:
         if self._state is None or self._changes(str(path)):
             return True
-        return self._state.seals.get(str(path)) == (seal_in(metadata), before_in(metadata))
+        known = self._state.seals.get(str(path))
+        if path.is_relative_to(EVENTS):
+            # Its predecessor is another file, not an earlier one in its place.
+            return known is not None and known[0] == seal_in(metadata)
+        return known == (seal_in(metadata), before_in(metadata))
 
     def _changes(self, path: str) -> bool:
         return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
