@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -15,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from served import JSON, Collector, event, reply_of
+from served import JSON, Collector, event, record, reply_of
 
 if TYPE_CHECKING:
     from conftest import Start
 
 PATH = "/api/v1/lineage"
+MEMORY_BYTES_MAX = 600 * 10**6
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 PROMPT_S = 20.0
 """Far less than a client would wait, and far more than a busy machine needs."""
@@ -130,6 +133,61 @@ def test_what_is_no_request_is_kept_nowhere_and_the_next_is_served(shared: Colle
         assert not answer.startswith(b"HTTP/1.1 2")
     assert shared.get("/health/live").status == 200
     assert shared.bodies() == before
+
+
+DENSE = 16 * 2**20
+HOSTILE = {
+    "numbers": (b"[" + b"1," * (DENSE // 2) + b"1]", 413),
+    "objects": (b"[" + b"{}," * (DENSE // 10) + b"{}]", 413),
+    "texts": (
+        json.dumps([record()])[:-2].encode() + b', "more": [' + b'"ab",' * (DENSE // 5) + b'"ab"]}]',
+        413,
+    ),
+    "short texts": (
+        json.dumps([record(transforms=[f"{at:02}" for at in range(100)] * 25_000)]).encode(),
+        202,
+    ),
+    "spaces": (b" " * (60 * 2**20), 400),
+    "deep": (b"[" * DENSE, 400),
+    "one text": (b'["' + b"a" * (60 * 2**20) + b'"]', 422),
+    "no UTF-8": (b'["' + b"\xff" * DENSE + b'"]', 422),
+}
+
+
+def test_memory_is_bounded_whatever_clients_send(start: Start) -> None:
+    collector = start("--runner", "none", "--journal-max-bytes", "2GiB")
+    got: list[tuple[str, int]] = []
+
+    def send(name: str, path: str, body: bytes, headers: dict[str, str]) -> None:
+        # Who is told to come back does.
+        while True:
+            connection = http.client.HTTPConnection(collector.address, timeout=120)
+            try:
+                status = reply_of(connection, "POST", path, body, headers).status
+            except OSError:  # refused before all of it was sent
+                continue
+            finally:
+                connection.close()
+            if status != 503:
+                got.append((name, status))
+                return
+            time.sleep(0.2)
+
+    zipped = JSON | {"Content-Encoding": "gzip"}
+    threads = [
+        threading.Thread(target=send, args=(name, "/provenance", body, headers))
+        for name, (plain, _) in HOSTILE.items()
+        for body, headers in ((plain, JSON), (gzip.compress(plain, 1), zipped))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(200)
+    assert sorted(got) == sorted((name, status) for name, (_, status) in HOSTILE.items() for _ in range(2))
+    assert serves(collector, "after all of it")
+    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
+    (peak,) = [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+    assert peak < MEMORY_BYTES_MAX, peak
 
 
 @pytest.fixture

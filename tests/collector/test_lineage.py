@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from served import JSON, Collector, event, reply_of
+from served import DID, JSON, Collector, event, reply_of
 
 from waybill.collector import Rejects
 from waybill.transport import Journal, lease
@@ -81,6 +81,46 @@ def test_a_bad_event_is_refused_with_the_reason_as_a_problem(
     assert words in reply.json["detail"]
     assert reply.json["errors"] == [reply.json["detail"]]
     assert shared.bodies() == before
+
+
+NAMELESS = {"_producer": "https://example.org", "_schemaURL": "https://example.org"}
+AS_MARQUEZ_HAS_IT = [
+    ("an unknown eventType", {"eventType": "BANANA"}, 201),
+    ("a run id that is no UUID", {"run": {"runId": "my run"}}, 201),
+    ("inputs that are null", {"inputs": None}, 201),
+    ("an unknown facet", {"run": {"runId": DID, "facets": {"mine": {"a": [1, {}]}}}}, 201),
+    ("25 MB", {"producer": "https://example.org/" + "x" * 25_000_000}, 201),
+    ("no eventTime", {"eventTime": None}, 422),
+    ("no run", {"run": None}, 422),
+    ("no run id", {"run": {}}, 422),
+    ("no job", {"job": None}, 422),
+    ("no job name", {"job": {"namespace": "n"}}, 422),
+    ("no producer", {"producer": None}, 422),
+    ("a dataset without a namespace", {"inputs": [{"name": "a"}]}, 422),
+    ("a malformed parent", {"run": {"runId": DID, "facets": {"parent": {"run": 7}}}}, 422),
+    ("a malformed errorMessage", {"run": {"runId": DID, "facets": {"errorMessage": NAMELESS}}}, 422),
+]
+"""What Marquez keeps, and what it refuses for good."""
+
+ERRORS_OF_MARQUEZ = [
+    ("a date that is none", {"eventTime": "2026-13-31T12:00:00Z"}, 422),
+    ("a run event without eventType", {"eventType": None}, 422),
+    ("a NUL character", {"job": {"namespace": "n", "name": "a\0"}}, 422),
+    ("a NUL character deep in a facet", {"run": {"runId": DID, "facets": {"x": {"a": ["\0"]}}}}, 422),
+]
+"""What Marquez answers with 500, as if it could be sent again."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [pytest.param(*row[1:], id=row[0]) for row in (*AS_MARQUEZ_HAS_IT, *ERRORS_OF_MARQUEZ)],
+)
+def test_an_odd_event_is_kept_or_refused_for_good(
+    shared: Collector, changes: dict[str, object], status: int
+) -> None:
+    body = event(**changes)
+    reply = shared.post(PATH, body)
+    assert (reply.status, body in shared.bodies()) == (status, status == 201)
 
 
 def test_a_batch_keeps_the_good_and_names_the_bad(shared: Collector) -> None:

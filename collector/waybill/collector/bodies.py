@@ -1,7 +1,7 @@
 """Bodies: read whole within limits of size, time and memory, and decompressed within the same size.
 
 A body takes its own size, and what is made of it takes more, a list of short texts ten times as much. So the
-number of its values has a limit as well.
+number of its values has a limit as well, and only one large body at a time is looked into.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ BODY_TIMEOUT_S: Final = 30.0
 VALUES_MAX: Final = 3_000_000
 """How many values a body may have, counted by its commas."""
 
+_LARGE_BYTES: Final = 16 * 2**20
 _AT_ONCE_BYTES: Final = 256 * 2**10
 """A compressed body up to this size is decompressed between two requests, a larger one beside them."""
 _GZIP_MEMBERS_MAX: Final = 64
@@ -53,8 +54,7 @@ class Bodies:
         self._max_bytes = max_bytes
         self._held_bytes_max = held_bytes_max
         self._timeout_s = timeout_s
-        # Until a large body is decompressed, nobody knows its size; so one at a time.
-        self._unpacking = asyncio.Lock()
+        self._large = asyncio.Lock()
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
@@ -64,6 +64,8 @@ class Bodies:
             Problem: it is no JSON by its header, too large, too slow, or cannot be decompressed.
         """
         content = await self._content(request)
+        if len(content) > _LARGE_BYTES:
+            await self._take_turn(request)
         if len(content) > VALUES_MAX and content.count(b",") > VALUES_MAX:
             detail = f"the body has more than {VALUES_MAX:,} values; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
@@ -73,6 +75,14 @@ class Bodies:
         """The request is over: its body takes no memory any more."""
         self.held_bytes -= request.held_bytes
         request.held_bytes = 0
+        if request.has_turn:
+            request.has_turn = False
+            self._large.release()
+
+    async def _take_turn(self, request: Request) -> None:
+        if not request.has_turn:
+            await self._large.acquire()
+            request.has_turn = True
 
     async def _content(self, request: Request) -> bytes:
         encoding = self._check_head(request)
@@ -85,11 +95,10 @@ class Bodies:
         if encoding == "identity":
             return body
         if len(body) > _AT_ONCE_BYTES:
-            async with self._unpacking:
-                content = await asyncio.to_thread(self._decompress, body, encoding)
-                self._hold(request, len(content))
-            return content
-        content = self._decompress(body, encoding)
+            await self._take_turn(request)
+            content = await asyncio.to_thread(self._decompress, body, encoding)
+        else:
+            content = self._decompress(body, encoding)
         self._hold(request, len(content))
         return content
 

@@ -35,13 +35,15 @@ class Request:
         proto: where its body comes from.
     """
 
-    __slots__ = ("held_bytes", "proto", "scope")
+    __slots__ = ("has_turn", "held_bytes", "proto", "scope")
 
     def __init__(self, scope: Scope, proto: Exchange) -> None:
         self.scope = scope
         self.proto = proto
         self.held_bytes = 0
         """What its body takes of the memory that all bodies share."""
+        self.has_turn = False
+        """Whether its body is the large one that is looked into."""
 
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty where there is none."""

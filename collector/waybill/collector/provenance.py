@@ -81,7 +81,6 @@ class ProvenanceDoors:
         self._keeping = keeping
         self._journal = journal
         self._settings = settings
-        self._sorting = asyncio.Lock()
         self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
 
     async def take(self, request: Request) -> Answer:
@@ -93,9 +92,7 @@ class ProvenanceDoors:
         try:
             count = check_records(body)
         except AdmissionError:
-            # What is bad takes several times the memory of its body.
-            async with self._sorting:
-                return await self._take_the_good(body)
+            return await self._take_the_good(body)
         headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
         return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 REJECTS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
 
+BODY_MAX_BYTES: Final = 8 * 2**20
+"""Of anything larger only the reason is kept: nobody mends it by hand."""
+
 _OWNER: Final = "rejects"
 _REJECT: Final = "reject:"
 _BODY: Final = "body:"
@@ -73,7 +76,8 @@ class Rejects:
     def body(self, name: str) -> bytes | None:
         """The bytes of one as they were sent but for what is redacted; a record is in an array of its own.
 
-        They are none where something is to be redacted and they are no JSON to find it in.
+        They are none where something is to be redacted and they are no JSON to find it in, and where they
+        were more than `BODY_MAX_BYTES`.
         """
         return self._journal.state_get(_OWNER, _BODY + name)
 
@@ -91,7 +95,7 @@ class Rejects:
         put: dict[str, bytes] = {}
         for body, reason in list(refused)[-REJECTS_MAX:]:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()
-            kept = self._redaction.refused(body)
+            kept = self._redaction.refused(body) if len(body) <= BODY_MAX_BYTES else b""
             reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(kept))
             put[_REJECT + name] = msgspec.json.encode(reject)
             put[_BODY + name] = kept
