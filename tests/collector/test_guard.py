@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
+import shutil
+import ssl
+import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from served import JSON, Collector, event
+from served import JSON, Collector, event, reply_of
 
 from waybill.collector import Keys, Role
 from waybill.collector.openapi import description
@@ -105,6 +109,29 @@ def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start) ->
         start("--runner", "none", "--listen", "0.0.0.0:0")
     collector = start("--runner", "none", "--listen", "0.0.0.0:0", "--without-keys")
     assert collector.post("/api/v1/lineage", event()).status == 201
+
+
+def test_it_speaks_tls_if_told_so(start: Start, tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the certificate, is not on this machine")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True, timeout=60)
+    with pytest.raises(AssertionError, match="cannot be served"):
+        start("--runner", "none", "--tls-cert", str(cert), "--tls-key", str(cert))
+    with pytest.raises(AssertionError, match="give both"):
+        start("--runner", "none", "--tls-cert", str(cert))
+    collector = start("--runner", "none", "--tls-cert", str(cert), "--tls-key", str(key))
+    assert collector.url.startswith("https://127.0.0.1:")
+    context = ssl.create_default_context(cafile=str(cert))
+    connection = http.client.HTTPSConnection(collector.address, timeout=30, context=context)
+    assert reply_of(connection, "POST", "/api/v1/lineage", event(), JSON).status == 201
+    connection.close()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        collector.post("/api/v1/lineage", event())
 
 
 def test_metrics_count_what_was_taken_and_refused(shared: Collector) -> None:

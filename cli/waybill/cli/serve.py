@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,6 +34,10 @@ def serve(
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="Let other machines in even if there are no keys.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Speak TLS with this certificate, PEM.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key, PEM.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
 ) -> None:
     """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
@@ -50,6 +55,8 @@ def serve(
     if find_spec("granian") is None:
         console.error("waybill serve needs granian: pip install 'waybill-lineage[collector]'")
         raise typer.Exit(console.EXIT_USAGE)
+    if (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("--tls-cert and --tls-key go together; give both")
     if verbose:
         console.show_log()
     from waybill.collector import serve as serve_collector
@@ -62,6 +69,7 @@ def serve(
         idle_timeout_s=idle_timeout,
         body_timeout_s=body_timeout,
         without_keys=without_keys,
+        tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
     # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an
     # interpreter which is being torn down aborts the process.

@@ -8,6 +8,7 @@ import logging
 import resource
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,6 +30,8 @@ from waybill.transport.redaction import Redaction
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from granian.server.embed import Server
 
     from waybill.collector.app import Application
@@ -58,6 +61,7 @@ def serve(
     idle_timeout_s: float = IDLE_TIMEOUT_S,
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
+    tls: tuple[Path, Path] | None = None,
 ) -> None:
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
 
@@ -71,15 +75,18 @@ def serve(
         idle_timeout_s: how long a connection may be without a whole request header.
         body_timeout_s: how long a body may take to arrive.
         without_keys: listen where other machines can come in even if there are no keys.
+        tls: PEM files of a certificate, with those that vouch for it, and of its key; None: plain HTTP.
 
     Raises:
-        SettingsError: the address or the home cannot be used, or the home's live runner works with others.
+        SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
+            works with others.
         JournalError: the journal cannot be used.
     """
     journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
     with contextlib.closing(journal), _only_collector(settings):
         keeper = Keeper(journal, settings)
-        limits = _Limits(idle_timeout_s, body_timeout_s)
+        limits = _Limits(idle_timeout_s, body_timeout_s, tls)
+        _check_tls(settings, tls)
         _allow_connections()
         asyncio.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
         if keeper.settings.runner == "child":
@@ -114,6 +121,7 @@ def _allow_connections() -> None:
 class _Limits(NamedTuple):
     idle_timeout_s: float
     body_timeout_s: float
+    tls: tuple[Path, Path] | None
 
 
 class _Server:
@@ -148,13 +156,14 @@ class _Server:
             raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
         intake = Intake(self._journal, self._look_around)
         try:
-            server = _granian(self._application(intake), host, port, self._limits.idle_timeout_s)
+            server = _granian(self._application(intake), host, port, self._limits)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
             name = f"[{host}]" if ":" in host else host
+            scheme = "https" if self._limits.tls else "http"
             listening = asyncio.create_task(
-                _say_when_listening(host, port, self._on_listening, f"http://{name}:{port}")
+                _say_when_listening(host, port, self._on_listening, f"{scheme}://{name}:{port}")
             )
             await server.serve()
             await listening
@@ -198,8 +207,8 @@ def _left(journal: Journal) -> dict[str, int]:
     return {name: count for name, count in left.items() if count > 0}
 
 
-def _granian(application: Application, host: str, port: int, idle_timeout_s: float) -> Server:
-    from granian.constants import HTTPModes
+def _granian(application: Application, host: str, port: int, limits: _Limits) -> Server:
+    from granian.constants import HTTPModes, SSLProtocols
     from granian.http import HTTP1Settings
     from granian.server.embed import Server
 
@@ -211,9 +220,24 @@ def _granian(application: Application, host: str, port: int, idle_timeout_s: flo
         websockets=False,
         backlog=CONNECTIONS_MAX,
         backpressure=CONNECTIONS_MAX,
-        http1_settings=HTTP1Settings(header_read_timeout=round(idle_timeout_s * 1000)),
+        http1_settings=HTTP1Settings(header_read_timeout=round(limits.idle_timeout_s * 1000)),
         log_enabled=False,
+        ssl_cert=limits.tls[0] if limits.tls else None,
+        ssl_key=limits.tls[1] if limits.tls else None,
+        ssl_protocol_min=SSLProtocols.tls12,
     )
+
+
+def _check_tls(settings: Settings, tls: tuple[Path, Path] | None) -> None:
+    if tls is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*tls, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        what = (
+            f"cannot be served with {tls[0]} and {tls[1]} ({error}); give PEM files, the key without password"
+        )
+        raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
 
 
 def _free_address(settings: Settings) -> tuple[str, int]:
