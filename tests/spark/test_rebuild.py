@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from databases import marquez_database
 
 from waybill.exporter import (
     Compactor,
@@ -27,6 +28,7 @@ from waybill.exporter import (
     rebuild,
 )
 from waybill.exporter.sources import JournalSource, LinesSource, Source
+from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.spark import compact_on_spark, plain_session, rebuild_on_spark
 from waybill.transport import Journal, Kind, Settings
@@ -146,6 +148,15 @@ def test_real_events_and_stamped_records_of_a_journal_give_the_rows_of_the_live_
     both(spark, JournalSource(tmp_path / "home"), tmp_path)
     assert rows(tmp_path / "spark") == rows(tmp_path / "live")
     assert {"stamped", "own"} <= {row.system_name for row in rows(tmp_path / "spark")}
+
+
+def test_each_window_of_marquez_s_database_is_read_by_a_task(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 40)
+    with marquez_database(map(json.loads, generated(120, hours=3))) as url:
+        on_spark, _ = both(spark, MarquezDatabaseSource(url), tmp_path)
+    assert on_spark.parts == 3
 
 
 def test_a_rebuild_into_a_root_with_a_ledger_is_recorded_in_it(spark: SparkSession, tmp_path: Path) -> None:

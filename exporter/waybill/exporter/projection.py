@@ -18,6 +18,7 @@ import msgspec
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.listing import raw_hours
+from waybill.exporter.past import Past
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.runs import Runs
@@ -150,6 +151,7 @@ class Layout:
             allowed=self._settings.provenance_annotations_allowed,
             settle_ms=self._settle_ms,
             retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
+            past=Past(self._settings.root, self._journal.node, self._settings.system_name).of,
         )
 
     def _apply(self, runs: Runs, entries: Sequence[Entry], raw: RawName) -> Step:

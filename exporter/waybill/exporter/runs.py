@@ -3,7 +3,8 @@
 A run whose terminal event carries the facet is recorded at once, and a mark is left so that its other
 events add nothing. Any other run is derived: recorded once it has settled, that is when no event of it
 came for a while after its end, or its application ended, or a flush asks. What it recorded is kept, so
-that an event which comes later still can take it back.
+that an event which comes later still can take it back. What nothing concerns for long is forgotten; when
+an event may be of such a run, what was forgotten is brought back first.
 
 Every decision is made by the journal's own times and marks, never by a clock. What is unsettled is in the
 journal's state; in memory is only what is about to settle, and what was touched last.
@@ -17,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from waybill.exporter.past import begun_ms
 from waybill.facets import (
     ProvenanceRecord,
     RunEvent,
@@ -89,6 +91,8 @@ class Runs:
         allowed: annotation keys that reach the records.
         settle_ms: how long after its last event an ended run has settled.
         retain_ms: how long a run that nothing concerns is kept.
+        past: gives what was known of runs before an instant each, in epoch milliseconds, of those that
+            anything was known of; None for one that had the facet.
     """
 
     def __init__(
@@ -99,7 +103,9 @@ class Runs:
         allowed: frozenset[str],
         settle_ms: int,
         retain_ms: int,
+        past: Callable[[Mapping[str, int]], Mapping[str, RunState | None]],
     ) -> None:
+        self._past = past
         self._state = state
         self._state_get = state_get
         self._allowed = allowed
@@ -119,6 +125,7 @@ class Runs:
         self._touched: dict[str, None] = {}
         self._published_before: dict[str, tuple[ProvenanceRecord, ...]] = {}
         self._due_changed: set[str] = set()
+        self._unsure: dict[str, int] = {}
 
     @property
     def unsettled(self) -> int:
@@ -142,6 +149,8 @@ class Runs:
         """
         seen = observe(event, system_name=system_name)
         known = self._get(seen.run_id)
+        if known is None and self._may_be_forgotten(seen, received_ms):
+            self._unsure[seen.run_id] = received_ms - self._retain_ms
         if seen.faceted:
             self.add_records(records_of(seen))
             self._drop_due(seen.run_id)
@@ -177,6 +186,9 @@ class Runs:
             last_seq: its last entry.
             received_ms: when that was received.
         """
+        if self._unsure:
+            for run_id, state in self._past(self._unsure).items():
+                self._bring_back(run_id, state, received_ms)
         records, retracted = self._records, set()
         for run_id, before in self._published_before.items():
             now = self._runs[run_id].published
@@ -201,8 +213,29 @@ class Runs:
         run = self._get(run_id)
         if run is None or run.state is None:
             return
-        records = tuple(keep_annotations(record, self._allowed) for record in records_of(run.state))
-        self._touch(run_id, Run(received_ms, run.state, records), run)
+        self._touch(run_id, Run(received_ms, run.state, self._records_of(run.state)), run)
+
+    def _records_of(self, state: RunState | None) -> tuple[ProvenanceRecord, ...]:
+        records = () if state is None else records_of(state)
+        return tuple(keep_annotations(record, self._allowed) for record in records)
+
+    def _may_be_forgotten(self, seen: RunState, received_ms: int) -> bool:
+        """Whether a run that is not known can have been; its id tells when it began, else the event does."""
+        began_ms = begun_ms(seen.run_id)
+        return (seen.created_us // 1_000 if began_ms is None else began_ms) < received_ms - self._retain_ms
+
+    def _bring_back(self, run_id: str, past: RunState | None, received_ms: int) -> None:
+        """Go on with a run from what was known of it before this batch."""
+        run, published = self._runs[run_id], self._records_of(past)
+        self._published_before[run_id] = published
+        if past is None or run.state is None:
+            self._drop_due(run_id)
+            self._runs[run_id] = Run(received_ms, None)
+            return
+        state = merge_states(past, run.state)
+        if run_id not in self._due:
+            published = self._records_of(state)
+        self._runs[run_id] = Run(received_ms, state, published)
 
     def _get(self, run_id: str) -> Run | None:
         run = self._runs.get(run_id)

@@ -8,12 +8,13 @@ the columns before it are there to select and to look by.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter.layout import Hour, RawName
@@ -139,8 +140,12 @@ def last_seal(root: Path, node: str, upto: int) -> str | None:
     return None
 
 
-def read_entries(path: Path) -> Iterator[list[Entry]]:
+def read_entries(path: Path, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
     """The entries of a file of the archive, in batches that fit into memory.
+
+    Args:
+        path: the file.
+        run_ids: only entries of these runs; of the others hardly more than the ids is read.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -148,7 +153,11 @@ def read_entries(path: Path) -> Iterator[list[Entry]]:
     """
     with pq.ParquetFile(pa.OSFile(str(path))) as file:
         columns = ["sequence", "arrived", "kind", "system_name", "body"]
-        for batch in file.iter_batches(_ROWS_READ, columns=columns, use_threads=False):
+        groups = None if run_ids is None else _groups_of(file, run_ids)
+        columns += [] if run_ids is None else ["run_id"]
+        for batch in file.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
+            if run_ids is not None:
+                batch = batch.filter(_is_of(batch.column("run_id"), run_ids))  # noqa: PLW2901 - the rest
             arrived = batch.column("arrived").cast(pa.int64()).to_pylist()
             rest = (batch.column(name).to_pylist() for name in ("kind", "system_name", "body"))
             yield [
@@ -157,6 +166,18 @@ def read_entries(path: Path) -> Iterator[list[Entry]]:
                     batch.column("sequence").to_pylist(), arrived, *rest, strict=True
                 )
             ]
+
+
+def _groups_of(file: pq.ParquetFile, run_ids: Collection[str]) -> list[int]:
+    return [
+        group
+        for group in range(file.num_row_groups)
+        if pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
+    ]
+
+
+def _is_of(column: pa.Array, run_ids: Collection[str]) -> pa.Array:
+    return pc.is_in(column, pa.array(sorted(run_ids), pa.string()))
 
 
 def archived_files(root: Path) -> list[tuple[RawName, Path]]:
