@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from waybill.exporter import Compactor, RawName, RawWriter
+from waybill.facets import FinalState, ProvenanceRecord
 
 if TYPE_CHECKING:
     from conftest import Kept, Run
@@ -42,6 +46,37 @@ def test_a_file_that_cannot_be_copied_is_exit_code_1(waybill: Run, root: Path, t
     assert done.returncode == 1
     assert list(json.loads(done.stdout)["failed"]) == [str(path.relative_to(root))]
     assert str(path) in done.stderr
+
+
+def test_what_goes_is_said_first_by_system_and_waits_for_its_export(waybill: Run, tmp_path: Path) -> None:
+    root = tmp_path / "old"
+    records = [
+        ProvenanceRecord(
+            did=name,
+            system_name=name,
+            data_source="in",
+            filename="a.csv",
+            transforms=(),
+            final_state=FinalState.COMPLETE,
+            created=1_767_225_600_000,
+            completed=1_767_225_600_000,
+        )
+        for name in ("core", "edge")
+    ]
+    RawWriter(root).write(RawName("a1", 1, 2), records)
+    Compactor(root).compact()
+    files = {path.parts[-3]: path for path in (root / "provenance/compacted").rglob("*.parquet")}
+    for path in files.values():
+        os.utime(path, (1_767_232_800, 1_767_232_800))
+    edge = str(files["edge"].relative_to(root))
+    options = ("--root", root, "--system-days", "core=1000000", "--only-exported", "--json")
+    waiting = json.loads(waybill("age-off", *options, "--dry-run").stdout)
+    assert (waiting["removed"], waiting["waiting"]) == ([], [edge])
+    assert waybill("export", tmp_path / "there", "--root", root).returncode == 0
+    assert json.loads(waybill("age-off", *options, "--dry-run").stdout)["removed"] == [edge]
+    assert files["edge"].exists()
+    assert json.loads(waybill("age-off", *options).stdout)["removed"] == [edge]
+    assert [name for name, path in files.items() if path.exists()] == ["core"]
 
 
 def test_days_that_cannot_be_are_exit_code_2(waybill: Run, root: Path) -> None:

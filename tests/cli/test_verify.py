@@ -53,6 +53,36 @@ def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: 
     assert "1 records differ" in shown.stderr
 
 
+def test_a_root_equals_what_its_events_rebuild_to_but_for_what_has_left(
+    waybill: Run, kept: Kept, tmp_path: Path
+) -> None:
+    done = waybill("verify", "--from", "journal", "--home", kept.home, "--json")
+    assert done.returncode == 0, done.stdout
+    assert lines(done.stdout)[-1]["differences"] == 0
+    assert lines(done.stdout)[-1]["rows"] == 4
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance/compacted").rglob("*.parquet")
+    content = path.read_bytes()
+    pq.write_table(pq.ParquetFile(path).read().slice(1), path, store_schema=False)
+    command = ("verify", copy, kept.home, "--from", "events", "--home", kept.home, "--json")
+    (found,) = [line for line in lines(waybill(*command).stdout) if line["kind"] == "difference"]
+    assert found["ours"] is None
+    assert found["theirs"]["did"] in {kept.year, kept.first, kept.second}
+    path.write_bytes(content)
+    export = ("export", tmp_path / "there", "--root", copy, "--delete-after")
+    assert waybill(*export).returncode == 0
+    done = waybill(*command)
+    assert (done.returncode, lines(done.stdout)[-1]["rows"]) == (0, 0), done.stdout
+
+
+def test_what_a_source_lacks_is_a_finding(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text("nonsense\n")
+    done = waybill("verify", kept.home, tmp_path / "events.jsonl", "--from", "jsonl", "--limit", "0")
+    assert done.returncode == 1
+    assert done.stdout.startswith("source ")
+    assert "4 records differ" in done.stderr
+
+
 def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:
     copy = copied(kept, tmp_path)
     (path,) = (copy / "provenance").rglob("*.parquet")

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import duckdb
@@ -14,6 +17,7 @@ from layouts import (
     FILES,
     HOUR_MS,
     NODE,
+    START_MS,
     Layout,
     StoppedError,
     StoppingFiles,
@@ -24,7 +28,7 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import Compactor, Hour, RawName, Retraction
+from waybill.exporter import Compactor, Hour, Query, RawName, Retraction, check, find
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 
 FIRST_HOUR = Hour("20260101", "00")
@@ -254,6 +258,54 @@ def test_two_compactors_of_one_root_take_turns(layout: Layout) -> None:
         thread.join()
     assert len(layout.rows()) == 160
     assert layout.raw() == []
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from waybill.exporter import Compactor
+print(len(Compactor(Path(sys.argv[1]), workers=1).compact().published))
+"""
+
+
+def test_compactors_in_several_processes_take_turns_and_do_each_hour_once(layout: Layout) -> None:
+    for at in range(20):
+        layout.write(*(record(f"did-{at}-{hour}", at_ms=hour * HOUR_MS + at) for hour in range(4)))
+    command = [sys.executable, "-c", WORKER, str(layout.root)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sum(map(int, said)) == 4
+    assert len(layout.rows()) == 80
+    assert layout.raw() == []
+    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+
+
+# -- clocks ------------------------------------------------------------------------------------------------
+
+
+def test_the_hour_that_comes_twice_where_clocks_are_put_back_is_two_hours(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 01:30 in New York on 2026-11-01, first in summer time, then in winter time.
+    moments = {"summer": 1_793_511_000_000, "winter": 1_793_514_600_000}
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert len({time.localtime(moment // 1_000)[:5] for moment in moments.values()}) == 1
+        records = [record(did, at_ms=moment - START_MS) for did, moment in moments.items()]
+        layout.write(*records)
+        layout.compactor().compact()
+        assert [path.relative_to(layout.root).parts[3:] for path in layout.compacted()] == [
+            ("20261101", "05.parquet"),
+            ("20261101", "06.parquet"),
+        ]
+        assert find(layout.root, Query(since_ms=moments["winter"])) == records[1:]
+        assert find(layout.root, Query(until_ms=moments["winter"])) == records[:1]
+        assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 # -- retractions -------------------------------------------------------------------------------------------

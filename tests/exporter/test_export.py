@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
 
-from waybill.exporter import DestinationError, Exported, export, open_destination
+from waybill.exporter import DestinationError, Exported, age_off, export, open_destination
 from waybill.facets import merge_all
 from waybill.facets.arrow import from_table
 
@@ -89,6 +90,21 @@ def test_a_late_row_of_an_hour_that_has_left_joins_all_that_was_exported(
     assert (done.copied, done.merged, done.removed) == ((), (LATE,), (LATE,))
     assert store.rows() == merge_all([*rows, late])
     assert run(layout, store) == Exported()
+    assert_listed(store)
+
+
+def test_a_full_hour_that_aged_off_gets_one_late_row_more(layout: Layout, store: Store) -> None:
+    rows = [record(f"{at:05}", at_ms=at, annotations={"k": str(at % 7)}) for at in range(5_000)]
+    filled(layout, *rows)
+    run(layout, store)
+    future_ms = time.time_ns() // 1_000_000 + 4 * 86_400_000
+    assert age_off(layout.root, days=3, only_exported=True, now_ms=future_ms).removed == (FILE,)
+    filled(layout, late := record("late", at_ms=4_321))
+    assert age_off(layout.root, days=3, now_ms=future_ms + 10**10).waiting == (LATE,)
+    assert run(layout, store).merged == (LATE,)
+    assert store.rows() == merge_all([*rows, late])
+    assert len(store.rows()) == 5_001
+    assert run(layout, store) == Exported(unchanged=1)
     assert_listed(store)
 
 

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
-from waybill.exporter import Compactor, Hour, Retraction, age_off, check, export, open_destination
+from waybill.exporter import (
+    Compactor,
+    Hour,
+    Retraction,
+    Wanted,
+    age_off,
+    check,
+    export,
+    open_destination,
+    rebuild,
+)
+from waybill.exporter.sources import LinesSource
 from waybill.facets import record_key
 from waybill.facets.arrow import to_table
 
@@ -134,6 +146,30 @@ def test_what_the_exporter_itself_removes_is_recorded(layout: Layout, tmp_path: 
         False,
         *[True] * 6,
     ]
+
+
+def test_what_a_rebuild_changes_is_recorded(layout: Layout, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    event = {
+        "eventTime": "2026-01-01T00:00:01Z",
+        "eventType": "COMPLETE",
+        "producer": "tests",
+        "run": {"runId": "r"},
+        "job": {"namespace": "edge", "name": "load"},
+    }
+    events.write_text(json.dumps(event))
+    rebuild(LinesSource((events,)), layout.root, Wanted(system_name="edge"))
+    assert "r" in {row.did for row in layout.rows()}
+    assert kinds(layout.root) == []
+
+
+def test_a_clock_that_is_put_back_breaks_no_chain(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    yesterday_ns = time.time_ns() - 86_400 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: yesterday_ns)
+    add(layout, "d")
+    add(layout, "e", HOUR_MS)
+    assert kinds(layout.root) == []
+    assert [int(entry.stem) for entry in entries(layout.root)] == [1, 2, 3, 4, 5]
 
 
 def test_a_file_that_an_export_merges_names_the_one_at_the_destination(

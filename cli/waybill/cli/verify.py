@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
+from waybill.cli.against import has_aged_off, rebuilt
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
@@ -26,7 +27,7 @@ class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
     head: str | None = None
 
 
-@with_settings("home", "root")
+@with_settings("home", "root", "system_name", "provenance_annotations_allowed")
 def verify(
     settings: Settings,
     *,
@@ -34,7 +35,21 @@ def verify(
         Path | None, typer.Argument(metavar="[A]", help="The root to verify.", show_default="the root set")
     ] = None,
     theirs: Annotated[
-        Path | None, typer.Argument(metavar="[B]", help="A root that must hold the same records.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[B]...",
+            help="A root that must hold the same records; with --from which source: a root, paths of files, "
+            "or a URL.",
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="SOURCE",
+            help="Stored events that must give the same records: 'journal', 'events', 'jsonl', 'marquez' or "
+            "'marquez-db', as `waybill rebuild` reads them.",
+        ),
     ] = None,
     seen: Annotated[
         str | None,
@@ -52,19 +67,26 @@ def verify(
     Every file is read: its seal, its schema, the system, hour and order of its rows, repeats, raw files
     left beside the compacted ones. The ledger tells what was altered, removed or slipped in; note its
     head elsewhere and give it back with --seen, and nobody can have rewritten what came before. With B,
-    both are verified and then compared record by record, in whichever files the records are. Exit code
-    1 when anything is found.
+    both are verified and then compared record by record, in whichever files the records are. With --from
+    the records are compared with those that the source's events rebuild to, in a temporary folder; what
+    has aged off is no difference. Flush first, so that what is only in the journal is none either. Exit
+    code 1 when anything is found.
 
     Examples:
 
     \b
       waybill verify
       waybill verify /data/lineage /mnt/copy --json | jq -c 'select(.kind != "summary")'
+      waybill verify --from journal
+      waybill verify /data/lineage http://localhost:5000 --from marquez
     """
-    if ours is None:
-        with existing_journal(settings) as journal:
-            ours = as_agreed(settings, journal).root
-    roots = [ours] if theirs is None else [ours, theirs]
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+    ours = ours or agreed.root
+    places = theirs or []
+    if source is None and len(places) > 1:
+        raise typer.BadParameter("two roots are compared; give one B", param_hint="B")
+    roots = [ours] if source is not None else [ours, *map(Path, places)]
     for root in roots:
         if not root.is_dir():
             raise typer.BadParameter(
@@ -74,9 +96,15 @@ def verify(
     for root in roots:
         _check(root, summary, limit, as_json=as_json)
     _read_ledger(ours, seen, summary, as_json=as_json)
-    if theirs is not None:
-        _compare(ours, theirs, summary, limit, as_json=as_json)
-    _close(summary, compared=theirs is not None, as_json=as_json)
+    if source is not None:
+        with rebuilt(agreed, source, places) as (root, report):
+            for what in (*report.damaged, *report.failed, *filter(None, [report.first_unreadable])):
+                summary.findings += 1
+                _tell(report.source, "source", "", what, as_json=as_json)
+            _compare(ours, root, summary, limit, aged_off=True, as_json=as_json)
+    for root in roots[1:]:
+        _compare(ours, root, summary, limit, aged_off=False, as_json=as_json)
+    _close(summary, compared=bool(source or places), as_json=as_json)
 
 
 def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
@@ -92,10 +120,7 @@ def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
                 summary.findings += 1
                 if summary.findings > limit:
                     continue
-                if as_json:
-                    console.json({"kind": "finding", "root": str(root), **_plain(finding)})
-                else:
-                    console.line((finding.kind, "red"), f" {root / finding.path}: {finding.what}")
+                _tell(str(root), finding.kind, finding.path, finding.what, as_json=as_json)
 
 
 def _read_ledger(root: Path, seen: str | None, summary: _Summary, *, as_json: bool) -> None:
@@ -109,21 +134,30 @@ def _read_ledger(root: Path, seen: str | None, summary: _Summary, *, as_json: bo
     what = (
         f"no entry of the ledger of {root} has the hash {seen}; what came before it was rewritten or removed"
     )
+    _tell(str(root), "ledger", "", what, as_json=as_json)
+
+
+def _tell(root: str, kind: str, path: str, what: str, *, as_json: bool) -> None:
     if as_json:
-        console.json({"kind": "finding", "root": str(root), "finding": "ledger", "path": "", "what": what})
+        console.json({"kind": "finding", "root": root, "finding": kind, "path": path, "what": what})
     else:
-        console.line(("ledger", "red"), f" {what}")
+        console.line((kind, "red"), f" {Path(root, path)}: {what}" if path else f" {what}")
 
 
-def _compare(ours: Path, theirs: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
+def _compare(
+    ours: Path, theirs: Path, summary: _Summary, limit: int, *, aged_off: bool, as_json: bool
+) -> None:
     from waybill.exporter import compare
 
     for difference in compare(ours, theirs):
+        lacking = difference.theirs if difference.ours is None else None
+        if aged_off and lacking is not None and has_aged_off(ours, lacking):
+            continue
         summary.differences += 1
         if summary.differences > limit:
             continue
         if as_json:
-            console.json({"kind": "difference", **_plain(difference)})
+            console.json({"kind": "difference", **msgspec.to_builtins(difference)})
             continue
         for sign, style, record in (("-", "red", difference.ours), ("+", "green", difference.theirs)):
             if record is not None:
@@ -141,13 +175,6 @@ def _close(summary: _Summary, *, compared: bool, as_json: bool) -> None:
         console.note(", ".join(said))
     if summary.findings or summary.differences:
         raise typer.Exit(console.EXIT_FAILED)
-
-
-def _plain(value: msgspec.Struct) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(value)
-    if "what" in plain:
-        plain["finding"] = plain.pop("kind")
-    return plain
 
 
 def _words(record: ProvenanceRecord) -> str:
