@@ -15,6 +15,9 @@ BENCHMARKS = (
     ("spark",),
     ("spark", "--events", "10000000", "--hours", "240", "--rounds", "1"),
     ("ingest",),
+    ("delivery",),
+    ("delivery", "--waiting"),
+    ("delivery", "--flow"),
 )
 
 
