@@ -15,6 +15,10 @@ BENCHMARKS = (
     ("spark",),
     ("spark", "--events", "10000000", "--hours", "240", "--rounds", "1"),
     ("ingest",),
+    ("ingest", "--backends"),
+    ("delivery",),
+    ("delivery", "--waiting"),
+    ("delivery", "--flow"),
 )
 
 

@@ -1,7 +1,7 @@
 """What one `emit` costs a pipeline: our transport beside the client's own, and with the backend up and down.
 
     python -m benchmarks.emit              # the transports, 1 and 8 threads
-    python -m benchmarks.emit --backends   # our p99 with Marquez answering, refusing, hanging, failing
+    python -m benchmarks.emit --backends   # ours with Marquez answering, refusing, hanging, failing
 
 Each measurement is a fresh process; the cases take turns for several rounds and the median of the rounds is
 shown, so that a machine that grows slower meanwhile harms all alike. The client's own work around a transport
@@ -61,7 +61,7 @@ def main() -> None:
 
 def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
     results = []
-    with _Backend("answering") as backend:
+    with StandIn("answering") as backend:
         for round_ in range(arguments.rounds):
             for threads in (1, 8):
                 for case in CASES:
@@ -74,7 +74,7 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
                         "url": backend.url,
                     }
                     results.append(_measured(job))
-                    _end_runner(home)
+                    end_runner(home)
                     shutil.rmtree(home, ignore_errors=True)
     fdatasync_us = statistics.median(result["fdatasync_us"] for result in results)
     print(f"fdatasync of 4 KiB appended on this disk: {fdatasync_us:.0f} µs (median)\n")
@@ -107,7 +107,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
     results = []
     for round_ in range(arguments.rounds):
         for state in BACKENDS:
-            with _Backend(state) as backend:
+            with StandIn(state) as backend:
                 home = folder / f"{round_}-{state}"
                 job = {
                     "case": "waybill power",
@@ -117,14 +117,24 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
                     "url": backend.url,
                 }
                 results.append(_measured({**job, "state": state}))
-                _end_runner(home)
+                end_runner(home)
                 shutil.rmtree(home, ignore_errors=True)
-    print(f"{'Marquez':<12} {'p50 µs':>8} {'p99 µs':>8} {'p99 / answering':>16}")
-    answering = statistics.median(result["p99_us"] for result in results if result["state"] == "answering")
-    for state in BACKENDS:
-        rows = [result for result in results if result["state"] == state]
-        p50, p99 = (statistics.median(row[name] for row in rows) for name in ("p50_us", "p99_us"))
-        print(f"{state:<12} {p50:>8.1f} {p99:>8.1f} {p99 / answering:>16.2f}")
+    columns = f"{'p50 µs':>8} {'p99 µs':>8} {'p99 / answering':>16} {'events/s':>9} {'/ answering':>12}"
+    print(f"{'Marquez':<12} {columns}")
+    medians = {
+        state: {
+            name: statistics.median(result[name] for result in results if result["state"] == state)
+            for name in ("p50_us", "p99_us", "events_per_s")
+        }
+        for state in BACKENDS
+    }
+    for state, of in medians.items():
+        up = medians["answering"]
+        print(
+            f"{state:<12} {of['p50_us']:>8.1f} {of['p99_us']:>8.1f} {of['p99_us'] / up['p99_us']:>16.2f} "
+            f"{of['events_per_s']:>9.0f} {of['events_per_s'] / up['events_per_s']:>12.2f}"
+        )
+    print("\nevents/s against answering (to reach: at least 0.95)")
     return results
 
 
@@ -141,7 +151,8 @@ def _measured(job: dict[str, Any]) -> dict[str, Any]:
     return {**job, **json.loads(output.splitlines()[-1])}
 
 
-def _end_runner(home: Path) -> None:
+def end_runner(home: Path) -> None:
+    """Kill the runner that an emitter or a collector left."""
     from waybill.transport import lease
 
     while pid := lease.holder(home):
@@ -272,7 +283,7 @@ def _fdatasync_us(folder: Path, count: int = 300) -> float:
 # -- the backend that the transports speak to, in a process of its own ---------------------------------------
 
 
-class _Backend:
+class StandIn:
     """A loopback server that answers 201 or 500, hangs, or is not there."""
 
     def __init__(self, state: str) -> None:

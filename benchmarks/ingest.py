@@ -2,6 +2,7 @@
 
     python -m benchmarks.ingest                    # every case, nothing else at work
     python -m benchmarks.ingest --runner child     # with the Parquet files made meanwhile
+    python -m benchmarks.ingest --backends         # events, with Marquez up, down, hanging, failing
 
 Each case is a fresh collector with a home of its own. Bodies are built before the clock starts, all
 different, so that none is a repeat; a client is a thread with one connection that sends the next as soon as
@@ -27,6 +28,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from benchmarks.emit import BACKENDS, StandIn, end_runner
 from benchmarks.records import records
 
 
@@ -65,37 +67,66 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=8.0, help="of a case, at most (default 8)")
     parser.add_argument("--count", type=int, default=400_000, help="records or events of a case, at most")
+    parser.add_argument("--backends", action="store_true", help="with the backend up and down instead")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns of --backends (default 3)")
     parser.add_argument("--runner", choices=("none", "child"), default="none")
     parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured")
     parser.add_argument("--json", type=Path, help="write every measurement there")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    try:
+        if arguments.backends:
+            _compare_backends(folder, arguments)
+        else:
+            _run_cases(folder, arguments)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_cases(folder: Path, arguments: argparse.Namespace) -> None:
     lines = _record_lines(arguments.count)
     results = []
     print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
     print("|---|---|---|---|---|---|---|---|")
-    try:
-        for at, case in enumerate(CASES):
-            # One by one, a client in Python sends some ten thousand a second.
-            count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
-            elements = lines[:count] if case.what == "records" else _event_lines(count)
-            result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
-            results.append(case._asdict() | result)
-            print(
-                f"| {case.what} | {case.batch:,} | {case.connections} | {result['per_s']:,.0f} "
-                f"| {result['p50_ms']:.2f} | {result['p99_ms']:.2f} | {result['cpu_s_per_million']:.1f} "
-                f"| {result['memory_mb']:.0f} |",
-                flush=True,
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    for at, case in enumerate(CASES):
+        # One by one, a client in Python sends some ten thousand a second.
+        count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
+        elements = lines[:count] if case.what == "records" else _event_lines(count)
+        result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
+        results.append(case._asdict() | result)
+        print(
+            f"| {case.what} | {case.batch:,} | {case.connections} | {result['per_s']:,.0f} "
+            f"| {result['p50_ms']:.2f} | {result['p99_ms']:.2f} | {result['cpu_s_per_million']:.1f} "
+            f"| {result['memory_mb']:.0f} |",
+            flush=True,
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
 
 
-def _measured(case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace) -> dict[str, float]:
+def _compare_backends(folder: Path, arguments: argparse.Namespace) -> None:
+    case, per_s = Case("events", "/api/v1/lineage", 1, 8), {state: list[float]() for state in BACKENDS}
+    bodies = _event_lines(min(arguments.count, 100_000))
+    arguments.runner = "child"
+    for round_ in range(arguments.rounds):
+        for state in BACKENDS:
+            home = folder / f"{round_}-{state}"
+            with StandIn(state) as backend:
+                result = _measured(case, bodies, home, arguments, "--marquez-url", backend.url)
+                end_runner(home)
+            per_s[state].append(result["per_s"])
+            shutil.rmtree(home, ignore_errors=True)
+    print("| Marquez | events a second | / answering (to reach: at least 0.95) |\n|---|---|---|")
+    for state in BACKENDS:
+        median = statistics.median(per_s[state])
+        print(f"| {state} | {median:,.0f} | {median / statistics.median(per_s['answering']):.2f} |")
+
+
+def _measured(
+    case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace, *options: str
+) -> dict[str, float]:
     command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
-    command += ["--provenance-enabled", "--runner", arguments.runner, "--drain-timeout", "0"]
+    command += ["--provenance-enabled", "--runner", arguments.runner, "--drain-timeout", "0", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     host, _, port = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2].rpartition(":")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.marquez import EventReader, MarquezReadError, open_reader, reconcile, repair
+from waybill.marquez import EventReader, MarquezReadError, open_reader, reconcile, reconcile_new, repair
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
@@ -93,6 +93,23 @@ def test_a_summary_stands_for_the_events_in_it_and_is_repaired_as_they_would_be(
     assert reconcile(journal, EventReader(marquez.url)).missing == ()
     assert marquez.runs == before
     assert marquez.stored[0] == marquez.stored[1]
+
+
+def test_what_is_new_is_compared_once_and_sent_again_where_it_is_missing(
+    journal: Journal, marquez: ContractServer, delivered: Worker, keep: Keep
+) -> None:
+    before = dict(marquez.runs)
+    forget(marquez, 1, 3)
+    reader = EventReader(marquez.url)
+    found = list(reconcile_new(journal, reader, entries_at_once=5))
+    assert [(one.compared, len(one.missing)) for one in found] == [(5, 0), (5, 2), (2, 0)]
+    delivered.run()
+    assert marquez.runs == before
+    assert reconcile(journal, reader).missing == ()
+    assert list(reconcile_new(journal, reader)) == []
+    marquez.refuse()
+    keep("run-9")
+    assert list(reconcile_new(journal, reader)) == [], "what waits is not asked for"
 
 
 def test_a_second_repair_finds_nothing_to_do(

@@ -101,6 +101,7 @@ from waybill.marquez import (
     open_reader,
     probe,
     reconcile,
+    reconcile_new,
     repair,
     replay_dead_letters,
 )
@@ -347,6 +348,7 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     reader: EventReader = open_reader(settings, "marquez")
     found: Reconciliation = reconcile(journal, reader, since_ms=0, backend="marquez")
     assert_type(found.missing, tuple[MissingEvent, ...])
+    assert_type([one.compared for one in reconcile_new(journal, reader, since_ms=0)], list[int])
     repair(journal, found.missing)
     drop_dead_letters(journal, {8, 9}, backend="marquez")
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)

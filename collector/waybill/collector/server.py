@@ -22,6 +22,7 @@ from waybill.collector.keys import Keys
 from waybill.collector.lineage import LineageDoors
 from waybill.collector.metrics import Metrics
 from waybill.collector.provenance import ProvenanceDoors
+from waybill.collector.reconciling import Reconciling
 from waybill.collector.rejects import Rejects
 from waybill.collector.routes import routes_of
 from waybill.transport import Journal, SettingsError, flush, lease
@@ -155,6 +156,8 @@ class _Server:
             )
             raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
         intake = Intake(self._journal, self._look_around)
+        reconciling = Reconciling(self._journal, self._settings)
+        reconciling.start()
         try:
             server = _granian(self._application(intake), host, port, self._limits)
             loop = asyncio.get_running_loop()
@@ -168,6 +171,7 @@ class _Server:
             await server.serve()
             await listening
         finally:
+            reconciling.end()
             intake.close()
 
     def _application(self, intake: Intake) -> Application:

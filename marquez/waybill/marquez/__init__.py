@@ -17,7 +17,7 @@ from waybill.marquez.letters import (
     drop_dead_letters,
     replay_dead_letters,
 )
-from waybill.marquez.reconcile import MissingEvent, Reconciliation, reconcile, repair
+from waybill.marquez.reconcile import MissingEvent, Reconciliation, reconcile, reconcile_new, repair
 from waybill.marquez.targets import open_deliveries, open_reader
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "open_reader",
     "probe",
     "reconcile",
+    "reconcile_new",
     "repair",
     "replay_dead_letters",
 ]

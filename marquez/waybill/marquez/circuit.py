@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from random import Random
 
 BACKOFF_BASE_S: Final = 0.5
-PROBE_EVERY_MAX_S: Final = 15.0
+PROBE_EVERY_MAX_S: Final = 4.0
 PROBE_ANSWERING_EVERY_MAX_S: Final = 3.0
 """The same for a backend that answers, if only with trouble: should many bad events stand in a row, probing
 soon finds a good one behind them."""

@@ -1,6 +1,6 @@
 """Delivery: the projection that sends every OpenLineage event of the journal to one backend.
 
-Each step hands out as many events as there are connections free and takes in the answers that have come. An
+Each step hands out as many events as there are connections and takes in the answers that have come. An
 answer is stored before the next event of the same run is sent, so that a restart repeats an event only if its
 answer was never seen, and no two in another order. What goes when is decided in `waybill.marquez.schedule`.
 """
@@ -87,7 +87,8 @@ class Delivery:
         self.name = name
         self._journal = journal
         self._backend = backend
-        self._connections = connections
+        # A few more than there are connections, so that none waits for this thread to give it its next.
+        self._handed_out_max = connections + connections // 4
         self._clock = clock
         self._ledger = Ledger(journal.cursor(name), journal.state(name, ROW_PREFIX))
         self._cursor_stored = self._ledger.cursor
@@ -122,7 +123,7 @@ class Delivery:
         self._store()  # that an event may be on its way is known before it is
         applied = looked + self._hand_out()
         # While every connection is busy there is nothing else to do; else something may come that can go.
-        busy = len(self._on_the_way) == self._connections and not self._coalescing.active
+        busy = len(self._on_the_way) == self._handed_out_max and not self._coalescing.active
         applied += self._take_in(None if busy else 0.0 if applied else _ANSWER_POLL_S)
         # No connection idles while the disk writes: what goes out now is of other runs.
         applied += self._hand_out()
@@ -157,11 +158,15 @@ class Delivery:
             return admitted
         after = self._window.read_after()
         entries = self._journal.read(after, limit=room, max_bytes=_READ_MAX_BYTES)
+        coalesced = 0
         for entry in entries:
             self._learn(entry)
-            if not self._coalesce(entry):
+            if self._coalesce(entry):
+                coalesced += 1
+            else:
                 is_event = entry.kind is Kind.OPENLINEAGE
                 self._view(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
+        self._figures = self._figures.plus(coalesced=coalesced)
         if self._coalescing.active and (not entries or entries[-1].seq == self._journal.last_seq()):
             self._coalescing.caught_up()
         return len(entries)
@@ -185,7 +190,6 @@ class Delivery:
         key = f"run {event.run_id}"
         if not self._window.may_pass(entry.seq, key) or self._endings.is_open(key):
             return False
-        self._figures = self._figures.plus(coalesced=1)
         if self._coalescing.add(entry, event):
             self._window.set_aside(entry.seq)
         else:
@@ -234,9 +238,11 @@ class Delivery:
         return None if body is None else Entry(seq, 0, Kind.OPENLINEAGE, "", body)
 
     def _hand_out(self) -> int:
-        """Give each free connection an event; tells how many events turned out to be gone."""
+        """Give the connections events; tells how many events turned out to be gone."""
         gone = 0
-        while len(self._on_the_way) < self._connections and not (self._schedule.probes and self._on_the_way):
+        while len(self._on_the_way) < self._handed_out_max and not (
+            self._schedule.probes and self._on_the_way
+        ):
             seq = self._schedule.next(self._clock())
             if seq is None:
                 break

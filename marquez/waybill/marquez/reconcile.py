@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 
+_RECONCILED: Final = "reconciled"
+
+
 class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event that was delivered and that the backend does not have.
 
@@ -96,9 +99,42 @@ def reconcile(
     Raises:
         MarquezReadError: the backend cannot be read.
     """
+    return _compare(journal, reader, backend, _last_before(journal, since_ms), journal.last_seq())
+
+
+def reconcile_new(
+    journal: Journal,
+    reader: EventReader,
+    *,
+    since_ms: int = 0,
+    backend: str = MARQUEZ,
+    entries_at_once: int = 50_000,
+) -> Iterator[Reconciliation]:
+    """Compare what was delivered since the last time, some at a time, and send what is missing again.
+
+    Args:
+        journal: what was delivered.
+        reader: gives back what the backend has.
+        since_ms: nothing that the journal accepted earlier is compared, epoch milliseconds.
+        backend: whose deliveries; the name of its projection.
+        entries_at_once: of how many entries each result tells.
+
+    Raises:
+        MarquezReadError: the backend cannot be read; the next time goes on from there.
+    """
+    after = max(int(journal.state_get(backend, _RECONCILED) or 0), _last_before(journal, since_ms))
+    while after < (upto := min(after + entries_at_once, journal.cursor(backend))):
+        found = _compare(journal, reader, backend, after, upto)
+        repair(journal, found.missing, backend)
+        journal.commit(backend, put={_RECONCILED: str(upto).encode()})
+        after = upto
+        yield found
+
+
+def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for seq, said in _delivered(journal, backend, since_ms):
+    for seq, said in _delivered(journal, backend, after, upto):
         compared += 1
         wanted.setdefault(said.identity, seq)
         first_us, last_us = min(first_us, said.time_us), max(last_us, said.time_us)
@@ -116,13 +152,12 @@ def repair(journal: Journal, missing: Sequence[MissingEvent], backend: str = MAR
     journal.commit(backend, put={f"{OWED_PREFIX}{one.seq}": b"" for one in missing})
 
 
-def _delivered(journal: Journal, backend: str, since_ms: int) -> Iterator[tuple[int, _Said]]:
+def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[tuple[int, _Said]]:
     ledger = Ledger(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_there = {letter.seq for letter in dead_letters(journal, backend)}
     not_there |= {int(key.removeprefix(OWED_PREFIX)) for key in journal.state(backend, OWED_PREFIX)}
     marks = Marks(journal, backend)
-    after = _last_before(journal, since_ms)
-    while entries := journal.read(after):
+    while entries := [entry for entry in journal.read(after) if entry.seq <= upto]:
         after = entries[-1].seq
         for entry in entries:
             if entry.kind is not Kind.OPENLINEAGE or entry.seq not in ledger or entry.seq in not_there:

@@ -1,0 +1,270 @@
+"""How waiting events reach a backend: as fast as it takes them, in little memory, in time.
+
+    python -m benchmarks.delivery             # throughput beside a bare load generator
+    python -m benchmarks.delivery --url URL   # the same with a real Marquez, which is filled
+    python -m benchmarks.delivery --waiting   # a million waiting events: memory, and how soon an outage ends
+    python -m benchmarks.delivery --flow      # 5,000 files a second, for an hour: how late the graph is
+
+Throughput: both send the same events over as many connections, to a backend that answers after 100 ms, which
+over eight connections is what Marquez takes. The generator takes them from memory and keeps no account; ours
+reads them from the journal, keeps the order within runs, and makes each answer durable. Each measurement is a
+fresh process; the two take turns, and the median of the rounds is shown.
+
+The hour of the flow is one of a simulated clock: it goes on by 25 ms with each event that the backend takes,
+by what the delivery itself needs, and by its pauses. What the layout needs is not counted.
+
+How emitters and the collector do while a backend is down, hangs or fails is shown by
+`python -m benchmarks.emit --backends` and `python -m benchmarks.ingest --backends`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import http.server
+import json
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from benchmarks import flow
+
+if TYPE_CHECKING:
+    from waybill.marquez import Delivery
+    from waybill.transport import Journal
+
+CASES: Final = ("bare", "waybill")
+RATIO_MIN: Final = 0.95
+MEMORY_MAX_MB: Final = 300
+FIRST_MAX_S: Final = 5.0
+LAG_MAX_S: Final = 120.0
+OUTAGE_S: Final = 45.0
+"""Long enough for the back-off to have grown to its bound."""
+EVENTS_PER_RUN: Final = 2
+FILL_BATCH: Final = 5_000
+SENT_WITH_MANY_WAITING: Final = 500
+
+
+def main() -> None:
+    """Let both deliver in turns and print the table, or measure the memory."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, help="default 4,000; with --waiting 1,000,000")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns (default 3)")
+    parser.add_argument("--connections", type=int, default=8, help="default 8")
+    parser.add_argument("--answer-ms", type=float, default=100.0, help="of the backend here (default 100)")
+    parser.add_argument("--url", help="a backend of your own")
+    parser.add_argument("--waiting", action="store_true", help="measure the memory instead")
+    parser.add_argument("--flow", action="store_true", help="measure the lag of a busy flow instead")
+    parser.add_argument("--minutes", type=float, default=60.0, help="with --flow, simulated (default 60)")
+    parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve is not None:
+        return _serve(arguments.answer_ms / 1000, arguments.serve)
+    if arguments.worker:
+        case, url, events, connections = arguments.worker
+        print(json.dumps(_work(case, url, int(events), int(connections))))
+        return None
+    if arguments.flow:
+        return flow.measure(arguments.minutes, LAG_MAX_S)
+    if arguments.waiting:
+        return _waiting(arguments)
+    backend = None
+    if arguments.url is None:
+        backend, arguments.url = _backend(0, arguments.answer_ms)
+    try:
+        return _throughput(arguments)
+    finally:
+        if backend:
+            backend.kill()
+            backend.wait()
+
+
+def _backend(port: int, answer_ms: float) -> tuple[subprocess.Popen[str], str]:
+    """A backend in a process of its own, and where it listens."""
+    name = "benchmarks.delivery"
+    command = [sys.executable, "-m", name, "--serve", str(port), "--answer-ms", str(answer_ms)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def _throughput(arguments: argparse.Namespace) -> None:
+    events = arguments.events or 4_000
+    per_s: dict[str, list[float]] = {case: [] for case in CASES}
+    for _ in range(arguments.rounds):
+        for case in CASES:
+            measured = _measure(case, arguments.url, events, arguments.connections)
+            per_s[case].append(events / measured["wall_s"])
+    print(f"{events:,} events, {arguments.connections} connections\n\n            events/s")
+    for case in CASES:
+        print(f"{case:10} {statistics.median(per_s[case]):9.1f}")
+    ratio = statistics.median(per_s["waybill"]) / statistics.median(per_s["bare"])
+    print(f"\nwaybill / bare: {ratio:.3f} (wanted: at least {RATIO_MIN})")
+
+
+def _waiting(arguments: argparse.Namespace) -> None:
+    events = arguments.events or 1_000_000
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+    measured = _measure("waiting", url, events, arguments.connections)
+    print(
+        f"{events:,} events waiting: {measured['peak_mb']:.0f} MB at most (wanted: under {MEMORY_MAX_MB})\n"
+        f"first one delivered {measured['first_s']:.2f} s after an outage of {OUTAGE_S:.0f} s "
+        f"(wanted: within {FIRST_MAX_S:.0f} s)"
+    )
+
+
+def _measure(case: str, url: str, events: int, connections: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", __spec__.name, "--worker", case, url, str(events), str(connections)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
+
+
+def _work(case: str, url: str, events: int, connections: int) -> dict[str, float]:
+    if case == "bare":
+        return _bare(url, events, connections)
+    with tempfile.TemporaryDirectory() as folder:
+        from waybill.marquez import Backend, Delivery
+        from waybill.transport import Journal
+
+        journal = Journal(Path(folder))
+        _fill(journal, events)
+        started_s = time.perf_counter()
+        delivery = Delivery(journal, Backend(url), connections=connections)
+        try:
+            if case == "waiting":
+                return _outlast(delivery, url, events)
+            while delivery.pending():
+                delivery.step()
+            return {"wall_s": time.perf_counter() - started_s}
+        finally:
+            delivery.finish()
+            delivery.close()
+            journal.close()
+
+
+def _fill(journal: Journal, events: int) -> None:
+    from waybill.transport import Kind
+
+    for first in range(0, events, FILL_BATCH):
+        count = min(FILL_BATCH, events - first) // EVENTS_PER_RUN
+        bodies = [body for _ in range(count) for body in _run()]
+        journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    journal.checkpoint()
+
+
+def _outlast(delivery: Delivery, url: str, events: int) -> dict[str, float]:
+    """Let the backend come after an outage, and some events go to it."""
+    ends_s = time.perf_counter() + OUTAGE_S
+    while time.perf_counter() < ends_s:
+        step = delivery.step()
+        if not step.applied:
+            time.sleep(step.retry_s or 0.0)
+    backend, _ = _backend(urlsplit(url).port or 0, 1.0)
+    recovered_s, first_s = time.perf_counter(), None
+    while (pending := delivery.pending()) > events - SENT_WITH_MANY_WAITING:
+        if first_s is None and pending < events:
+            first_s = time.perf_counter() - recovered_s
+        step = delivery.step()
+        if not step.applied:
+            time.sleep(step.retry_s or 0.0)
+    delivery.finish()
+    backend.kill()
+    backend.wait()
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"peak_mb": peak_mb, "first_s": first_s or 0.0}
+
+
+def _bare(url: str, events: int, connections: int) -> dict[str, float]:
+    runs: SimpleQueue[list[bytes]] = SimpleQueue()
+    for _ in range(events // EVENTS_PER_RUN):
+        runs.put(_run())
+    threads = [threading.Thread(target=_post, args=(url, runs)) for _ in range(connections)]
+    started_s = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {"wall_s": time.perf_counter() - started_s}
+
+
+def _post(url: str, runs: SimpleQueue[list[bytes]]) -> None:
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
+    while True:
+        try:
+            bodies = runs.get_nowait()
+        except Empty:
+            return
+        for body in bodies:
+            connection.request("POST", "/api/v1/lineage", body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == http.HTTPStatus.CREATED, answer.status
+
+
+def _run() -> list[bytes]:
+    """A run's START and COMPLETE, with two inputs, an output and a schema."""
+    run_id = str(uuid.uuid4())
+    fields = [{"name": f"column_{number}", "type": "string"} for number in range(10)]
+    schema = {
+        "_producer": "https://example.com/benchmark",
+        "_schemaURL": "https://openlineage.io/spec/facets/1-1-1/SchemaDatasetFacet.json#/$defs/SchemaDatasetFacet",
+        "fields": fields,
+    }
+    datasets = [
+        {"namespace": "benchmark", "name": f"dataset-{number}", "facets": {"schema": schema}}
+        for number in range(3)
+    ]
+    return [
+        json.dumps(
+            {
+                "eventType": kind,
+                "eventTime": f"2026-01-01T00:00:0{second}Z",
+                "run": {"runId": run_id, "facets": {}},
+                "job": {"namespace": "benchmark", "name": "job", "facets": {}},
+                "inputs": datasets[:2],
+                "outputs": datasets[2:],
+                "producer": "https://example.com/benchmark",
+                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            }
+        ).encode()
+        for second, kind in enumerate(("START", "COMPLETE"))
+    ]
+
+
+def _serve(answer_s: float, port: int) -> None:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(answer_s)
+            self.send_response(http.HTTPStatus.CREATED)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+            """Print nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    print(f"http://127.0.0.1:{server.server_port}", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A busy flow before a slow backend, on a clock of its own: how late the graph is, and what it is told.
+
+Part of `benchmarks.delivery`. Each file has one event, which is its whole record; beside them, one run a
+second is not of a file.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from waybill.marquez.answer import Answer
+    from waybill.transport import Journal
+
+FILES_PER_S: Final = 5_000
+TAKEN_PER_S: Final = 40
+START_S: Final = 1_800_000_000.0
+HOUSEKEEPING_EVERY_S: Final = 10.0
+
+
+class Clock:
+    """The simulated time of day, which everything here reads."""
+
+    def __init__(self) -> None:
+        self.now_s = START_S
+        time.time_ns = self.time_ns
+
+    def time_ns(self) -> int:
+        """In place of `time.time_ns`."""
+        return int(self.now_s * 1e9)
+
+
+class SlowBackend:
+    """Takes `TAKEN_PER_S` events a second."""
+
+    shown_url = "a slow backend"
+    to_correct = ("", "")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.files = self.summaries = self.others = self.summarised = 0
+
+    def deliver(self, body: bytes) -> Answer:
+        """Take one event, for as long as that takes."""
+        from waybill.marquez.answer import Answer, Verdict
+
+        self._clock.now_s += 1 / TAKEN_PER_S
+        event = json.loads(body)
+        facets = event.get("run", {}).get("facets", {})
+        if "waybill_summary" in facets:
+            self.summaries += 1
+            self.summarised += facets["waybill_summary"]["records"]
+        elif "waybill_deltaFile" in facets:
+            self.files += 1
+        else:
+            self.others += "run" in event
+        return Answer(verdict=Verdict.DELIVERED, status=201)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Flow:
+    """Puts into the journal what comes in, up to the clock's time."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self.files = 0
+        self.others = 0
+
+    def come(self, until_s: float) -> None:
+        """What came since the last call, but nothing after an instant."""
+        from waybill.transport import Kind
+
+        passed_s = min(self._clock.now_s, until_s) - START_S
+        bodies = list(self._files(int(passed_s * FILES_PER_S)))
+        while self.others < int(passed_s):
+            bodies += (
+                _event(f"job-{self.others}", kind, self._now(), None) for kind in ("START", "COMPLETE")
+            )
+            self.others += 1
+        if bodies:
+            self._journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+
+    def _files(self, upto: int) -> Iterator[bytes]:
+        now = self._now()
+        while self.files < upto:
+            did = f"file-{self.files:09}"
+            ended = f'"filename":"{did}.csv","transforms":["load"],"dataSink":"lake","finalState":"COMPLETE"'
+            yield _event(did, "COMPLETE", now, f'"did":"{did}","dataSource":"orders",{ended}')
+            self.files += 1
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(self._clock.now_s, UTC).isoformat()
+
+
+def measure(minutes: float, lag_max_s: float) -> None:
+    """Let so many simulated minutes pass and print what came of them."""
+    from waybill.exporter import open_layout
+    from waybill.marquez import Delivery
+    from waybill.transport import Journal, Settings, flush
+
+    started_s = time.perf_counter()
+    clock, backend, lag_s, busy_s = Clock(), None, 0.0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.load(
+            {"home": folder, "provenance_enabled": True, "archive_enabled": False}, env={}
+        )
+        journal, backend = Journal(settings.home), SlowBackend(clock)
+        flow = Flow(journal, clock)
+        delivery = Delivery(
+            journal, backend, connections=1, draws=True, detail="auto", clock=lambda: clock.now_s
+        )
+        layout = open_layout(journal, settings)
+        assert layout is not None
+        ends_s, house_s = START_S + minutes * 60, START_S
+        while clock.now_s < ends_s or delivery.pending():
+            flow.come(ends_s)
+            before_s = time.perf_counter()
+            step = delivery.step()
+            busy_s += time.perf_counter() - before_s
+            clock.now_s += time.perf_counter() - before_s
+            if not step.applied:
+                clock.now_s += step.retry_s if step.retry_s is not None else 1 / TAKEN_PER_S
+            for entry in journal.read(journal.cursor("marquez"), limit=1):
+                lag_s = max(lag_s, clock.now_s - entry.received_ms / 1000)
+            if clock.now_s - house_s > HOUSEKEEPING_EVERY_S:
+                house_s = clock.now_s
+                while layout.step().applied:
+                    pass
+                while journal.prune(min(journal.cursor("marquez"), journal.cursor("layout")), 2**60):
+                    pass
+                journal.checkpoint()
+        delivery.finish()
+        delivery.close()
+        layout.close()
+        journal.close()
+        flush(settings)
+        records = _records_in(Path(folder)) - flow.others
+    print(
+        f"{minutes:g} simulated minutes in {(time.perf_counter() - started_s) / 60:.1f} real ones, "
+        f"of which the delivery had {busy_s / 60:.1f}\n"
+        f"{flow.files:,} files: {backend.files:,} in runs of their own, {backend.summarised:,} in "
+        f"{backend.summaries:,} summaries; {records:,} records in Parquet (wanted: {flow.files:,})\n"
+        f"{backend.others:,} events of {flow.others:,} other runs\n"
+        f"lag of the graph: at most {lag_s:.0f} s (wanted: under {lag_max_s:.0f} s)"
+    )
+
+
+def _records_in(root: Path) -> int:
+    import pyarrow.parquet
+
+    files = (root / "provenance" / "compacted").rglob("*.parquet")
+    return sum(pyarrow.parquet.read_metadata(path).num_rows for path in files)
+
+
+def _event(run_id: str, kind: str, moment: str, facet: str | None) -> bytes:
+    facets = "" if facet is None else f'"waybill_deltaFile":{{{facet}}}'
+    output = ',"outputs":[{"namespace":"bench","name":"lake"}]' if kind == "COMPLETE" else ""
+    return (
+        f'{{"eventType":"{kind}","eventTime":"{moment}","run":{{"runId":"{run_id}","facets":{{{facets}}}}},'
+        f'"job":{{"namespace":"bench","name":"orders"}},"inputs":[{{"namespace":"bench","name":"orders"}}]{output},'
+        '"producer":"https://example.com/bench",'
+        '"schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"}'
+    ).encode()

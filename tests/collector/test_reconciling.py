@@ -1,0 +1,91 @@
+"""`waybill serve` compares once a day what was delivered with what Marquez has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from contract_server import ContractServer
+from served import event
+
+from waybill.collector.reconciling import DAY_MS, Reconciling
+from waybill.marquez import Backend, Delivery
+from waybill.transport import Journal, Kind, Settings
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+
+@pytest.fixture
+def marquez() -> Iterator[ContractServer]:
+    server = ContractServer().start()
+    yield server
+    server.refuse()
+
+
+@pytest.fixture
+def journal(home: Path, marquez: ContractServer) -> Iterator[Journal]:
+    """A journal with a run that Marquez was told of and has lost."""
+    journal = Journal(home)
+    journal.append(Kind.OPENLINEAGE, event())
+    work(journal, marquez)
+    marquez.events.clear()
+    yield journal
+    journal.close()
+
+
+def work(journal: Journal, marquez: ContractServer) -> None:
+    delivery = Delivery(journal, Backend(marquez.url))
+    while delivery.step().applied or delivery.pending():
+        pass
+    delivery.close()
+
+
+def until(reached: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + 60
+    while not reached() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return reached()
+
+
+def test_what_marquez_lost_is_sent_again(
+    start: Start, home: Path, journal: Journal, marquez: ContractServer
+) -> None:
+    assert journal.cursor("marquez") == 1
+    start("--marquez-url", marquez.url, home=home)
+    assert until(lambda: len(marquez.events) == 1)
+
+
+def test_it_is_compared_once_a_day(home: Path, journal: Journal, marquez: ContractServer) -> None:
+    settings = Settings.load({"home": home, "marquez_url": marquez.url}, env={})
+    now_ms = time.time_ns() // 1_000_000
+    reconciling = Reconciling(journal, settings)
+    for passed_ms in (0, 1, DAY_MS - 1):
+        reconciling.look("marquez", now_ms + passed_ms)
+    work(journal, marquez)
+    assert len(marquez.events) == 1
+    journal.append(Kind.OPENLINEAGE, event(eventType="COMPLETE"))
+    work(journal, marquez)
+    marquez.events.clear()
+    Reconciling(journal, settings).look("marquez", now_ms + DAY_MS)
+    work(journal, marquez)
+    assert len(marquez.events) == 1, "what was compared the day before is not compared again"
+
+
+def test_a_marquez_that_is_down_is_asked_again_an_hour_later(
+    home: Path, journal: Journal, marquez: ContractServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings.load({"home": home, "marquez_url": marquez.url}, env={})
+    now_ms = time.time_ns() // 1_000_000
+    reconciling = Reconciling(journal, settings)
+    marquez.fault = "403"
+    for minute in range(60):
+        reconciling.look("marquez", now_ms + minute * 60_000)
+    assert len(caplog.records) == 1
+    marquez.fault = None
+    reconciling.look("marquez", now_ms + 3_600_000)
+    work(journal, marquez)
+    assert len(marquez.events) == 1
