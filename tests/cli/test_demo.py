@@ -127,8 +127,8 @@ def test_marquez_draws_its_flow_from_the_source_over_the_transforms_to_the_sinks
     graph = requests.get(f"{marquez_url}/api/v1/lineage", params=node, timeout=60).json()["graph"]
     edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
     drawn = {f"{short(origin)} > {short(destination)}" for origin, destination in edges}
-    # Of the job whose runs the months are, Marquez shows what the run named that was heard of last; runs go out
-    # side by side, and a month that never left may be the last.
+    # Of the job whose runs the months are, Marquez shows what the run named that was heard of last; runs go
+    # out side by side, and a month that never left may be the last.
     of_the_last_run = {f"[nycflights13.flights-by-month] > {sink}" for sink in (LAKE, REPORT)}
     assert sorted(drawn - of_the_last_run) == [
         "[flights-by-month.enrich] > flights-by-month.enrich",
