@@ -28,7 +28,7 @@ test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed 
 
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez that MARQUEZ_URL names, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with tests: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
-	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez
+	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez tests/cli/test_demo.py
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 20 minutes (SEED=n repeats a run)
 	$(PY) -m pytest -m exhaustive --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults tests/collector

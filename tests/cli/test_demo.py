@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,22 +14,46 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
+import requests
+from contract_server import ContractServer
 
 from waybill.cli.demo import report
 from waybill.cli.demo.again import Again, rebuilds
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
+from waybill.cli.demo.pipeline import LAKE, REPORT
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
+from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind, Settings, lease
 
 if TYPE_CHECKING:
     from conftest import Run
 
 SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
+PICTURE = Path(__file__).parents[2] / "docs" / "journey.svg"
+REAL_URL = os.environ.get("MARQUEZ_URL")
+EDGES = [
+    "[flights-by-month.enrich] > flights-by-month.enrich",
+    "[flights-by-month.partition] > flight-lake",
+    "[flights-by-month.summarise] > delay-report",
+    "[flights-by-month.validate] > flights-by-month.validate",
+    "[nycflights13.split] > flights-by-month",
+    "[nycflights13.unpack] > nycflights13.unpack",
+    "flights-by-month > [flights-by-month.validate]",
+    "flights-by-month > [nycflights13.flights-by-month]",
+    "flights-by-month.enrich > [flights-by-month.partition]",
+    "flights-by-month.enrich > [flights-by-month.summarise]",
+    "flights-by-month.validate > [flights-by-month.enrich]",
+    "nycflights13 > [nycflights13.unpack]",
+    "nycflights13 > [nycflights13]",
+    "nycflights13.unpack > [nycflights13.split]",
+]
+"""What Marquez draws of the demo, jobs in brackets."""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +116,56 @@ def test_the_enriched_months_are_in_the_lake(demo: tuple[Path, dict[str, Any]]) 
     home, _ = demo
     partitions = {path.parent.name for path in (home / "lake").rglob("*.parquet")}
     assert partitions == {f"month={number}" for number in (1, 3, 4, 5, 6, 8, 9, 10, 11)}
+
+
+@pytest.fixture(params=["contract", "real"])
+def marquez_url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Each server that the graph is read from."""
+    if request.param == "real":
+        if REAL_URL is None:
+            pytest.skip("MARQUEZ_URL is not set: no real Marquez to try")
+        yield REAL_URL.rstrip("/")
+        return
+    server = ContractServer().start()
+    yield server.url
+    server.refuse()
+
+
+@pytest.mark.timeout(300)
+def test_marquez_draws_its_flow_from_the_source_over_the_transforms_to_the_sinks(
+    demo: tuple[Path, dict[str, Any]], marquez_url: str
+) -> None:
+    home, _ = demo
+    journal = Journal(home)
+    delivery = Delivery(journal, Backend(marquez_url), name=f"graph-{uuid4()}", draws=True)
+    while delivery.pending():
+        assert delivery.step().problem is None
+    delivery.close()
+    journal.close()
+    node = {"nodeId": "dataset:flights-demo:nycflights13", "depth": "20"}
+    graph = requests.get(f"{marquez_url}/api/v1/lineage", params=node, timeout=60).json()["graph"]
+    edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
+    drawn = {f"{short(origin)} > {short(destination)}" for origin, destination in edges}
+    # Of the job whose runs the months are, Marquez shows what the run named that was heard of last; runs go
+    # out side by side, and a month that never left may be the last.
+    of_the_last_run = {f"[nycflights13.flights-by-month] > {sink}" for sink in (LAKE, REPORT)}
+    assert sorted(drawn - of_the_last_run) == EDGES
+    nodes = sorted(short(one["id"]) for one in graph)
+    assert nodes == sorted({name for edge in EDGES for name in edge.split(" > ")})
+    assert len(nodes) == 15
+
+
+def test_the_picture_in_the_guide_is_what_it_draws() -> None:
+    titles = re.findall(r"<path [^>]*><title>([^<]*)</title>", PICTURE.read_text(encoding="utf-8"))
+    assert sorted(title.replace("&gt;", ">") for title in titles) == EDGES
+    named = set(re.findall(r"<text x=[^>]*>([^<]*)</text>", PICTURE.read_text(encoding="utf-8")))
+    assert named == {name.strip("[]") for edge in EDGES for name in edge.split(" > ")}
+
+
+def short(node_id: str) -> str:
+    """A node without its namespace, a job in brackets."""
+    kind, _, name = node_id.split(":", 2)
+    return f"[{name}]" if kind == "job" else name
 
 
 def test_its_report_shows_states_files_a_journey_and_the_way_on(

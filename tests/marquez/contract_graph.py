@@ -9,6 +9,9 @@ What it does was read in Marquez's own code (OpenLineageDao, JobVersionDao, Line
 - A run event that names no inputs (outputs) hides all the job's inputs (outputs), whatever told of them.
 - A terminal run event makes a version of all that the events of its run named; before that they draw nothing.
 - The job of a run with a parent is named ``<parent's job>.<job>``.
+- A job's facets are those of its version's events, the last of each name; another version starts without any.
+  Its description is that of the last event, and so is a dataset's: an event that names it without one takes
+  it away.
 - Lineage goes from job to job over datasets that they share, in both directions.
 """
 
@@ -27,6 +30,9 @@ class Job:
     """A job's edges: by version and side, whether they are current."""
 
     edges: dict[tuple[object, str, Name], bool] = field(default_factory=dict)
+    version: object = None
+    facets: dict[str, Any] = field(default_factory=dict)
+    description: str | None = None
 
     def link(self, named: dict[str, set[Name]]) -> None:
         """Make a version of these datasets current."""
@@ -42,6 +48,13 @@ class Job:
             if edge[1] == side and edge[0] != but:
                 self.edges[edge] = False
 
+    def describe(self, job: dict[str, Any], version: object) -> None:
+        """Take in what a JobEvent says of the job itself."""
+        if version != self.version:
+            self.version, self.facets = version, {}
+        self.facets |= job.get("facets") or {}
+        self.description = description_of(job)
+
     def current(self, side: str) -> set[Name]:
         """The datasets that are drawn on a side."""
         return {dataset for (_, of, dataset), drawn in self.edges.items() if of == side and drawn}
@@ -52,19 +65,23 @@ class Graph:
     """All jobs and datasets."""
 
     jobs: dict[Name, Job] = field(default_factory=dict)
-    datasets: set[Name] = field(default_factory=set)
+    datasets: dict[Name, str | None] = field(default_factory=dict)
+    """By name, what it is for."""
     job_of_run: dict[str, Name] = field(default_factory=dict)
     named_by_run: dict[str, dict[str, set[Name]]] = field(default_factory=dict)
 
     def take(self, event: dict[str, Any], kind: str) -> None:
         """Draw what a stored event says."""
         if kind == "DatasetEvent":
-            self.datasets.add(name_of(event["dataset"]))
+            self.datasets[name_of(event["dataset"])] = description_of(event["dataset"])
             return
         named = {side: {name_of(dataset) for dataset in event.get(side) or []} for side in SIDES}
-        self.datasets |= named["inputs"] | named["outputs"]
+        for dataset in [one for side in SIDES for one in event.get(side) or []]:
+            self.datasets[name_of(dataset)] = description_of(dataset)
         if kind == "JobEvent":
-            self.jobs.setdefault(name_of(event["job"]), Job()).link(named)
+            job = self.jobs.setdefault(name_of(event["job"]), Job())
+            job.link(named)
+            job.describe(event["job"], tuple(frozenset(named[side]) for side in SIDES))
             return
         run_id = event["run"]["runId"]
         self.job_of_run[run_id] = name = self.name_of_job(event)
@@ -145,6 +162,13 @@ class Graph:
 def name_of(named: dict[str, Any]) -> Name:
     """Namespace and name."""
     return named["namespace"], named["name"]
+
+
+def description_of(named: dict[str, Any]) -> str | None:
+    """What its documentation facet says."""
+    documentation = (named.get("facets") or {}).get("documentation") or {}
+    description: str | None = documentation.get("description")
+    return description
 
 
 def node(kind: str, name: Name, into: list[dict[str, str]], out: list[dict[str, str]]) -> dict[str, Any]:

@@ -154,6 +154,18 @@ class ContractServer:
             self.runs[run_id] = state or self.runs.get(run_id)
 
 
+def described(graph: Graph, kind: str, name: tuple[str, str]) -> tuple[int, str]:
+    """What is known of a job or a dataset."""
+    if name not in (graph.jobs if kind == "jobs" else graph.datasets):
+        return 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
+    content: dict[str, Any] = {"namespace": name[0], "name": name[1]}
+    if kind == "jobs":
+        content |= {"description": graph.jobs[name].description, "facets": graph.jobs[name].facets}
+    else:
+        content["description"] = graph.datasets[name]
+    return 200, json.dumps(content)
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
@@ -238,6 +250,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(*self._events(contract))
         elif path == LINEAGE:
             self._answer(*self._lineage(contract))
+        elif found := re.fullmatch(r"/api/v1/namespaces/([^/]+)/(jobs|datasets)/([^/]+)", path):
+            self._answer(*described(contract.graph, found[2], (unquote(found[1]), unquote(found[3]))))
         elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)", path):
             run_id = unquote(found[1])
             known = run_id in contract.runs

@@ -44,14 +44,15 @@ def steps() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector that has seen something of everything that it counts."""
-    collector = Collector(tmp_path_factory.mktemp("stack") / "home", "--provenance-enabled")
+    home = tmp_path_factory.mktemp("stack") / "home"
+    collector = Collector(home, "--provenance-enabled", "--marquez-url", "http://127.0.0.1:1")
     collector.post("/api/v1/lineage", event())
     collector.post("/api/v1/lineage", event())
     collector.post("/provenance", json.dumps([record()]).encode())
     collector.post("/api/v1/lineage", b"{}")
     collector.ask("GET", "/metrics", headers={"Host": "elsewhere.example"})
     deadline_s = time.monotonic() + 120
-    while not any("projection=" in line for line in metrics(collector)):
+    while not any("delivery_failed_total{" in line for line in metrics(collector)):
         assert time.monotonic() < deadline_s, "its runner says nothing"
         time.sleep(0.2)
     yield collector

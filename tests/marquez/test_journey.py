@@ -12,8 +12,9 @@ import pytest
 import requests
 
 from waybill.marquez import dead_letters
-from waybill.marquez.journey import EDGES_MAX, RENEW_AFTER_MS, Journey, Node
+from waybill.marquez.journey import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Journey, Node
 from waybill.marquez.journey import Path as FilePath
+from waybill.marquez.notes import NOTES_MAX_BYTES, Notes, Owner, notes_of
 from waybill.transport import Journal, Kind, Settings, Tracker
 
 if TYPE_CHECKING:
@@ -246,6 +247,78 @@ def test_a_job_event_is_what_the_specification_says(
     assert facets["documentation"]["description"] == (
         "The flow clean, as files of the data source in pass it."
     )
+
+
+def known(url: str, system: str, kind: str, name: str) -> dict[str, Any]:
+    """What the server knows of a job or a dataset."""
+    answer = requests.get(f"{url}/api/v1/namespaces/{system}/{kind}/{name}", timeout=60)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow_s_jobs(
+    url: str, system: str, home: Path, draw: Draw, journal: Journal
+) -> None:
+    """Tags as any OpenLineage client adds them; owners and documentation as an emitter of its own does."""
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        with tracker.file("year.csv", data_source="years") as year, year.transform("unpack"):
+            (month,) = year.split(["1.csv"], data_source="months")
+        with month.transform("validate"), month.transform("load"):
+            month.egress("lake")
+    of_month = [entry.body for entry in journal.read(0) if b'"lake"' in entry.body]
+    noted = json.loads(of_month[-1])
+    noted["job"]["facets"] = {
+        "documentation": facet("DocumentationJobFacet", description="Ask Ann."),
+        "ownership": facet("OwnershipJobFacet", owners=[{"name": "team:flights", "type": "MAINTAINER"}]),
+        "tags": facet("TagsJobFacet", tags=[{"key": "tier", "value": "gold", "source": "USER"}]),
+    }
+    journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
+    draw(url)
+    for name in ("months.validate", "months.load"):
+        job = known(url, system, "jobs", name)
+        assert job["description"].endswith("as files of the data source months pass it. Ask Ann.")
+        assert job["facets"]["ownership"]["owners"] == [{"name": "team:flights", "type": "MAINTAINER"}]
+        (tag,) = job["facets"]["tags"]["tags"]
+        assert (tag["key"], tag["value"]) == ("tier", "gold")
+    for name in ("years.unpack", "years.split"):
+        assert "ownership" not in known(url, system, "jobs", name)["facets"], "another data source's own"
+    between = known(url, system, "datasets", "months.validate")
+    assert between["description"] == "Files of the data source months that have passed validate."
+
+
+def facet(name: str, **members: object) -> dict[str, object]:
+    schema = f"https://openlineage.io/spec/facets/1-0-1/{name}.json#/$defs/{name}"
+    return {"_producer": "https://example.com/tests", "_schemaURL": schema, **members}
+
+
+@pytest.mark.parametrize(
+    "facets",
+    [5, {"ownership": 5}, {"ownership": {"owners": [{}]}}, {"tags": {"tags": "gold"}}, {"documentation": {}}],
+)
+def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -> None:
+    assert notes_of(json.dumps({"job": {"facets": facets}, "pad": "documentation"}).encode()) == Notes()
+    large = {"documentation": {"description": "x" * NOTES_MAX_BYTES}}
+    assert notes_of(json.dumps({"job": {"facets": large}}).encode()) == Notes()
+
+
+def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
+    journey, now_ms = Journey({}), 1_000_000
+    ann, ben = (Notes(owners=(Owner(name),)) for name in ("ann", "ben"))
+    path = FilePath(Node("s", "in"), ("clean",), "out")
+    (node,) = journey.learn(path, now_ms)
+    journey.event(node)
+    assert journey.told(node, now_ms)
+    assert journey.learn(path._replace(notes=ann), now_ms + 1) == {node}, "the first word is told at once"
+    journey.event(node)
+    assert journey.learn(path._replace(notes=ann), now_ms + 1) == set()
+    assert journey.told(node, now_ms + 1)
+    assert journey.learn(path._replace(notes=ben), now_ms + 2) == set()
+    assert journey.learn(path, now_ms + NOTE_AFTER_MS + 2) == set(), "one who says nothing takes nothing away"
+    assert journey.learn(path._replace(notes=ben), now_ms + NOTE_AFTER_MS + 3) == {node}
+    again = Journey(journey.row(node))
+    assert json.loads(again.event(node))["job"]["facets"]["ownership"]["owners"] == [{"name": "ben"}]
 
 
 def test_what_is_in_use_is_told_again_after_a_day() -> None:

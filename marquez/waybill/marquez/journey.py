@@ -32,6 +32,7 @@ from waybill.facets import (
     RunEvent,
     decode_event,
 )
+from waybill.marquez.notes import Notes, notes_of
 from waybill.transport.admission import admit_records
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
@@ -48,6 +49,9 @@ EDGES_MAX: Final = 20_000
 
 RENEW_AFTER_MS: Final = 86_400_000
 """A job still in use is told again after a day, because Marquez forgets what it does not hear of."""
+
+NOTE_AFTER_MS: Final = 60_000
+"""Emitters that say different things of one job are not passed on one after the other without end."""
 
 SPLIT: Final = "split"
 
@@ -79,6 +83,7 @@ class Path(NamedTuple):
         sink: the flow it left by.
         is_split: whether it came apart.
         parent: the data source of the file it was split from.
+        notes: what else is known of the jobs of its data source.
     """
 
     source: Node
@@ -86,13 +91,18 @@ class Path(NamedTuple):
     sink: str | None = None
     is_split: bool = False
     parent: Node | None = None
+    notes: Notes = Notes()
+
+    @property
+    def parent_job(self) -> Node | None:
+        """The job it comes from, which belongs to another data source."""
+        return split_of(self.parent) if self.parent is not None else None
 
     def edges(self) -> Iterator[Edge]:
         """The part of the graph that the path shows."""
         namespace, source = self.source
-        if self.parent is not None:
-            split = Node(self.parent.namespace, f"{self.parent.name}.{SPLIT}")
-            yield Edge(split, self.source, is_output=True)
+        if self.parent_job is not None:
+            yield Edge(self.parent_job, self.source, is_output=True)
         here = self.source
         for place, transform in enumerate(self.transforms, 1):
             job = Node(namespace, f"{source}.{transform}")
@@ -103,11 +113,16 @@ class Path(NamedTuple):
             elif self.sink:
                 yield Edge(job, Node(namespace, self.sink), is_output=True)
         if self.is_split:
-            yield Edge(Node(namespace, f"{source}.{SPLIT}"), here, is_output=False)
+            yield Edge(split_of(self.source), here, is_output=False)
         elif self.sink and not self.transforms:
             job = Node(namespace, f"{source}.{self.sink}")
             yield Edge(job, here, is_output=False)
             yield Edge(job, Node(namespace, self.sink), is_output=True)
+
+
+def split_of(source: Node) -> Node:
+    """The job in which the files of a data source come apart."""
+    return Node(source.namespace, f"{source.name}.{SPLIT}")
 
 
 def paths_of(entry: Entry) -> list[Path]:
@@ -135,6 +150,7 @@ def paths_of(entry: Entry) -> list[Path]:
         said.dataSink,
         said.finalState is FinalState.SPLIT,
         Node(parent.job.namespace, parent.job.name) if of_file and parent is not None else None,
+        notes_of(entry.body),
     )
     return [path]
 
@@ -151,13 +167,29 @@ class _Job(msgspec.Struct):
         node: what it is called.
         inputs: the datasets it reads.
         outputs: those it writes.
+        notes: what else is known of it.
         told_ms: when the backend was told all of this, epoch milliseconds; 0: not yet.
     """
 
     node: Node
     inputs: set[Node] = msgspec.field(default_factory=set)
     outputs: set[Node] = msgspec.field(default_factory=set)
+    notes: Notes = Notes()
     told_ms: int = 0
+
+    @property
+    def extent(self) -> tuple[int, Notes]:
+        """Differs when more is known."""
+        return len(self.inputs) + len(self.outputs), self.notes
+
+    def note(self, notes: Notes, now_ms: int) -> bool:
+        """Take in what else is known; whether that is news to be told."""
+        if not notes or notes == self.notes:
+            return False
+        if self.notes and now_ms - self.told_ms < NOTE_AFTER_MS:
+            return False
+        self.notes, self.told_ms = notes, 0
+        return True
 
 
 class Journey:
@@ -172,7 +204,7 @@ class Journey:
         self._jobs = {job.node: job for job in stored}
         self._numbers = {node: -number for number, node in enumerate(self._jobs, 1)}
         self._nodes = {number: node for node, number in self._numbers.items()}
-        self._telling: dict[Node, int] = {}
+        self._telling: dict[Node, tuple[int, Notes]] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
 
     def untold(self) -> list[Node]:
@@ -208,6 +240,8 @@ class Journey:
             elif job is not None and job.told_ms and now_ms - job.told_ms > RENEW_AFTER_MS:
                 job.told_ms = 0
                 due.add(edge.job)
+            if job is not None and path.parent_job != edge.job and job.note(path.notes, now_ms):
+                due.add(edge.job)
         return due
 
     def _begin(self, node: Node) -> _Job:
@@ -218,7 +252,7 @@ class Journey:
     def told(self, node: Node, now_ms: int) -> bool:
         """The backend has the last `event` of a job; False when more is known of the job by now."""
         job = self._jobs[node]
-        is_all = self._telling.pop(node) == len(job.inputs) + len(job.outputs)
+        is_all = self._telling.pop(node) == job.extent
         job.told_ms = now_ms if is_all else 0
         return is_all
 
@@ -230,28 +264,51 @@ class Journey:
     def event(self, node: Node) -> bytes:
         """The JobEvent that tells all that is known of a job."""
         job = self._jobs[node]
-        self._telling[node] = len(job.inputs) + len(job.outputs)
+        self._telling[node] = job.extent
         moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
-        facets = {
-            "documentation": _facet("1-1-0", "DocumentationJobFacet", description=_description(node)),
-            "jobType": _facet(
-                "2-0-4",
-                "JobTypeJobFacet",
-                processingType="BATCH",
-                integration="WAYBILL",
-                jobType=SPLIT.upper() if node.name.endswith(f".{SPLIT}") else "TRANSFORM",
-            ),
-        }
         return msgspec.json.encode(
             {
                 "eventTime": moment.replace("+00:00", "Z"),
                 "producer": PRODUCER,
                 "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent",
-                "job": node._asdict() | {"facets": facets},
-                "inputs": [dataset._asdict() for dataset in sorted(job.inputs)],
-                "outputs": [dataset._asdict() for dataset in sorted(job.outputs)],
+                "job": node._asdict() | {"facets": _facets(node, job.notes)},
+                "inputs": [self._dataset(dataset) for dataset in sorted(job.inputs)],
+                "outputs": [self._dataset(dataset) for dataset in sorted(job.outputs)],
             }
         )
+
+    def _dataset(self, node: Node) -> dict[str, object]:
+        """A dataset; what lies between two transforms says so, each time, or Marquez forgets it."""
+        if node not in self._jobs:
+            return {**node._asdict()}
+        source, _, flow = node.name.rpartition(".")
+        says = f"Files of the data source {source} that have passed {flow}."
+        facet = _facet("1-1-0", "DocumentationDatasetFacet", description=says)
+        return {**node._asdict(), "facets": {"documentation": facet}}
+
+
+def _facets(node: Node, notes: Notes) -> dict[str, dict[str, object]]:
+    """A job's facets: all of them each time, because Marquez forgets those of the version before."""
+    is_split = node.name.endswith(f".{SPLIT}")
+    facets = {
+        "documentation": _facet(
+            "1-1-0",
+            "DocumentationJobFacet",
+            description=" ".join(filter(None, (_description(node), notes.documentation))),
+        ),
+        "jobType": _facet(
+            "2-0-4",
+            "JobTypeJobFacet",
+            processingType="BATCH",
+            integration="WAYBILL",
+            jobType=SPLIT.upper() if is_split else "TRANSFORM",
+        ),
+    }
+    if notes.owners:
+        facets["ownership"] = _facet("1-0-1", "OwnershipJobFacet", owners=notes.owners)
+    if notes.tags:
+        facets["tags"] = _facet("1-0-0", "TagsJobFacet", tags=notes.tags)
+    return facets
 
 
 def _description(node: Node) -> str:
@@ -261,7 +318,7 @@ def _description(node: Node) -> str:
     return f"The flow {flow}, as files of the data source {source} pass it."
 
 
-def _facet(version: str, name: str, **members: str) -> dict[str, str]:
+def _facet(version: str, name: str, **members: object) -> dict[str, object]:
     return {
         "_producer": PRODUCER,
         "_schemaURL": f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
