@@ -21,7 +21,7 @@ from waybill.facets import (
     fold,
     observe,
 )
-from waybill.transport.admission import MAX_BODY_BYTES, admit_event, admit_records
+from waybill.transport.admission import MAX_BODY_BYTES, admit_event, admit_records, check_records
 from waybill.transport.errors import AdmissionError
 
 EVENT: dict[str, Any] = {
@@ -389,6 +389,21 @@ def outcome_of(body: bytes) -> Event | AdmissionError:
 
 
 # Records
+
+
+@given(st.lists(st.tuples(st.sampled_from([*RECORD, "annotations"]), JSON), max_size=2), st.integers(0, 2))
+def test_what_is_counted_is_what_is_admitted(changes: list[tuple[str, object]], neighbours: int) -> None:
+    record = RECORD | dict(changes)
+    body = as_json([*[RECORD] * neighbours, record] if neighbours else record)
+    try:
+        admitted: int | str = len(admit_records(body))
+    except AdmissionError as error:
+        admitted = str(error)
+    try:
+        counted: int | str = check_records(body)
+    except AdmissionError as error:
+        counted = str(error)
+    assert counted == admitted
 
 
 def test_records_are_admitted_whole_and_their_system_is_left_to_be_stamped() -> None:

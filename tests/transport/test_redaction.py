@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run
 
-from waybill.transport import Journal, Settings, SettingsError, WaybillConfig, WaybillTransport
+from waybill.transport import (
+    AdmissionError,
+    Journal,
+    Settings,
+    SettingsError,
+    WaybillConfig,
+    WaybillTransport,
+)
 from waybill.transport.receiver import Receiver
 from waybill.transport.redaction import Redaction, parse_rules
 
@@ -103,9 +113,72 @@ def test_a_key_that_is_escaped_or_given_twice_hides_nothing() -> None:
     assert b"errorMessage" not in kept
 
 
+KEYS = st.sampled_from(["a", "b", "a.b", "b.c", "c", ""])
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+Keys = tuple[str, ...]
+
+
+def leaves(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, object]]:  # noqa: ANN401 - any JSON value
+    """Every scalar and empty container, by the keys that lead to it."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, key))
+    elif isinstance(value, list) and value:
+        for inner in value:
+            yield from leaves(inner, keys)
+    else:
+        yield keys, value
+
+
+@given(
+    st.dictionaries(KEYS, VALUES, max_size=4),
+    st.sampled_from(["a", "a.b", "a.b.c", "b.c"]),
+    st.sampled_from(["\\u0061", "a"]),
+)
+def test_whatever_the_facets_a_rule_takes_its_path_and_leaves_the_rest(
+    facets: dict[str, object], path: str, letter: str
+) -> None:
+    def is_meant(keys: Keys) -> bool:
+        inside = keys[2:]
+        return any(".".join(inside[:end]) == path for end in range(1, len(inside) + 1))
+
+    event = {**EVENT, "run": {"runId": "r", "facets": facets}}
+    body = json.dumps(event).replace('"a', f'"{letter}').encode()
+    dropped = list(leaves(json.loads(Redaction([f"run.facets.{path}"]).admit(body))))
+    masked = list(leaves(json.loads(Redaction([f"run.facets.{path}=mask"]).admit(body))))
+    assert not any(keys[:2] == ("run", "facets") and is_meant(keys) for keys, _ in dropped)
+    for keys, value in masked:
+        if keys[:2] == ("run", "facets") and is_meant(keys):
+            assert value in (None, "[redacted]", {}, [])
+    for keys, value in leaves(event):
+        if not (keys[:2] == ("run", "facets") and is_meant(keys)):
+            assert (keys, value) in dropped
+            assert (keys, value) in masked
+
+
 def test_an_event_that_no_rule_is_about_is_kept_to_the_byte() -> None:
     body = json.dumps({**EVENT, "run": {"runId": "r"}}, indent=3).encode()
     assert Redaction(["run.facets.errorMessage.stackTrace"]).admit(body) == body
+
+
+@pytest.mark.parametrize("number", ["1e400", "1" * 5_000])
+def test_a_number_that_nobody_can_read_is_a_refusal(number: str) -> None:
+    body = json.dumps(EVENT).replace('"rowCount": 5', f'"rowCount": {number}').encode()
+    assert Redaction(["run.facets.mine"]).admit(body) == body
+    with pytest.raises(AdmissionError, match="64 bits"):
+        Redaction(["job.facets.sql"]).admit(body)
+    with pytest.raises(AdmissionError, match="NUL"):
+        Redaction().admit(body.replace(b"SELECT", b"\\u0000"))
 
 
 def test_what_was_refused_is_redacted_or_kept_without_its_bytes() -> None:

@@ -124,7 +124,7 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
     except RecursionError:
         raise AdmissionError("$", "the body is nested too deeply", "send flatter facets") from None
     if b"\\u0000" in body and _NUL.search(body) is not None:
-        where = _path_of_nul(msgspec.json.decode(body), "$") or "$"
+        where = _place_of_nul(body)
         raise AdmissionError(
             where, "a text holds a NUL character, which backends cannot store", "leave it out"
         )
@@ -153,6 +153,13 @@ def _check_instant(text: str | None, where: str) -> None:
         parse_instant_us(text)
     except ValueError as error:
         raise AdmissionError(where, str(error), _WAYS_OUT[where.rpartition(".")[2]]) from None
+
+
+def _place_of_nul(body: bytes) -> str:
+    try:
+        return _path_of_nul(msgspec.json.decode(body), "$") or "$"
+    except (msgspec.DecodeError, RecursionError):  # what nobody asks for may be out of any range
+        return "$"
 
 
 def _path_of_nul(value: Any, path: str) -> str | None:  # noqa: ANN401 - any JSON value

@@ -81,6 +81,9 @@ class Redaction:
             return self._redact(body)
         except RecursionError:
             raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
+        except msgspec.DecodeError as error:
+            what = f"what is to be redacted cannot be read ({error})"
+            raise AdmissionError("$", what, "give numbers that fit 64 bits") from None
 
     def refused(self, body: bytes) -> bytes:
         """What may be kept of something refused: nothing where rules may concern it and it is no JSON."""
