@@ -25,14 +25,18 @@ class Proxy(ThreadingHTTPServer):
     Args:
         address: host and port of what it stands before.
         plan: given how many puts came before, what becomes of this one; None: nothing.
+
+    Attributes:
+        plan_gets: what becomes of the next get; None: nothing.
     """
 
     daemon_threads = True
 
-    def __init__(self, address: str, plan: Callable[[int], Fault | None]) -> None:
+    def __init__(self, address: str, plan: Callable[[int], Fault | None] = lambda _: None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behind = address
         self.plan = plan
+        self.plan_gets: Callable[[], Fault | None] = lambda: None
         self.puts = 0
         self.stalled = threading.Event()
         self.lock = threading.Lock()
@@ -82,9 +86,26 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(*answer)
 
     def do_GET(self) -> None:
-        self._answer(*self._passed(None))
+        with self.server.lock:
+            fault = self.server.plan_gets()
+        if fault is Fault.BUSY:
+            self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+            return
+        if fault is Fault.STALL:
+            self.server.stalled.set()
+            self.connection.recv(1)
+            self._end()
+            return
+        status, headers, content = self._passed(None)
+        if fault is not None:
+            headers = {name: value for name, value in headers.items() if name.lower() != "content-length"}
+            headers["Content-Length"] = str(len(content))
+            content = content[: len(content) // 2]
+            self._end()
+        self._answer(status, headers, content)
 
-    do_HEAD = do_GET  # noqa: N815 - the name that the standard library calls
+    def do_HEAD(self) -> None:
+        self._answer(*self._passed(None))
 
     def _passed(self, body: bytes | None) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection(self.server.behind, timeout=30)

@@ -15,10 +15,13 @@ from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
 from waybill.exporter import export
+from waybill.facets import merge_all
 
 ROWS = [record(f"{at:04}", at_ms=at * 4 * HOUR_MS // 400) for at in range(400)]
 """Four hours of one day: five puts with the manifest."""
 PUTS = 5
+TRIES = 10
+"""More than any fault needs: a busy machine may take longer than the time limit of a request by itself."""
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def test_a_store_that_fails_in_the_middle_gets_whole_files_and_in_the_end_all(
 ) -> None:
     with Proxy(s3, lambda put: fault if first <= put < first + 2 else None) as proxy:
         store = new_bucket(s3, monkeypatch, through=proxy.address)
-        for _ in range(4):
+        for _ in range(TRIES):
             done = export(layout.root, store.open(timeout_s=0.5), delete_after=True)
             assert_whole(store)
             if not done.failed:
@@ -61,6 +64,27 @@ def test_a_store_that_fails_in_the_middle_gets_whole_files_and_in_the_end_all(
     assert done.failed == {}
     assert layout.compacted() == []
     assert_complete(store)
+
+
+@pytest.mark.parametrize("fault", [Fault.BUSY, Fault.STALL, Fault.CUT])
+def test_a_late_row_joins_its_hour_though_the_store_fails_to_give_it(
+    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    late, failing = record("late", at_ms=1), iter([fault, fault])
+    with Proxy(s3) as proxy:
+        store = new_bucket(s3, monkeypatch, through=proxy.address)
+        assert export(layout.root, store.open(), delete_after=True).failed == {}
+        layout.write(late)
+        layout.compactor().compact()
+        proxy.plan_gets = lambda: next(failing, None)
+        for _ in range(TRIES):
+            done = export(layout.root, store.open(timeout_s=0.5), delete_after=True)
+            assert_whole(store)
+            if not done.failed:
+                break
+        assert next(failing, None) is None
+    assert done.failed == {}
+    assert store.rows() == merge_all([*ROWS, late])
 
 
 def test_a_store_that_is_down_costs_three_files_time_and_every_file_says_why(
