@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from waybill.marquez import dead_letters
+from waybill.marquez import EventReader, dead_letters, reconcile, repair
 from waybill.marquez.journey import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Journey, Node
 from waybill.marquez.journey import Path as FilePath
 from waybill.marquez.notes import NOTES_MAX_BYTES, Notes, Owner, notes_of
@@ -141,6 +141,40 @@ def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_agai
     journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
     draw(url)
     assert drawn(url, system, "dataset:years") == first
+
+
+def test_summaries_leave_the_graph_as_every_file_draws_it(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], system: str, tracker: Tracker
+) -> None:
+    pass_a_year(tracker)
+    journal.mark(b"flush")
+    new_worker(journal, marquez.url, draws=True).run()
+    first = drawn(marquez.url, system, "dataset:years")
+    other = type(marquez)().start()
+    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
+    new_worker(journal, other.url, draws=True, detail="summary").run()
+    assert all("waybill_summary" in event["run"]["facets"] for event in other.events)
+    assert drawn(other.url, system, "dataset:years") == first
+    other.refuse()
+
+
+def test_after_a_repair_states_and_graph_are_as_after_the_first_delivery(
+    journal: Journal, marquez: ContractServer, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    pass_a_year(tracker)
+    draw(marquez.url)
+    graph, states = drawn(marquez.url, system, "dataset:years"), dict(marquez.runs)
+    marquez.events = marquez.events[::3]
+    marquez.runs.clear()
+    reader = EventReader(marquez.url)
+    missing = reconcile(journal, reader).missing
+    assert missing
+    repair(journal, missing)
+    draw(marquez.url)
+    assert drawn(marquez.url, system, "dataset:years") == graph
+    assert marquez.runs.items() <= states.items()
+    assert {one.run_id for one in missing} <= marquez.runs.keys()
+    assert reconcile(journal, reader).missing == ()
 
 
 def test_a_path_without_transforms_is_a_job_named_after_its_sink(

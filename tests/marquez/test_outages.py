@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
+import ssl
+import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Worker
     from contract_server import ContractServer
 
@@ -187,7 +193,48 @@ def test_the_answer_401_of_a_backend_with_a_key_is_such_a_problem(
     assert len(marquez.stored) == 1
 
 
-def test_a_bad_certificate_is_said(
+def test_a_certificate_that_nobody_vouches_for_is_said_and_nothing_is_sent(
+    journal: Journal, new_worker: type[Worker], keep: Keep, tmp_path: Path
+) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    received: list[bytes] = []
+
+    def shake_hands(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as secured:
+            received.append(secured.recv(1))
+
+    keep("run")
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=shake_hands, args=(listening,))
+        thread.start()
+        worker = new_worker(journal, f"https://localhost:{listening.getsockname()[1]}")
+        step = worker.delivery.step()
+        thread.join()
+    assert step.problem is not None
+    assert "certificate verify failed" in step.problem
+    assert step.problem.endswith("correct the certificate, or REQUESTS_CA_BUNDLE")
+    assert received in ([], [b""])
+    assert worker.delivery.pending() == 1
+    worker.delivery.close()
+
+
+def test_a_server_without_tls_is_said(
     journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
 ) -> None:
     keep("run")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.agreement import agree
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
@@ -66,3 +69,23 @@ def test_a_flush_does_not_wait_for_an_event_that_marquez_cannot_digest(
     report = flush(settings_for(marquez), timeout_s=60)
     assert [event["run"]["runId"] for event in marquez.stored] == ["well"] * 5
     assert "answers 500 (" in report.problems["marquez"]
+
+
+def test_of_two_processes_with_one_home_one_delivers_and_nothing_is_repeated(
+    home: Path, marquez: ContractServer, settings_for: Callable[..., Settings], event_of: EventOf
+) -> None:
+    journal = Journal(home)
+    agree(journal, settings_for(marquez))
+    journal.append_many((Kind.OPENLINEAGE, event_of(f"run-{n % 5}", n), "") for n in range(60))
+    command = [sys.executable, "-m", "waybill.transport", str(home)]
+    runners = [subprocess.Popen(command) for _ in range(2)]
+    try:
+        deadline_s = time.monotonic() + 60
+        while journal.cursor("marquez") < 60 and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+    finally:
+        for runner in runners:
+            runner.terminate()
+            assert runner.wait(30) == 0
+    assert sorted(event["number"] for event in marquez.stored) == list(range(60))
+    journal.close()

@@ -105,7 +105,9 @@ class Coalescing:
         if summary is None:
             if len(self._open) >= OPEN_MAX:
                 self.close_all()
-            summary = Summary(event.flow, entry.seq, entry.received_ms, entry.received_ms)
+            summary = Summary(
+                event.flow, entry.seq, event.parent_run_id, entry.received_ms, entry.received_ms
+            )
             self._open[event.flow] = summary
         summary.add(event, entry.received_ms)
         self._changed.add(summary.seq)

@@ -30,9 +30,16 @@ _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABOR
 
 
 class Flow(NamedTuple):
-    """What a summary is for: a job, and the system and data source of files that its runs are of."""
+    """What a summary is for.
+
+    Attributes:
+        job: what the files' runs are of.
+        parent: what their parents' runs are of, which Marquez makes part of the job's name.
+        source: the system and data source of the files.
+    """
 
     job: Node
+    parent: Node | None
     source: Node
 
 
@@ -40,8 +47,9 @@ class FileEvent(NamedTuple):
     """What a summary takes from one event of a file.
 
     Attributes:
-        flow: the job that its run belongs to, and its system and data source.
+        flow: what it belongs to.
         run_id: its run.
+        parent_run_id: its run's parent, if it has one.
         state: how a path of the file ended; None while it has not.
         completed_ms: when, epoch milliseconds.
         sink: the flow it left by.
@@ -52,6 +60,7 @@ class FileEvent(NamedTuple):
 
     flow: Flow
     run_id: str
+    parent_run_id: str | None
     state: FinalState | None
     completed_ms: int
     sink: str | None
@@ -68,15 +77,6 @@ class _File(msgspec.Struct, rename="camel"):
     completed: str | None = None
 
 
-class _Facets(msgspec.Struct):
-    file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
-
-
-class _Run(msgspec.Struct, rename="camel"):
-    run_id: str
-    facets: _Facets | None = None
-
-
 class _Named(msgspec.Struct):
     namespace: str
     name: str
@@ -84,6 +84,25 @@ class _Named(msgspec.Struct):
     @property
     def node(self) -> Node:
         return Node(self.namespace, self.name)
+
+
+class _ParentRun(msgspec.Struct, rename="camel"):
+    run_id: str
+
+
+class _Parent(msgspec.Struct):
+    run: _ParentRun
+    job: _Named
+
+
+class _Facets(msgspec.Struct):
+    file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
+    parent: _Parent | None = None
+
+
+class _Run(msgspec.Struct, rename="camel"):
+    run_id: str
+    facets: _Facets | None = None
 
 
 class _Statistics(msgspec.Struct):
@@ -118,17 +137,19 @@ def file_event_of(body: bytes) -> FileEvent | None:
         return None
     try:
         event = _DECODER.decode(body)
-        said = event.run.facets and event.run.facets.file
-        if not said or not event.run.run_id:
+        facets = event.run.facets
+        if facets is None or facets.file is None or not event.run.run_id:
             return None
+        said, parent = facets.file, facets.parent
         completed_ms = parse_instant_us(said.completed or event.event_time) // 1000
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
     end = _ENDS.get(event.event_type.upper())
     source = Node(said.system_name or event.job.namespace, said.data_source or event.job.name)
     return FileEvent(
-        flow=Flow(event.job.node, source),
+        flow=Flow(event.job.node, parent.job.node if parent else None, source),
         run_id=event.run.run_id,
+        parent_run_id=parent.run.run_id if parent else None,
         state=end and (said.final_state or end),
         completed_ms=completed_ms,
         sink=said.data_sink if end else None,
@@ -149,6 +170,7 @@ class Summary(msgspec.Struct):
     Attributes:
         flow: what it is for.
         seq: the first of the events, by its place in the journal; it stands for them all.
+        parent_run_id: the parent of its run, if it has one.
         first_ms: when the first event was accepted, epoch milliseconds.
         last_ms: when the last one was.
         events: how many there are.
@@ -162,6 +184,7 @@ class Summary(msgspec.Struct):
 
     flow: Flow
     seq: int
+    parent_run_id: str | None
     first_ms: int
     last_ms: int
     events: int = 0
@@ -227,13 +250,21 @@ class Summary(msgspec.Struct):
             "nominalEndTime": last,
         }
         said = {key: value for key, value in attrs.asdict(facet).items() if value is not None}
+        facets: dict[str, object] = {"nominalTime": nominal, SUMMARY_FACET: said}
+        if self.parent_run_id is not None and self.flow.parent is not None:
+            facets["parent"] = {
+                "_producer": PRODUCER,
+                "_schemaURL": f"{_SPEC}/facets/1-2-0/ParentRunFacet.json#/$defs/ParentRunFacet",
+                "run": {"runId": self.parent_run_id},
+                "job": self.flow.parent._asdict(),
+            }
         return msgspec.json.encode(
             {
                 "eventType": "COMPLETE",
                 "eventTime": last,
                 "producer": PRODUCER,
                 "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
-                "run": {"runId": self.run_id(node), "facets": {"nominalTime": nominal, SUMMARY_FACET: said}},
+                "run": {"runId": self.run_id(node), "facets": facets},
                 "job": self.flow.job._asdict(),
                 "inputs": [dataset._asdict() for dataset in sorted(self.inputs)],
                 "outputs": [dataset._asdict() for dataset in sorted(self.outputs)],
