@@ -10,7 +10,7 @@ import msgspec
 
 from waybill.exporter.hour import HourCompaction
 from waybill.exporter.layout import Hour
-from waybill.exporter.ledger import recorded
+from waybill.exporter.ledger import Changes, recorded
 from waybill.exporter.listing import raw_hours
 from waybill.exporter.turn import turn
 from waybill.exporter.work import work, workers_default
@@ -90,8 +90,7 @@ class Compactor:
                 sorted(wanted),
                 workers=self._workers,
             )
-            for report in reports:
-                changed.update(report.changed)
+            fill_in(changed, reports)
         return summed(reports)
 
 
@@ -122,6 +121,14 @@ def compact_hour(
         unreadable=next(iter(compaction.unreadable), None),
         failed=failed,
     )
+
+
+def fill_in(changed: Changes, reports: Iterable[HourReport]) -> None:
+    """Tell the ledger what compactions changed."""
+    for report in reports:
+        changed.update(report.changed)
+        # Published, and failed after: what a report says is then not all that changed.
+        changed.certain &= report.failed is None
 
 
 def summed(reports: Iterable[HourReport]) -> Report:

@@ -73,13 +73,22 @@ class State(msgspec.Struct):
     broken: list[str] = []
 
 
+class Changes(dict[str, str | None]):
+    """By path relative to the root, the seal of each file that was published, None of one that was removed.
+
+    Attributes:
+        certain: False where something failed on the way, and only the files can tell what they are.
+    """
+
+    certain = True
+
+
 @contextlib.contextmanager
-def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[dict[str, str | None]]:
+def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Changes]:
     """Record what changes in some hours while it changes; only whoever has the turn may.
 
     Yields:
-        A mapping to be filled: by path relative to the root, the seal of each file that was published, None
-        of one that was removed.
+        The changes, to be filled in.
 
     Raises:
         OSError: an entry cannot be read or written.
@@ -92,10 +101,12 @@ def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[dict[s
         if is_temporary(path.parent / name):
             files.remove(path.parent / name)
     publish(files, path, _ENCODER.encode(entry))
-    changed: dict[str, str | None] = {}
+    changed = Changes()
     yield changed
-    if changed:
-        publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=changed)))
+    if not changed.certain:
+        _complete_by_files(root, files, path, entry)
+    elif changed:
+        publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=dict(changed))))
     else:
         files.remove(path)
 
@@ -154,9 +165,13 @@ def _complete(root: Path, files: Files) -> Path | None:
     except msgspec.DecodeError as error:
         raise OSError(f"{last} is no entry of a ledger ({error}); restore it from a copy") from None
     if entry.files is None:
-        found = dict(_seals(root, entry.hours))
-        publish(files, last, _ENCODER.encode(msgspec.structs.replace(entry, files=found, whole=True)))
+        _complete_by_files(root, files, last, entry)
     return last
+
+
+def _complete_by_files(root: Path, files: Files, path: Path, entry: LedgerEntry) -> None:
+    found = dict(_seals(root, entry.hours))
+    publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=found, whole=True)))
 
 
 def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]]:

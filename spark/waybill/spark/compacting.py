@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from waybill.exporter import Hour, Report
-from waybill.exporter.compact import HourReport, compact_hour, summed
+from waybill.exporter.compact import HourReport, compact_hour, fill_in, summed
 from waybill.exporter.ledger import recorded
 from waybill.exporter.listing import raw_hours
 from waybill.exporter.turn import turn
@@ -53,8 +53,7 @@ def compact_on_spark(spark: SparkSession, root: Path) -> Report:
             .collect()
         )
         reports = [_DECODER.decode(bytes(row.report)) for row in rows]
-        for report in reports:
-            changed.update(report.changed)
+        fill_in(changed, reports)
     return summed(reports)
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
-from waybill.exporter.compact import HourReport, compact_hour, summed
+from waybill.exporter.compact import HourReport, compact_hour, fill_in, summed
 from waybill.exporter.layout import HOUR_MS
 from waybill.exporter.ledger import recorded
 from waybill.exporter.rebuilding.part import PartReport, read_folded
@@ -99,8 +99,7 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wa
         with turn(root, files), recorded(root, files, touched) as changed:
             written = hours.mapInArrow(lambda batches: _write(root, node, batches), _SPARK_WRITTEN).collect()
             compacted = [_HOUR_REPORT.decode(bytes(row.report)) for row in written]
-            for hour in compacted:
-                changed.update(hour.changed)
+            fill_in(changed, compacted)
     finally:
         read.unpersist()
     done = summed(compacted)
