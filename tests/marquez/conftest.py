@@ -145,6 +145,15 @@ def real_marquez_url() -> str:
     return REAL_URL
 
 
+@pytest.fixture(params=["contract", "real"])
+def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
+    """Each server that behaves as Marquez: the stand-in, and the real one where there is one."""
+    if request.param == "contract":
+        return marquez.url
+    real: str = request.getfixturevalue("real_marquez_url")
+    return real.rstrip("/")
+
+
 def numbers(stored: list[dict[str, Any]], run: str) -> list[int]:
     """The numbers of one run's events in the order of their arrival."""
     return [event["number"] for event in stored if event.get("run", {}).get("runId") == run]

@@ -51,6 +51,8 @@ KNOWN_FACETS = {
     "job": ("documentation", "sourceCodeLocation", "sql"),
     "dataset": ("documentation", "schema", "dataSource", "columnLineage", "lifecycleStateChange"),
 }
+TEXT_MAX = 20_000_000
+"""The longest text that its JSON library reads."""
 PAGE = "<html><head><title>Sign in</title></head><body>Sign in</body></html>"
 HTML_500 = (
     "<html><head><title>Error 500</title></head><body><h2>HTTP ERROR 500 Request failed.</h2></body></html>"
@@ -357,13 +359,32 @@ def judge(body: bytes) -> tuple[int, str]:
         event.get("eventTime") is not None and instant(event["eventTime"]) is None
     ):
         return unreadable
+    if is_ill_shaped(event) or any(len(text) > TEXT_MAX for text in texts(event)):
+        return unreadable
     if any("\0" in text for text in texts(event)):
         return 500, HTML_500
     if errors := list(missing(event)):
         return 422, json.dumps({"errors": errors})
     if kind_of(event) == "RunEvent" and not event.get("eventType"):
-        return 500, json.dumps({"code": 500, "message": "There was an error processing your request."})
+        return 500, HTML_500
     return 201, ""
+
+
+def is_ill_shaped(event: dict[str, Any]) -> bool:
+    """Whether something is no object or list that Marquez reads as one; what it does not know may be any."""
+    datasets = []
+    for side in ("inputs", "outputs"):
+        named = event.get(side) or []
+        if not isinstance(named, list):
+            return True
+        datasets += named
+    holders = [(event.get(kind), kind) for kind in KNOWN_FACETS] + [(one, "dataset") for one in datasets]
+    for holder, kind in holders:
+        facets = holder.get("facets") if isinstance(holder, dict) else None
+        known = [facets.get(name) for name in KNOWN_FACETS[kind]] if isinstance(facets, dict) else []
+        if any(not isinstance(one, dict | None) for one in (holder, facets, *known)):
+            return True
+    return False
 
 
 def missing(event: dict[str, Any]) -> list[str]:

@@ -1,11 +1,13 @@
-"""The server that stands in for Marquez answers as was measured on the real one."""
+"""The server that stands in for Marquez answers as the real one does: the same tests on both."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +21,30 @@ EventOf = Callable[..., bytes]
 FACET = {"_producer": "https://example.com", "_schemaURL": "https://example.com/schema"}
 
 
-def post(marquez: ContractServer, body: bytes, content_type: str = "application/json") -> requests.Response:
+def post(url: str, body: bytes, content_type: str = "application/json") -> requests.Response:
     headers = {"Content-Type": content_type}
-    return requests.post(f"{marquez.url}/api/v1/lineage", data=body, headers=headers, timeout=10)
+    return requests.post(f"{url}/api/v1/lineage", data=body, headers=headers, timeout=60)
 
 
-def read(marquez: ContractServer, **query: str) -> dict[str, Any]:
-    answer = requests.get(f"{marquez.url}/api/v1/events/lineage", params=query, timeout=10)
+def read(url: str, **query: str) -> dict[str, Any]:
+    answer = requests.get(f"{url}/api/v1/events/lineage", params=query, timeout=60)
     assert answer.status_code == 200
     found = answer.json()
     assert isinstance(found, dict)
     return found
+
+
+def instant() -> str:
+    """An instant of a test's own, for a server that keeps what earlier tests sent."""
+    second = int(uuid.uuid4()) % 1_000_000_000
+    return datetime.fromtimestamp(second, UTC).isoformat()
+
+
+def around(moment: str) -> dict[str, str]:
+    """The query for the events of an instant."""
+    after = datetime.fromisoformat(moment)
+    before = after + timedelta(seconds=1)
+    return {"after": after.isoformat(), "before": before.isoformat()}
 
 
 @pytest.mark.parametrize(
@@ -38,14 +53,12 @@ def read(marquez: ContractServer, **query: str) -> dict[str, Any]:
         {},
         {"eventType": "BANANA"},
         {"run": {"runId": "no uuid"}},
-        {"padding": "x" * 25_000_000},
+        {"padding": ["x" * 12_500_000] * 2},
         {"anything": [1, {"else": None}]},
     ],
 )
-def test_it_takes_nearly_anything_well_formed(
-    marquez: ContractServer, event_of: EventOf, members: dict[str, Any]
-) -> None:
-    answer = post(marquez, event_of("run", **members))
+def test_it_takes_nearly_anything_well_formed(url: str, event_of: EventOf, members: dict[str, Any]) -> None:
+    answer = post(url, event_of("run", **members))
     assert (answer.status_code, answer.content) == (201, b"")
 
 
@@ -60,63 +73,68 @@ def test_it_takes_nearly_anything_well_formed(
         {"producer": ...},
         {"inputs": [{"name": "x"}]},
         {"run": {"runId": "r", "facets": {"parent": {"run": {}}}}},
-        {"job": {"namespace": "n", "name": "j", "facets": {"sql": "SELECT"}}},
+        {"job": {"namespace": "n", "name": "j", "facets": {"sql": {}}}},
     ],
 )
 def test_it_answers_422_to_what_its_validation_misses(
-    marquez: ContractServer, event_of: EventOf, members: dict[str, Any]
+    url: str, event_of: EventOf, members: dict[str, Any]
 ) -> None:
-    answer = post(marquez, event_of("run", **members))
+    answer = post(url, event_of("run", **members))
     assert answer.status_code == 422
     assert answer.json()["errors"]
-    assert marquez.stored == []
 
 
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"eventTime": "yesterday"}, '"code": 400'),
-        ({"eventType": ...}, '"code": 500'),
+        ({"eventTime": "yesterday"}, '"code":400'),
+        ({"padding": "x" * 25_000_000}, '"code":400'),
+        ({"run": "x"}, '"code":400'),
+        ({"inputs": [5]}, '"code":400'),
+        ({"run": {"runId": "r", "facets": {"parent": "x"}}}, '"code":400'),
+        ({"job": {"namespace": "n", "name": "j", "facets": {"sql": "SELECT"}}}, '"code":400'),
+        ({"eventType": ...}, "<html>"),
         ({"name": "a\0b"}, "<html>"),
         ({"a\0b": 1}, "<html>"),
     ],
 )
 def test_it_answers_500_to_events_that_are_bad_for_good(
-    marquez: ContractServer, event_of: EventOf, members: dict[str, Any], words: str
+    url: str, event_of: EventOf, members: dict[str, Any], words: str
 ) -> None:
-    answer = post(marquez, event_of("run", **members))
+    answer = post(url, event_of("run", **members))
     assert answer.status_code == 500
-    assert words in answer.text
+    assert words in answer.text.replace('": ', '":')
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"[{}]", b'"x"', b"\xff"])
-def test_it_answers_500_to_what_is_no_event(marquez: ContractServer, body: bytes) -> None:
-    assert post(marquez, body).status_code == 500
+def test_it_answers_500_to_what_is_no_event(url: str, body: bytes) -> None:
+    assert post(url, body).status_code == 500
 
 
-def test_it_answers_415_to_other_content_types(marquez: ContractServer, event_of: EventOf) -> None:
-    assert post(marquez, event_of("run"), "text/plain").status_code == 415
+def test_it_answers_415_to_other_content_types(url: str, event_of: EventOf) -> None:
+    assert post(url, event_of("run"), "text/plain").status_code == 415
 
 
-def test_it_keeps_repeats_and_lets_the_last_event_decide_the_state(
-    marquez: ContractServer, event_of: EventOf
-) -> None:
+def test_it_keeps_repeats_and_lets_the_last_event_decide_the_state(url: str, event_of: EventOf) -> None:
+    run, moment = str(uuid.uuid4()), instant()
     for kind in ("START", "COMPLETE", "COMPLETE", "START"):
-        assert post(marquez, event_of("run", eventType=kind)).status_code == 201
-    assert len(marquez.stored) == 4
-    answer = requests.get(f"{marquez.url}/api/v1/jobs/runs/run", timeout=10)
+        assert post(url, event_of(run, eventType=kind, eventTime=moment)).status_code == 201
+    stored = [event["run"]["runId"] for event in read(url, **around(moment))["events"]]
+    assert stored == [run] * 4
+    answer = requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60)
     assert answer.json()["state"] == "RUNNING"
 
 
-def test_it_gives_run_events_back_in_its_own_writing(marquez: ContractServer, event_of: EventOf) -> None:
-    custom = {"waybill_deltaFile": FACET}
-    post(marquez, event_of("run", 7, run={"runId": "run", "facets": custom}))
-    post(marquez, event_of("run", schemaURL="https://example.com/#/$defs/JobEvent"))
-    found = read(marquez)
+def test_it_gives_run_events_back_in_its_own_writing(url: str, event_of: EventOf) -> None:
+    custom, moment = {"waybill_deltaFile": FACET}, instant()
+    run = {"runId": str(uuid.uuid4()), "facets": custom}
+    post(url, event_of("", 7, run=run, eventTime=moment))
+    post(url, event_of("", schemaURL="https://example.com/#/$defs/JobEvent", eventTime=moment))
+    found = read(url, **around(moment))
     assert found["totalCount"] == 2
     (event,) = found["events"]
     assert event["number"] == 7
-    assert event["eventTime"] == "2026-01-01T00:00:00Z"
+    assert event["eventTime"] == moment.replace("+00:00", "Z")
     assert event["run"]["facets"] == {"nominalTime": None, "parent": None, **custom}
 
 
@@ -124,14 +142,14 @@ def test_it_takes_after_as_inclusive_and_before_as_exclusive(
     marquez: ContractServer, event_of: EventOf
 ) -> None:
     for number in range(5):
-        post(marquez, event_of("run", number, eventTime=f"2026-01-01T00:00:0{number}+00:00"))
-    post(marquez, event_of("run", 9, eventTime="2031-01-01T00:00:00+00:00"))
+        post(marquez.url, event_of("run", number, eventTime=f"2026-01-01T00:00:0{number}+00:00"))
+    post(marquez.url, event_of("run", 9, eventTime="2031-01-01T00:00:00+00:00"))
     inside = {"after": "2026-01-01T00:00:01Z", "before": "2026-01-01T00:00:03Z"}
-    assert [event["number"] for event in read(marquez, **inside)["events"]] == [2, 1]
+    assert [event["number"] for event in read(marquez.url, **inside)["events"]] == [2, 1]
     assert [
-        event["number"] for event in read(marquez, sortDirection="asc", limit="2", offset="1")["events"]
+        event["number"] for event in read(marquez.url, sortDirection="asc", limit="2", offset="1")["events"]
     ] == [1, 2]
-    assert len(read(marquez)["events"]) == 5
+    assert len(read(marquez.url)["events"]) == 5
 
 
 def test_it_can_be_started_by_hand() -> None:

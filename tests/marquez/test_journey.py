@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 Draw = Callable[..., "Worker"]
 
 
-@pytest.fixture(params=["contract", "real"])
-def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
-    """Each server that the graph is read from."""
-    if request.param == "contract":
-        return marquez.url
-    real: str = request.getfixturevalue("real_marquez_url")
-    return real.rstrip("/")
-
-
 @pytest.fixture
 def system() -> str:
     """A namespace that no other test draws in."""

@@ -68,7 +68,7 @@ def test_a_missing_producer_is_parked_with_what_marquez_says_of_it(
     [
         ("a NUL character", {"name": "a\0b"}, "HTTP ERROR 500 Request failed."),
         ("an unparsable date", {"eventTime": "yesterday"}, "Unable to process JSON"),
-        ("no event type", {"eventType": ...}, "There was an error processing your request."),
+        ("no event type", {"eventType": ...}, "HTTP ERROR 500 Request failed."),
     ],
 )
 def test_an_event_that_is_answered_500_for_good_is_parked_while_others_pass(
