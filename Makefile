@@ -8,9 +8,10 @@ SEED ?=
 FAULTS_BOUND_S := 1200
 
 PY := .venv/bin/python
-# uv works on this .venv alone and never fetches a Python of its own. Compiled once, packages load twice as fast
-# in each of the processes that the tests start, also where Python is told to write no bytecode.
-SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads --compile-bytecode
+# uv works on this .venv alone and never fetches a Python of its own.
+SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads
+# Without bytecode each of the hundreds of processes that the tests start would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 # pyright's wrapper asks the network for a newer version of itself unless told not to.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
@@ -24,7 +25,7 @@ demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeli
 	@$(PY) -m waybill.cli demo $(ARGS)
 
 test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed to pytest)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez that MARQUEZ_URL names, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with tests: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

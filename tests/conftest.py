@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SEED = pytest.StashKey[int]()
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 
 
@@ -23,18 +22,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    seed = config.getoption("--seed")
-    config.stash[SEED] = secrets.randbits(32) if seed is None else seed
+    # Several test processes get the options of the first.
+    if config.option.seed is None:
+        config.option.seed = secrets.randbits(32)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.stash[SEED]} (repeat with --seed={config.stash[SEED]})"
+    return f"seed: {config.option.seed} (repeat with --seed={config.option.seed})"
 
 
 @pytest.fixture(scope="session")
 def seed(pytestconfig: pytest.Config) -> int:
     """What random choices start from; a test that fails can be repeated with it."""
-    return pytestconfig.stash[SEED]
+    return int(pytestconfig.option.seed)
 
 
 @pytest.fixture(scope="session", autouse=True)

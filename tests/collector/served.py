@@ -108,7 +108,7 @@ class Collector:
         """What the journal holds."""
         journal = Journal(self.home)
         try:
-            return [entry.body for entry in journal.read(0)]
+            return [entry.body for entry in journal.read(0, limit=1_000_000, max_bytes=2**40)]
         finally:
             journal.close()
 
