@@ -10,6 +10,8 @@ BENCHMARKS = (
     ("emit", "--backends"),
     ("compact",),
     ("compact", "--backfill", "--only", "waybill"),
+    ("flush",),
+    ("flush", "--no-archive"),
     ("rebuild",),
     ("rebuild", "--events", "10000000", "--hours", "240", "--only", "waybill", "--rounds", "1"),
     ("spark",),

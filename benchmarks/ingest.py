@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _run_cases(folder: Path, arguments: argparse.Namespace) -> None:
-    lines = _record_lines(arguments.count)
+    lines = record_lines(arguments.count)
     results = []
     print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
     print("|---|---|---|---|---|---|---|---|")
@@ -185,8 +185,9 @@ def _bodies(case: Case, elements: list[bytes]) -> list[bytes]:
     return [b"[" + b",".join(elements[at : at + case.batch]) + b"]" for at in starts]
 
 
-def _record_lines(count: int) -> list[bytes]:
-    table = records(count, hours=1, systems=5, repeats=0.0, seed=7)
+def record_lines(count: int, *, hours: int = 1) -> list[bytes]:
+    """Records as DeltaFi sends them, in order of `completed`."""
+    table = records(count, hours=hours, systems=5, repeats=0.0, seed=7)
     for name in ("created", "completed"):
         at = table.column_names.index(name)
         table = table.set_column(at, name, table[name].cast("int64"))
