@@ -19,14 +19,21 @@ def instant(time_ms: int) -> str:
 
 
 def hear(
-    listened: Listened, run: str, kind: str, at_ms: int, *, job: int | None = None, output: str = "/out/a"
+    listened: Listened,
+    run: str,
+    kind: str,
+    at_ms: int,
+    *,
+    job: int | None = None,
+    output: str = "/out/a",
+    name: str = "a job",
 ) -> None:
     facets = {} if job is None else {"spark_jobDetails": {"jobId": job}}
     event = {
         "eventTime": instant(at_ms),
         "eventType": kind,
         "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "tests", "name": f"job of {run}"},
+        "job": {"namespace": "tests", "name": name},
         "producer": "https://example.org/listener",
         "outputs": [{"namespace": "file", "name": output}],
     }
@@ -117,3 +124,9 @@ def test_the_runs_remembered_are_bounded_and_the_oldest_go_first(listened: Liste
     assert len(listened.runs) == RUNS_MAX
     assert listened.of_job(1) is None
     assert listened.of_job(2) is not None
+
+
+def test_a_run_has_the_name_that_the_listener_learns_in_the_end(listened: Listened) -> None:
+    hear(listened, "a", "START", AT[0], name="unknown")
+    hear(listened, "a", "COMPLETE", AT[1], name="orders")
+    assert listened.runs["a"].name == "orders"

@@ -35,7 +35,7 @@ class Run(msgspec.Struct):
     Attributes:
         run_id: the OpenLineage run.
         namespace: its job's namespace.
-        name: its job's name.
+        name: its job's name, as the latest event has it.
         parent: the run that started it, for a write its application's.
         started_ms: the time of its START, which the listener takes from Spark's own event.
         ended_ms: the time of its latest terminal event, from Spark's event too.
@@ -72,6 +72,8 @@ class Listened:
         if not isinstance(event, RunEvent):
             return None
         run = self.runs.get(event.run.runId) or Run(event.run.runId, event.job.namespace, event.job.name)
+        # On a busy machine the listener may begin an application before it knows what it is called.
+        run.namespace, run.name = event.job.namespace, event.job.name
         self.runs[run.run_id] = run
         self.runs.move_to_end(run.run_id)
         run.outputs.update(output.name for output in event.outputs or ())
