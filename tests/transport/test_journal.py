@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -26,6 +27,29 @@ def bodies(journal: Journal) -> list[bytes]:
     return [entry.body for entry in journal.read(0, limit=1_000_000)]
 
 
+class CountingSqlite(apsw.VFS):
+    """SQLite's own file system, counting what is fsynced."""
+
+    def __init__(self) -> None:
+        super().__init__("counting", "unix")
+        self.syncs = 0
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return CountingFile(self, name, flags)
+
+
+class CountingFile(apsw.VFSFile):
+    def __init__(
+        self, counting: CountingSqlite, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
+        super().__init__("unix", name, flags)
+        self._counting = counting
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._counting.syncs += 1
+        super().xSync(flags)
+
+
 def test_an_entry_comes_back_as_it_was_accepted(tmp_path: Path) -> None:
     before_ms = time.time_ns() // 1_000_000
     journal = Journal(tmp_path)
@@ -40,6 +64,33 @@ def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_p
     assert [journal.append(EVENT, body) for body in (b"a", b"b", b"a")] == [1, 2, 1]
     assert journal.append_many([(EVENT, b"c", ""), (EVENT, b"b", ""), (EVENT, b"c", "")]) == [3, 2, 3]
     assert bodies(journal) == [b"a", b"b", b"c"]
+
+
+def test_what_need_not_be_durable_at_once_shares_an_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.transport.journal._SYNC_EVERY_S", 60.0)
+    counting = CountingSqlite()
+    journal = Journal(tmp_path, vfs="counting")
+
+    def syncs_of(act: Callable[[], object]) -> int:
+        before = counting.syncs
+        act()
+        return counting.syncs - before
+
+    def settle(cursor: int) -> None:
+        journal.commit("p", cursor=cursor, put={"row": b"%d" % cursor}, durable=False)
+
+    journal.append(EVENT, b"a")
+    settle(1)  # the first in a while is fsynced
+    assert [syncs_of(lambda: settle(2)), syncs_of(lambda: settle(3))] == [0, 0]
+    assert syncs_of(lambda: journal.append(EVENT, b"b")) == 1, "an entry is fsynced as ever"
+    assert syncs_of(lambda: journal.sync("p")) == 1
+    assert syncs_of(lambda: journal.sync("p")) == 0, "nothing is left to be made durable"
+    monkeypatch.setattr("waybill.transport.journal._SYNC_EVERY_S", 0.0)
+    assert syncs_of(lambda: settle(4)) == 1, "nothing waits longer"
+    assert Journal(tmp_path).cursor("p") == 4
+    journal.close()
 
 
 def test_the_same_bytes_of_another_kind_are_another_entry(tmp_path: Path) -> None:

@@ -140,6 +140,7 @@ class Delivery:
             self._take_in(None)
             self._store()
         self._store()
+        self._journal.sync(self.name)
 
     def close(self) -> None:
         """Close the connections to the backend."""
@@ -362,7 +363,7 @@ class Delivery:
             self._put[FIGURES] = self._figures.row()
         cursor = self._ledger.cursor
         if self._put or self._delete or cursor != self._cursor_stored:
-            self._journal.commit(self.name, cursor=cursor, put=self._put, delete=self._delete)
+            self._journal.commit(self.name, cursor=cursor, put=self._put, delete=self._delete, durable=False)
             self._cursor_stored = cursor
             self._put, self._delete = {}, set()
             self._figures_stored = self._figures
@@ -372,6 +373,7 @@ class Delivery:
 
     def _rest(self) -> Step:
         """What to say of a step that came to nothing."""
+        self._journal.sync(self.name)
         waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s())
         wait_s = 0.0 if self._on_the_way else min((one for one in waits_s if one is not None), default=None)
         if (problem := self._outage()) is not None or wait_s is None:

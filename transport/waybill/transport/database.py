@@ -52,25 +52,33 @@ class Database:
         self._lock_descriptor: int | None = None
         self.write_lock = threading.RLock()
         """Held by the thread that writes; a signal handler may come in between, see `refuse_reentry`."""
+        self._durable = True
         self._in_transaction = False
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
         """Called in the child of a fork, before anything else uses the database there."""
         survive_forks(self)
 
-    def write(self, work: Callable[[apsw.Connection], _T]) -> _T:
-        """Do `work` in one write transaction, fsynced on return.
+    def write(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
+        """Do `work` in one write transaction.
+
+        Args:
+            work: what to do.
+            durable: fsynced on return; else with whichever transaction is so next.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
         """
         with self.write_lock:
-            return self.write_locked(work)
+            return self.write_locked(work, durable=durable)
 
-    def write_locked(self, work: Callable[[apsw.Connection], _T]) -> _T:
+    def write_locked(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
         """The same for a caller that holds `write_lock` already."""
         self.refuse_reentry()
         writer = self._writing()
+        if durable != self._durable:
+            writer.pragma("synchronous", "FULL" if durable else "NORMAL")
+            self._durable = durable
         descriptor = self._os_lock_descriptor()
         try:
             self._in_transaction = True
@@ -177,7 +185,7 @@ class Database:
                 raise self._explained(error) from None
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._writer = writer
+            self._writer, self._durable = writer, True
         return self._writer
 
     def _connect(self, flags: int) -> apsw.Connection:

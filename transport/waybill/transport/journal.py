@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
+_SYNC_EVERY_S: Final = 0.1
 
 _INSERT: Final = """
 INSERT INTO entries (received_ms, kind, system_name, digest, body)
@@ -104,6 +105,8 @@ class Journal:
         self._queue: deque[_Pending] = deque()
         self._full = False
         self._size_checked_s = 0.0
+        self._synced_s = 0.0
+        self._unsynced = False
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
@@ -294,8 +297,18 @@ class Journal:
         cursor: int | None = None,
         put: Mapping[str, bytes] | None = None,
         delete: Iterable[str] = (),
+        durable: bool = True,
     ) -> None:
-        """Move a projection's cursor and change its state in one transaction, fsynced on return.
+        """Move a projection's cursor and change its state in one transaction.
+
+        Args:
+            projection: whose.
+            cursor: where it moves to.
+            put: rows to write, by key.
+            delete: keys of rows to remove.
+            durable: fsynced on return, and with it every change before; else kept from the death of the
+                process on return, and fsynced with the next change after 100 ms, or by `sync`. Emitters wait
+                for an fsync of anybody's.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -311,7 +324,21 @@ class Journal:
                 statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
                 writer.execute(statement, (projection, cursor))
 
-        self._database.write(change)
+        now_s = time.monotonic()
+        durable = durable or now_s - self._synced_s >= _SYNC_EVERY_S
+        self._database.write(change, durable=durable)
+        self._unsynced = not durable
+        if durable:
+            self._synced_s = now_s
+
+    def sync(self, projection: str) -> None:
+        """Make durable what `commit` has left so.
+
+        Raises:
+            JournalError: the disk failed or is full.
+        """
+        if self._unsynced:
+            self.commit(projection, cursor=self.cursor(projection))
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
