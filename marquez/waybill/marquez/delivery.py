@@ -140,7 +140,7 @@ class Delivery:
             self._take_in(None)
             self._store()
         self._store()
-        self._journal.sync(self.name)
+        self._journal.sync()
 
     def close(self) -> None:
         """Close the connections to the backend."""
@@ -373,7 +373,7 @@ class Delivery:
 
     def _rest(self) -> Step:
         """What to say of a step that came to nothing."""
-        self._journal.sync(self.name)
+        self._journal.sync()
         waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s())
         wait_s = 0.0 if self._on_the_way else min((one for one in waits_s if one is not None), default=None)
         if (problem := self._outage()) is not None or wait_s is None:

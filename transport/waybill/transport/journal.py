@@ -24,7 +24,7 @@ import msgspec
 
 from waybill.transport.database import Database
 from waybill.transport.errors import JournalError, JournalFullError
-from waybill.transport.files import Files
+from waybill.transport.files import Files, sync
 from waybill.transport.mounts import refuse_network_file_system
 
 if TYPE_CHECKING:
@@ -331,14 +331,21 @@ class Journal:
         if durable:
             self._synced_s = now_s
 
-    def sync(self, projection: str) -> None:
+    def sync(self) -> None:
         """Make durable what `commit` has left so.
 
         Raises:
-            JournalError: the disk failed or is full.
+            JournalError: the disk failed.
         """
-        if self._unsynced:
-            self.commit(projection, cursor=self.cursor(projection))
+        if not self._unsynced:
+            return
+        # A commit that changes nothing is not fsynced; the log is what has to be. SQLite holds no lock on it.
+        try:
+            with self.path.with_name(f"{self.path.name}-wal").open("rb") as log:
+                sync(log.fileno())
+        except OSError as error:
+            raise JournalError(f"{self.path} cannot be made durable ({error}); check the disk") from None
+        self._unsynced, self._synced_s = False, time.monotonic()
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
