@@ -2,8 +2,7 @@
 
 One SQLite database per home, in WAL mode. What holds at every moment:
 
-- `Journal.append` returns a sequence number only when the entry is in a committed transaction that was
-  fsynced.
+- `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
 - Sequence numbers grow and are never used again; `Entry.received_ms` never decreases with them.
 - The same bytes of the same kind are one entry for as long as the journal retains it.
 - A cursor and the state that belongs to it change in one transaction.
@@ -105,8 +104,7 @@ class Journal:
         self._queue: deque[_Pending] = deque()
         self._full = False
         self._size_checked_s = 0.0
-        self._synced_s = 0.0
-        self._unsynced = False
+        self._unsynced, self._synced_s = False, 0.0
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
@@ -306,9 +304,8 @@ class Journal:
             cursor: where it moves to.
             put: rows to write, by key.
             delete: keys of rows to remove.
-            durable: fsynced on return, and with it every change before; else kept from the death of the
-                process on return, and fsynced with the next change after 100 ms, or by `sync`. Emitters wait
-                for an fsync of anybody's.
+            durable: fsynced on return; else safe from the death of the process on return, and fsynced with
+                the next change after 100 ms, or by `sync`: emitters wait for an fsync of anybody's.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -325,27 +322,20 @@ class Journal:
                 writer.execute(statement, (projection, cursor))
 
         now_s = time.monotonic()
-        durable = durable or now_s - self._synced_s >= _SYNC_EVERY_S
-        self._database.write(change, durable=durable)
-        self._unsynced = not durable
-        if durable:
-            self._synced_s = now_s
+        lazily = not durable and now_s - self._synced_s < _SYNC_EVERY_S
+        self._database.write(change, durable=not lazily)
+        self._unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
 
     def sync(self) -> None:
-        """Make durable what `commit` has left so.
-
-        Raises:
-            JournalError: the disk failed.
-        """
-        if not self._unsynced:
-            return
-        # A commit that changes nothing is not fsynced; the log is what has to be. SQLite holds no lock on it.
-        try:
-            with self.path.with_name(f"{self.path.name}-wal").open("rb") as log:
-                sync(log.fileno())
-        except OSError as error:
-            raise JournalError(f"{self.path} cannot be made durable ({error}); check the disk") from None
-        self._unsynced, self._synced_s = False, time.monotonic()
+        """Make durable what `commit` left to be; a `JournalError` if the disk fails."""
+        if self._unsynced:
+            # A commit that changes nothing is not fsynced. SQLite holds no lock on the log.
+            try:
+                with self.path.with_name(f"{self.path.name}-wal").open("rb") as log:
+                    sync(log.fileno())
+            except OSError as error:
+                raise JournalError(f"{self.path} cannot be made durable ({error}); check the disk") from None
+            self._unsynced, self._synced_s = False, time.monotonic()
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
