@@ -69,7 +69,7 @@ def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_p
 def test_what_need_not_be_durable_at_once_shares_an_fsync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.journal._SYNC_EVERY_S", 60.0)
+    monkeypatch.setattr("waybill.transport.database.SYNC_EVERY_S", 60.0)
     counting = CountingSqlite()
     journal = Journal(tmp_path, vfs="counting")
 
@@ -86,11 +86,12 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert [syncs_of(lambda: settle(2)), syncs_of(lambda: settle(3))] == [0, 0]
     assert syncs_of(lambda: journal.append(EVENT, b"b")) == 1, "an entry is fsynced as ever"
     synced: list[int] = []
-    monkeypatch.setattr("waybill.transport.journal.sync", synced.append)
-    journal.sync()
-    journal.sync()
+    monkeypatch.setattr("waybill.transport.database.sync", synced.append)
+    assert 0 < (journal.sync(60.0) or 0) <= 60
+    assert synced == []
+    assert [journal.sync(), journal.sync()] == [None, None]
     assert len(synced) == 1, "once there is something to be made durable"
-    monkeypatch.setattr("waybill.transport.journal._SYNC_EVERY_S", 0.0)
+    monkeypatch.setattr("waybill.transport.database.SYNC_EVERY_S", 0.0)
     assert syncs_of(lambda: settle(4)) == 1, "nothing waits longer"
     assert Journal(tmp_path).cursor("p") == 4
     journal.close()

@@ -32,6 +32,7 @@ from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.summary import file_event_of
 from waybill.marquez.window import Window
 from waybill.transport.backends import MARQUEZ
+from waybill.transport.database import SYNC_EVERY_S
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
@@ -373,8 +374,8 @@ class Delivery:
 
     def _rest(self) -> Step:
         """What to say of a step that came to nothing."""
-        self._journal.sync()
-        waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s())
+        sync_s = self._journal.sync(SYNC_EVERY_S)
+        waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s(), sync_s)
         wait_s = 0.0 if self._on_the_way else min((one for one in waits_s if one is not None), default=None)
         if (problem := self._outage()) is not None or wait_s is None:
             return Step(retry_s=wait_s, problem=problem)

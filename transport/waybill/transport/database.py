@@ -14,12 +14,14 @@ import fcntl
 import os
 import secrets
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
 from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.files import sync
 from waybill.transport.forking import survive_forks
 from waybill.transport.schema import migrate
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 ENTRY_BYTES_MAX: Final = 256 * 2**20
 """The largest entry that is kept, in bytes."""
+
+SYNC_EVERY_S: Final = 0.1
+"""What need not be fsynced at once is after this long."""
 
 _CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
 _BUSY_TIMEOUT_MS: Final = 30_000
@@ -52,7 +57,9 @@ class Database:
         self._lock_descriptor: int | None = None
         self.write_lock = threading.RLock()
         """Held by the thread that writes; a signal handler may come in between, see `refuse_reentry`."""
-        self._durable = True
+        self._lazy = False
+        """Whether the writer's commits are not fsynced."""
+        self._unsynced, self._synced_s = False, 0.0
         self._in_transaction = False
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
@@ -64,7 +71,7 @@ class Database:
 
         Args:
             work: what to do.
-            durable: fsynced on return; else with whichever transaction is so next.
+            durable: fsynced on return; else with the next one `SYNC_EVERY_S` after the last fsync, or by `sync`.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -76,9 +83,11 @@ class Database:
         """The same for a caller that holds `write_lock` already."""
         self.refuse_reentry()
         writer = self._writing()
-        if durable != self._durable:
-            writer.pragma("synchronous", "FULL" if durable else "NORMAL")
-            self._durable = durable
+        now_s = time.monotonic()
+        lazily = not durable and now_s - self._synced_s < SYNC_EVERY_S
+        if lazily != self._lazy:
+            writer.pragma("synchronous", "NORMAL" if lazily else "FULL")
+            self._lazy = lazily
         descriptor = self._os_lock_descriptor()
         try:
             self._in_transaction = True
@@ -87,6 +96,7 @@ class Database:
             writer.execute("BEGIN IMMEDIATE")
             result = work(writer)
             writer.execute("COMMIT")
+            self._unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -97,6 +107,31 @@ class Database:
             self._in_transaction = False
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         return result
+
+    def sync(self, after_s: float = 0.0) -> float | None:
+        """Make durable what `write` left to be.
+
+        Args:
+            after_s: only if the last fsync was so long ago.
+
+        Returns:
+            In how many seconds that will be; None when nothing is left.
+
+        Raises:
+            JournalError: the disk failed.
+        """
+        left_s = self._synced_s + after_s - time.monotonic()
+        if self._unsynced and left_s > 0:
+            return left_s
+        if self._unsynced:
+            # A commit that changes nothing is not fsynced. SQLite holds no lock on the log.
+            try:
+                with self._path.with_name(f"{self._path.name}-wal").open("rb") as log:
+                    sync(log.fileno())
+            except OSError as error:
+                raise JournalError(f"{self._path} cannot be made durable ({error}); check the disk") from None
+            self._unsynced, self._synced_s = False, time.monotonic()
+        return None
 
     def refuse_reentry(self) -> None:
         """Keep out a signal handler that interrupts this thread's own write; the caller holds `write_lock`.
@@ -185,7 +220,7 @@ class Database:
                 raise self._explained(error) from None
             finally:
                 fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._writer, self._durable = writer, True
+            self._writer, self._lazy = writer, False
         return self._writer
 
     def _connect(self, flags: int) -> apsw.Connection:

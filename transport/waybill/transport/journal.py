@@ -23,7 +23,7 @@ import msgspec
 
 from waybill.transport.database import Database
 from waybill.transport.errors import JournalError, JournalFullError
-from waybill.transport.files import Files, sync
+from waybill.transport.files import Files
 from waybill.transport.mounts import refuse_network_file_system
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
-_SYNC_EVERY_S: Final = 0.1
 
 _INSERT: Final = """
 INSERT INTO entries (received_ms, kind, system_name, digest, body)
@@ -104,7 +103,6 @@ class Journal:
         self._queue: deque[_Pending] = deque()
         self._full = False
         self._size_checked_s = 0.0
-        self._unsynced, self._synced_s = False, 0.0
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
@@ -321,21 +319,11 @@ class Journal:
                 statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
                 writer.execute(statement, (projection, cursor))
 
-        now_s = time.monotonic()
-        lazily = not durable and now_s - self._synced_s < _SYNC_EVERY_S
-        self._database.write(change, durable=not lazily)
-        self._unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
+        self._database.write(change, durable=durable)
 
-    def sync(self) -> None:
-        """Make durable what `commit` left to be; a `JournalError` if the disk fails."""
-        if self._unsynced:
-            # A commit that changes nothing is not fsynced. SQLite holds no lock on the log.
-            try:
-                with self.path.with_name(f"{self.path.name}-wal").open("rb") as log:
-                    sync(log.fileno())
-            except OSError as error:
-                raise JournalError(f"{self.path} cannot be made durable ({error}); check the disk") from None
-            self._unsynced, self._synced_s = False, time.monotonic()
+    def sync(self, after_s: float = 0.0) -> float | None:
+        """Make durable what `commit` left to be; see `Database.sync`."""
+        return self._database.sync(after_s)
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
