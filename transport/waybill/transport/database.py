@@ -71,7 +71,8 @@ class Database:
 
         Args:
             work: what to do.
-            durable: fsynced on return; else with the next one `SYNC_EVERY_S` after the last fsync, or by `sync`.
+            durable: fsynced on return; else with the next change `SYNC_EVERY_S` after the last fsync, or by
+                `sync`.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
