@@ -143,7 +143,9 @@ def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
     keep_all(journal, [file_of("f")])
     worker = new_worker(journal, marquez.url, detail="summary")
     for _ in range(3):
-        step = worker.delivery.step()
+        worker.delivery.step()
+    journal.sync()
+    step = worker.delivery.step()
     assert (step.applied, step.problem, marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
     assert step.retry_s == pytest.approx(60, abs=1)
     clock.now_s += step.retry_s
