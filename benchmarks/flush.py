@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -20,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.ingest import record_lines
+from benchmarks.ingest import peak_mb, record_lines
 
 ANNOTATIONS: Final = "batchId,customer,priority,region"
 BATCH: Final = 10_000
@@ -94,7 +95,7 @@ def _flushed(home: Path, *, archive: bool) -> dict[str, Any]:
     return {
         "wall_s": wall_s,
         "cpu_s": usage.ru_utime + usage.ru_stime,
-        "peak_mb": usage.ru_maxrss / 1_024,
+        "peak_mb": peak_mb(os.getpid()),
         "files": len(files),
         "size_mb": sum(file.stat().st_size for file in files) / 1e6,
         "rows": sum(pq.read_metadata(file).num_rows for file in files),

@@ -140,7 +140,7 @@ def _measured(
     for client in clients:
         client.join()
     took_s, cpu_s = time.perf_counter() - began_s, _cpu_s(server.pid) - cpu_s
-    memory_mb = _peak_mb(server.pid)
+    memory_mb = peak_mb(server.pid)
     server.terminate()
     server.wait(60)
     latencies_s = sorted(one for client in clients for one in client.latencies_s)
@@ -229,7 +229,8 @@ def _cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / _TICKS_A_SECOND
 
 
-def _peak_mb(pid: int) -> float:
+def peak_mb(pid: int) -> float:
+    """The most memory that a process has taken, without what its parent had when it was forked."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024

@@ -14,17 +14,20 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.listing import raw_hours
 from waybill.exporter.past import Past
 from waybill.exporter.raw import RawWriter
+from waybill.exporter.records import records_sent
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.runs import Runs
 from waybill.exporter.upkeep import Upkeep
 from waybill.exporter.work import workers_default
-from waybill.facets import RunEvent, decode_event, decode_records
+from waybill.facets import RunEvent, decode_event
+from waybill.facets.arrow import to_table
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
@@ -43,7 +46,7 @@ _RANGE: Final = "range"
 _FLUSH: Final = "flush:"
 _FLUSHES_KEPT: Final = 16
 _ENTRIES_MAX: Final = 50_000
-_BATCH_BYTES_MAX: Final = 32 * 2**20
+_BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # what was one batch is one again
 _LINGER_S: Final = 1.0
 _UPKEEP_EVERY_S: Final = 30.0
@@ -90,6 +93,7 @@ class Layout:
         self._runs: Runs | None = None
         self._damaged: dict[Hour, str] = {}
         self._wrote_s = float("-inf")
+        self._goes_on = False
 
     def step(self) -> Step:
         """Write one batch of entries, or compact the hours that are due."""
@@ -140,6 +144,8 @@ class Layout:
         if waiting and (linger_s <= 0 or waiting >= _ENTRIES_MAX):
             entries = _first_range(self._journal.read(cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX))
             raw = RawName(self._journal.node, entries[0].seq, entries[-1].seq)
+            # With more waiting than one batch holds there is nothing to linger for.
+            self._goes_on = len(entries) < waiting
             self._journal.commit(_NAME, put={_RANGE: msgspec.msgpack.encode((raw.first, raw.last))})
             return self._apply(self._runs, entries, raw)
         return self._keep_up(self._runs, linger_s if waiting else None)
@@ -159,8 +165,14 @@ class Layout:
             self._fold(runs, entry)
         last = entries[-1]
         outcome = runs.finish(last.seq, last.received_ms)
-        if outcome.records:
-            self._upkeep.wrote(self._writer.write(raw, outcome.records))
+        sent = records_sent(
+            entries,
+            system_name=self._settings.system_name,
+            allowed=self._settings.provenance_annotations_allowed,
+            on_error=_log_unreadable,
+        )
+        table = pa.concat_tables([*sent, to_table(outcome.records)])
+        self._upkeep.wrote(self._writer.write_table(raw, table))
         published: set[str] = set()
         if outcome.retracted:
             published.update(self._compact([], Retraction(raw, outcome.retracted)).published)
@@ -170,24 +182,21 @@ class Layout:
             put[f"{_FLUSH}{last.seq}"] = msgspec.json.encode(sorted(published))
             delete += self._old_flushes()
         self._journal.commit(_NAME, cursor=raw.last, put=put, delete=delete)
-        self._wrote_s = time.monotonic()
+        self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
         return Step(applied=len(entries), problem=self._damage)
 
     def _fold(self, runs: Runs, entry: Entry) -> None:
         runs.settle_until(entry.received_ms)
         system_name = entry.system_name or self._settings.system_name
         try:
-            if entry.kind is Kind.PROVENANCE:
-                runs.add_records(decode_records(entry.body, system_name=system_name))
-            elif entry.kind is Kind.OPENLINEAGE:
+            if entry.kind is Kind.OPENLINEAGE:
                 event = decode_event(entry.body)
                 if isinstance(event, RunEvent):
                     runs.add_event(event, system_name=system_name, received_ms=entry.received_ms)
             elif _is_flush(entry):
                 runs.settle_all(entry.received_ms)
-        except (ValueError, msgspec.MsgspecError, RecursionError):
-            # Admission lets nothing of the kind in; were it there all the same, it must not hold up the rest.
-            log.exception("entry %d of the journal cannot be read, and is not in the layout", entry.seq)
+        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+            _log_unreadable(entry, error)
 
     def _keep_up(self, runs: Runs, linger_s: float | None) -> Step:
         """Nothing is to be written now: see to what only time brings."""
@@ -224,6 +233,11 @@ class Layout:
     def _old_flushes(self) -> list[str]:
         stored = sorted(self._journal.state(_NAME, _FLUSH), key=lambda key: int(key.removeprefix(_FLUSH)))
         return stored[: -(_FLUSHES_KEPT - 1)]
+
+
+def _log_unreadable(entry: Entry, error: Exception) -> None:
+    # Admission lets nothing of the kind in; were it there all the same, it must not hold up the rest.
+    log.error("entry %d of the journal cannot be read, and is not in the layout", entry.seq, exc_info=error)
 
 
 def _is_flush(entry: Entry) -> bool:

@@ -66,10 +66,18 @@ class RawWriter:
 
 def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
     """Cut a table by hour; in each part a system's rows are together, as a compaction wants them."""
-    hours = pc.divide(table["completed"].cast(pa.int64()), HOUR_MS)
-    table = parquet.sort(table.append_column("hour", hours), "hour", "system_name", "completed", "did")
+    if not table.num_rows:
+        return
+    table = table.combine_chunks()
+    systems = table["system_name"].combine_chunks().dictionary_encode()
+    completed = table["completed"].combine_chunks().cast(pa.int64())
+    hours = pc.divide(completed, HOUR_MS)
+    # One number orders by hour, system and time, which sorts several times faster than the columns do.
+    groups = pc.add(pc.multiply(hours, len(systems.dictionary)), systems.indices.cast(pa.int64()))
+    within = pc.subtract(completed, pc.multiply(hours, HOUR_MS))
+    order = pc.sort_indices(pc.add(pc.multiply(groups, HOUR_MS), within))
+    table, hours = table.take(order), hours.take(order)
     start = 0
-    for run in pc.value_counts(table["hour"].combine_chunks()).to_pylist():
-        hour = hour_of(run["values"] * HOUR_MS)
-        yield hour, table.slice(start, run["counts"]).drop_columns("hour")
+    for run in pc.value_counts(hours).to_pylist():
+        yield hour_of(run["values"] * HOUR_MS), table.slice(start, run["counts"])
         start += run["counts"]

@@ -13,7 +13,7 @@ journal's state; in memory is only what is about to settle, and what was touched
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -137,10 +137,6 @@ class Runs:
         """When the next of them settles, in epoch milliseconds of received time."""
         return next((due.settles_ms for due in self._due.values()), None)
 
-    def add_records(self, records: Iterable[ProvenanceRecord]) -> None:
-        """Record what needs no settling."""
-        self._records.extend(keep_annotations(record, self._allowed) for record in records)
-
     def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
         """Fold one event.
 
@@ -152,7 +148,7 @@ class Runs:
         if known is None and self._may_be_forgotten(seen, received_ms):
             self._unsure[seen.run_id] = received_ms - self._retain_ms
         if seen.faceted:
-            self.add_records(records_of(seen))
+            self._records += self._records_of(seen)
             self._drop_due(seen.run_id)
             self._touch(seen.run_id, Run(received_ms, None), known)
         elif known is None or known.state is not None:

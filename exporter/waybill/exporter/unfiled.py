@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from waybill.exporter.projection import Layout
 from waybill.exporter.query import Query
+from waybill.exporter.records import records_sent
 from waybill.facets import RunEvent, decode_event, decode_records, keep_annotations, observe, records_of
 from waybill.facets.arrow import SCHEMA, to_table
 from waybill.transport.journal import Entry, Kind
@@ -42,13 +43,16 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
         allowed = settings.provenance_annotations_allowed
+        found = records_sent(
+            entries, system_name=settings.system_name, allowed=allowed, on_error=_leave_to_the_layout
+        )
+        events = (entry for entry in entries if entry.kind is Kind.OPENLINEAGE)
         records = [
             keep_annotations(record, allowed)
-            for entry in entries
+            for entry in events
             for record in records_in(entry, settings.system_name)
         ]
-        if records:
-            tables.append(to_table(records).filter(wanted))
+        tables += [table.filter(wanted) for table in (*found, to_table(records)) if table.num_rows]
     return pa.concat_tables(tables or [SCHEMA.empty_table()])
 
 
@@ -64,3 +68,7 @@ def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
                 yield from records_of(seen)
     except (ValueError, msgspec.MsgspecError, RecursionError):
         return  # the layout says so in its log
+
+
+def _leave_to_the_layout(entry: Entry, error: Exception) -> None:
+    """The layout says so in its log."""
