@@ -11,9 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waybill.facets import FinalState, ProvenanceRecord, decode_records, keep_annotations
+from waybill.facets import (
+    UNREADABLE,
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    decode_records,
+    facet_records,
+    has_record,
+    keep_annotations,
+)
 from waybill.facets.arrow import SCHEMA, to_table
-from waybill.facets.columns import decode_table
+from waybill.facets.columns import decode_table, facet_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,3 +138,70 @@ def test_a_body_larger_than_a_block_of_the_reader_is_read() -> None:
 
 def test_no_bodies_are_an_empty_table() -> None:
     assert in_columns([])[0].equals(to_table(list[ProvenanceRecord]()))
+
+
+instants = st.one_of(
+    st.sampled_from(
+        ["2026-01-31T12:00:00.123Z", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+01:00"]
+    ),
+    st.sampled_from(["1970-01-01T00:00:00Z", "9999-12-31T23:59:59.9999999Z", "2026-01-31T24:00:00Z", ""]),
+    st.sampled_from(
+        ["2026-01-31", "2026-01-31T12:00", "20260131T120000Z", "2026-02-30T00:00:00Z", "2026-W05"]
+    ),
+    st.from_regex(
+        r"20[0-9]{2}-[0-3][0-9]-[0-3][0-9][Tt ][0-2][0-9](:[0-6][0-9](:[0-6][0-9])?)?", fullmatch=True
+    ),
+    st.from_regex(
+        r"2026-01-3[01][T ]2[0-4]:00:[0-6]0([.,][0-9]{1,9})?(Z|z|[+-][0-2][0-9]:?([0-9]{2})?)?",
+        fullmatch=True,
+    ),
+    st.datetimes().map(lambda moment: moment.isoformat() + "Z"),
+)
+faceted_events = st.fixed_dictionaries(
+    {
+        "eventTime": instants,
+        "eventType": st.sampled_from(["COMPLETE", "FAIL", "ABORT", "complete"]),
+        "producer": st.just("p"),
+        "job": st.fixed_dictionaries({"namespace": text, "name": text}),
+        "run": st.fixed_dictionaries(
+            {
+                "runId": text.filter(bool),
+                "facets": st.fixed_dictionaries(
+                    {
+                        "waybill_deltaFile": st.fixed_dictionaries(
+                            {"did": text.filter(bool)},
+                            optional={
+                                **{name: optional[name] for name in optional if name != "annotations"},
+                                "finalState": fields["finalState"] | absent,
+                                "created": instants | absent,
+                                "completed": instants | absent,
+                                "annotations": st.dictionaries(annotation_keys, text, max_size=4) | absent,
+                            },
+                        )
+                    }
+                ),
+            }
+        ),
+    }
+)
+
+
+@given(st.lists(faceted_events, max_size=4), st.sampled_from([ALLOWED, frozenset[str]()]))
+def test_columns_hold_what_events_with_the_facet_record(
+    sent: list[dict[str, Any]], allowed: frozenset[str]
+) -> None:
+    events = [decode_event(json.dumps(event).encode()) for event in sent]
+    named = [(event, f"stamp-{at}") for at, event in enumerate(events) if isinstance(event, RunEvent)]
+    assert all(has_record(event) for event, _ in named)
+    records: list[ProvenanceRecord] = []
+    unreadable: list[int] = []
+    for at, (event, name) in enumerate(named):
+        try:
+            records += facet_records(event, system_name=name)
+        except UNREADABLE:
+            unreadable.append(at)
+    failed: list[int] = []
+    table = facet_table(named, allowed=allowed, on_error=lambda at, _error: failed.append(at))
+    table.validate(full=True)
+    assert table.equals(to_table([keep_annotations(record, allowed) for record in records]))
+    assert failed == unreadable

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_type
 
+from msgspec import MsgspecError
 from openlineage.client import OpenLineageClient
 from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
@@ -60,6 +61,7 @@ from waybill.exporter import (
 from waybill.facets import (
     DELTA_FILE_FACET,
     PRODUCER,
+    UNREADABLE,
     DatasetEvent,
     Event,
     EventType,
@@ -72,6 +74,7 @@ from waybill.facets import (
     decode_records,
     facet_records,
     fold,
+    has_record,
     is_collision,
     keep_annotations,
     merge_all,
@@ -167,7 +170,10 @@ def records_are_plain_values(body: bytes) -> None:
     assert_type(merge_all(iter([record])), list[ProvenanceRecord])
     assert_type(is_collision(record, record), bool)
     assert_type(keep_annotations(record, frozenset({"key"})), ProvenanceRecord)
-    assert_type(decode_records(body, system_name="edge"), list[ProvenanceRecord])
+    try:
+        assert_type(decode_records(body, system_name="edge"), list[ProvenanceRecord])
+    except UNREADABLE as error:
+        assert_type(error, ValueError | MsgspecError | RecursionError)
 
 
 def the_facet_goes_on_a_run() -> dict[str, RunFacet]:
@@ -192,6 +198,7 @@ def events_fold_to_records(body: bytes) -> None:
             assert_type(state.faceted, bool)
             assert_type(records_of(state), tuple[ProvenanceRecord, ...])
             assert_type(fold([event], system_name="edge"), list[ProvenanceRecord])
+            assert_type(has_record(event), bool)
             assert_type(facet_records(event, system_name="edge"), tuple[ProvenanceRecord, ...])
         case JobEvent():
             assert_type(event.job.name, str)

@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, raw_hours
 from waybill.facets import (
+    UNREADABLE,
     ProvenanceRecord,
     RunEvent,
     RunState,
     decode_event,
     decode_records,
+    keep_annotations,
     merge_all,
     merge_states,
     observe,
@@ -111,11 +113,11 @@ def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> 
         SourceError: a source is damaged or cannot be reached.
         OSError: one cannot be read.
     """
-    plain = msgspec.structs.replace(wanted, since_ms=None, until_ms=None, systems=frozenset())
-    events, arrays = _stored_about(did, sources, plain)
-    steps, records = _fold_steps(did, events, plain)
+    allowed = wanted.annotations_allowed
+    events, arrays = _stored_about(did, sources, wanted)
+    steps, records = _fold_steps(did, events, allowed)
     for (body, system_name), places in arrays.items():
-        found = _of(did, plain.select(decode_records(body, system_name=system_name)))
+        found = _of(did, decode_records(body, system_name=system_name), allowed)
         steps.append(StepSeen(tuple(places), None, None, None, ("records",), found))
         records += found
     records = merge_all(records)
@@ -163,7 +165,7 @@ def _run_event(body: bytes) -> RunEvent | None:
     try:
         event = decode_event(body)
         parse_instant_us(event.eventTime)
-    except (ValueError, msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return None
     return event if isinstance(event, RunEvent) else None
 
@@ -176,7 +178,7 @@ def _is_about(did: str, event: RunEvent) -> bool:
 
 
 def _fold_steps(
-    did: str, events: dict[_Key, list[str]], wanted: Wanted
+    did: str, events: dict[_Key, list[str]], allowed: frozenset[str]
 ) -> tuple[list[StepSeen], list[ProvenanceRecord]]:
     of_runs = [
         (event, system, tuple(places))
@@ -191,9 +193,9 @@ def _fold_steps(
         after = seen if before is None else merge_states(before, seen)
         states[seen.run_id] = after
         changed = tuple(_changed(before, after))
-        so_far = _of(did, wanted.select(records_of(after)))
+        so_far = _of(did, records_of(after), allowed)
         steps.append(StepSeen(places, seen.run_id, event.eventTime, event.eventType, changed, so_far))
-    records = [one for state in states.values() for one in _of(did, wanted.select(records_of(state)))]
+    records = [one for state in states.values() for one in _of(did, records_of(state), allowed)]
     return steps, records
 
 
@@ -210,8 +212,10 @@ def _changed(before: RunState | None, after: RunState) -> Iterator[str]:
             yield name.removesuffix("_us")
 
 
-def _of(did: str, records: Iterable[ProvenanceRecord]) -> tuple[ProvenanceRecord, ...]:
-    return tuple(record for record in records if record.did == did)
+def _of(
+    did: str, records: Iterable[ProvenanceRecord], allowed: frozenset[str]
+) -> tuple[ProvenanceRecord, ...]:
+    return tuple(keep_annotations(record, allowed) for record in records if record.did == did)
 
 
 def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord]) -> Iterator[RowSeen]:

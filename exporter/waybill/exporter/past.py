@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import msgspec
-
 from waybill.exporter import parquet
 from waybill.exporter.layout import hour_of
 from waybill.exporter.rebuilding.spill import Runs, add_run
 from waybill.exporter.stored import archived_files, read_entries
-from waybill.facets import RunEvent, decode_event, observe
+from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
 from waybill.transport.journal import Entry, Kind
 
 log = logging.getLogger("waybill.exporter")
@@ -70,7 +68,7 @@ class Past:
             if isinstance(event, RunEvent) and entry.received_ms < before_ms[event.run.runId]:
                 state = observe(event, system_name=entry.system_name or self._system_name)
                 add_run(runs, state.run_id, None if state.faceted else state)
-        except (ValueError, msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
             log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
 
 

@@ -26,7 +26,7 @@ from waybill.exporter.retraction import Retraction
 from waybill.exporter.runs import Runs
 from waybill.exporter.upkeep import Upkeep
 from waybill.exporter.work import workers_default
-from waybill.facets import RunEvent, decode_event
+from waybill.facets import UNREADABLE, RunEvent, decode_event
 from waybill.facets.arrow import to_table
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
@@ -195,7 +195,7 @@ class Layout:
                     runs.add_event(event, system_name=system_name, received_ms=entry.received_ms)
             elif _is_flush(entry):
                 runs.settle_all(entry.received_ms)
-        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        except UNREADABLE as error:
             _log_unreadable(entry, error)
 
     def _keep_up(self, runs: Runs, linger_s: float | None) -> Step:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.listing import names
 from waybill.exporter.seal import fill_in, seal_in, to_be_sealed
-from waybill.facets import parse_instant_us
+from waybill.facets import UNREADABLE, parse_instant_us
 from waybill.transport.journal import Entry, Kind
 
 EVENTS: Final = PurePosixPath("events")
@@ -196,7 +196,7 @@ def _read_head(entry: Entry) -> _Head:
         return _NOTHING
     try:
         return _HEAD.decode(entry.body)
-    except (ValueError, msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return _NOTHING
 
 

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pyarrow as pa
 
 from waybill.exporter.projection import Layout
 from waybill.exporter.query import Query
 from waybill.exporter.records import records_sent
-from waybill.facets import RunEvent, decode_event, decode_records, keep_annotations, observe, records_of
+from waybill.facets import (
+    UNREADABLE,
+    RunEvent,
+    decode_event,
+    decode_records,
+    keep_annotations,
+    observe,
+    records_of,
+)
 from waybill.facets.arrow import SCHEMA, to_table
 from waybill.transport.journal import Entry, Kind
 
@@ -66,7 +73,7 @@ def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
             event = decode_event(entry.body)
             if isinstance(event, RunEvent) and (seen := observe(event, system_name=system_name)).faceted:
                 yield from records_of(seen)
-    except (ValueError, msgspec.MsgspecError, RecursionError):
+    except UNREADABLE:
         return  # the layout says so in its log
 
 

@@ -14,8 +14,9 @@ from waybill.facets.event import (
     decode_event,
     parse_instant_us,
 )
-from waybill.facets.fold import RunState, facet_records, fold, merge_states, observe, records_of
+from waybill.facets.fold import RunState, facet_records, fold, has_record, merge_states, observe, records_of
 from waybill.facets.record import (
+    UNREADABLE,
     FinalState,
     ProvenanceRecord,
     decode_records,
@@ -29,6 +30,7 @@ from waybill.facets.record import (
 __all__ = [
     "DELTA_FILE_FACET",
     "PRODUCER",
+    "UNREADABLE",
     "DatasetEvent",
     "Event",
     "EventType",
@@ -41,6 +43,7 @@ __all__ = [
     "decode_records",
     "facet_records",
     "fold",
+    "has_record",
     "is_collision",
     "keep_annotations",
     "merge_all",

@@ -59,7 +59,7 @@ class ParentRun(msgspec.Struct, frozen=True, gc=False):
     runId: NonEmpty
 
 
-class Parent(msgspec.Struct, frozen=True):
+class Parent(msgspec.Struct, frozen=True, gc=False):
     """The standard `parent` run facet."""
 
     run: ParentRun
@@ -79,13 +79,13 @@ class Tag(msgspec.Struct, frozen=True, gc=False):
     value: str
 
 
-class Tags(msgspec.Struct, frozen=True):
+class Tags(msgspec.Struct, frozen=True, gc=False):
     """The standard `tags` run facet."""
 
     tags: tuple[Tag, ...] | None = None
 
 
-class DeltaFile(msgspec.Struct, frozen=True):
+class DeltaFile(msgspec.Struct, frozen=True, gc=False):
     """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
 
     did: NonEmpty
@@ -101,7 +101,7 @@ class DeltaFile(msgspec.Struct, frozen=True):
     annotations: dict[str, str] | None = None
 
 
-class RunFacets(msgspec.Struct, frozen=True):
+class RunFacets(msgspec.Struct, frozen=True, gc=False):
     """The run facets that decide a record.
 
     The Spark listener's own facets follow no published schema, so they stay undecoded here and may hold
@@ -117,14 +117,14 @@ class RunFacets(msgspec.Struct, frozen=True):
     spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """One run of a job. `runId` should be a UUID, yet any text is kept as it is."""
 
     runId: NonEmpty
     facets: RunFacets | None = None
 
 
-class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
+class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What was observed of a run at one instant."""
 
     eventTime: str
@@ -137,7 +137,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[DatasetName, ...] | None = None
 
 
-class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
+class JobEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Static facts about a job; it belongs to no run and gives no record."""
 
     eventTime: str
@@ -148,7 +148,7 @@ class JobEvent(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[DatasetName, ...] | None = None
 
 
-class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True):
+class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Static facts about a dataset; it belongs to no run and gives no record."""
 
     eventTime: str
@@ -160,7 +160,7 @@ class DatasetEvent(msgspec.Struct, frozen=True, kw_only=True):
 Event = RunEvent | JobEvent | DatasetEvent
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _Kind(msgspec.Struct, frozen=True, gc=False):
     schemaURL: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 

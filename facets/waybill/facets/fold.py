@@ -173,11 +173,26 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
     Raises:
         ValueError: a time is unreadable or out of range.
     """
-    severity = _SEVERITY.get(event.eventType)
-    if severity is None or event.run.facets is None or event.run.facets.delta_file is None:
+    if not has_record(event):
         return ()
-    ending = Ending(severity, parse_instant_us(event.eventTime), event.job.namespace, event.job.name)
+    ending = Ending(
+        _SEVERITY[event.eventType], parse_instant_us(event.eventTime), event.job.namespace, event.job.name
+    )
     return _facet_records(event, ending, system_name)
+
+
+def has_record(event: RunEvent) -> bool:
+    """Tell whether an event alone says what its run records: it is a terminal one and carries the facet."""
+    return (
+        event.eventType in _SEVERITY
+        and event.run.facets is not None
+        and event.run.facets.delta_file is not None
+    )
+
+
+def final_state_of(event_type: EventType) -> FinalState:
+    """Return how a run ended by the type of its deciding event."""
+    return _FINAL_STATES[_SEVERITY[event_type]]
 
 
 def _facet_records(event: RunEvent, ending: Ending | None, system_name: str) -> tuple[ProvenanceRecord, ...]:

@@ -16,6 +16,9 @@ FIRST_MS = 1
 AFTER_LAST_MS = 253_402_300_800_000
 """The first epoch millisecond of the year 10000, past which readers of Parquet disagree."""
 
+UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
+"""What `decode_records`, `decode_event` and `observe` raise for bytes that are not what they take."""
+
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
 
@@ -30,7 +33,7 @@ class FinalState(StrEnum):
     SPLIT = "SPLIT"
 
 
-class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One file's passage along one path, with DeltaFi's eleven fields.
 
     Attributes:

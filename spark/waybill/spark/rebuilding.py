@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
+from waybill.exporter import Hour, RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
 from waybill.exporter.compact import HourReport, compact_hour, fill_in, summed
 from waybill.exporter.layout import HOUR_MS
 from waybill.exporter.ledger import recorded
@@ -27,7 +27,7 @@ from waybill.exporter.rebuilding.part import PartReport, read_folded
 from waybill.exporter.rebuilding.spill import Runs, add_run, decode_state, encode_state
 from waybill.exporter.turn import turn
 from waybill.facets import ProvenanceRecord, records_of
-from waybill.facets.arrow import SCHEMA, to_table
+from waybill.facets.arrow import SCHEMA
 from waybill.spark.engine import need_pandas
 from waybill.transport.files import Files
 
@@ -129,19 +129,19 @@ def _read(source: Source, wanted: Wanted, batches: _Batches) -> Iterator[pa.Reco
         for part in batch["part"].to_pylist():
             report = PartReport()
             for records, runs in read_folded(source, part, wanted, report):
-                report.hours |= {hour_of(one) for one in _completed(records, runs)}
+                report.hours |= _hours(records, runs)
                 yield from _record_rows(records)
                 yield from _run_rows(runs)
             yield from _rows(report=[msgspec.json.encode(report)])
 
 
-def _completed(records: list[ProvenanceRecord], runs: Runs) -> set[int]:
-    """An instant, in epoch milliseconds, of each hour that records are in, or those of the runs may be."""
-    instants = {record.completed // HOUR_MS for record in records}
+def _hours(records: pa.Table, runs: Runs) -> set[Hour]:
+    """The hours that records are in, and those that the runs' may be in."""
+    hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
     # What decides about a run in the end is one of the endings that its pieces know.
     endings = (state.ending for state in runs.values() if state is not None)
-    instants |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
-    return {hour * HOUR_MS for hour in instants}
+    hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
+    return {hour_of(hour * HOUR_MS) for hour in hours}
 
 
 def _fold(wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
@@ -151,17 +151,17 @@ def _fold(wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
             if run_id not in run:
-                records += _records_of(run, wanted)
+                records += _records_of(run)
                 run = {}
             add_run(run, run_id, decode_state(state))
         if len(records) >= _PIECE_RECORDS:
-            yield from _record_rows(records)
+            yield from _record_rows(wanted.table(records))
             records = []
-    yield from _record_rows(records + _records_of(run, wanted))
+    yield from _record_rows(wanted.table(records + _records_of(run)))
 
 
-def _records_of(run: Runs, wanted: Wanted) -> list[ProvenanceRecord]:
-    return [one for state in run.values() if state is not None for one in wanted.select(records_of(state))]
+def _records_of(run: Runs) -> list[ProvenanceRecord]:
+    return [one for state in run.values() if state is not None for one in records_of(state)]
 
 
 def _write(root: Path, node: str, batches: _Batches) -> Iterator[pa.RecordBatch]:
@@ -229,10 +229,9 @@ def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
         start += run["counts"]
 
 
-def _record_rows(records: list[ProvenanceRecord]) -> Iterator[pa.RecordBatch]:
-    for start in range(0, len(records), _PIECE_RECORDS):
-        table = to_table(records[start : start + _PIECE_RECORDS])
-        columns = {name: table[name].combine_chunks() for name in SCHEMA.names}
+def _record_rows(records: pa.Table) -> Iterator[pa.RecordBatch]:
+    for batch in records.combine_chunks().to_batches(_PIECE_RECORDS):
+        columns = {name: batch[name] for name in SCHEMA.names}
         for name in _INSTANTS:
             columns[name] = columns[name].cast(pa.int64())
         yield from _rows(hour=pc.divide(columns["completed"], HOUR_MS), **columns)

@@ -6,25 +6,22 @@ are done in any order, by any process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.rebuilding.spill import Runs, Spill, add_run, read_bucket
+from waybill.exporter.records import records_sent
 from waybill.exporter.sources.source import Source, SourceError, SourceUnreachableError, Stored
-from waybill.facets import (
-    ProvenanceRecord,
-    RunEvent,
-    decode_event,
-    decode_records,
-    facet_records,
-    observe,
-    records_of,
-)
+from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record, observe, records_of
+from waybill.facets.arrow import SCHEMA
+from waybill.facets.columns import facet_table
 from waybill.transport.files import Files
 from waybill.transport.journal import Kind
 
@@ -60,6 +57,12 @@ class PartReport(msgspec.Struct, kw_only=True):
     hours: set[Hour] = set()
     state_bytes: list[int] = []
 
+    def note(self, place: str, error: Exception) -> None:
+        """Note an entry that cannot be read."""
+        self.unreadable += 1
+        if self.first_unreadable is None:
+            self.first_unreadable = f"{place}: {' '.join(str(error).split())}"
+
 
 class Site(msgspec.Struct, frozen=True):
     """Where a rebuild writes.
@@ -88,22 +91,25 @@ class _Writing:
         self._writer = RawWriter(site.root, files=files, workers=_WRITERS)
         self._node = site.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
-        self._records: list[ProvenanceRecord] = []
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
 
-    def add(self, records: Sequence[ProvenanceRecord]) -> None:
-        if len(self._records) >= _RECORDS_MAX:
+    def add(self, records: pa.Table) -> None:
+        if self._rows >= _RECORDS_MAX:
             self._write(self._next)
-        self._records += records
+        self._waiting.append(records)
+        self._rows += records.num_rows
 
     def finish(self) -> None:
         # The last takes all numbers that are left, so that what the compacted files cover is one range.
         self._write(self._last)
 
     def _write(self, last: int) -> None:
-        if self._records:
-            self.hours.update(self._writer.write(RawName(self._node, self._next, last), self._records))
-        self.count += len(self._records)
-        self._records = []
+        if self._rows:
+            raw = RawName(self._node, self._next, last)
+            self.hours.update(self._writer.write_table(raw, pa.concat_tables(self._waiting)))
+        self.count += self._rows
+        self._waiting, self._rows = [], 0
         self._next = last + 1
 
 
@@ -127,7 +133,7 @@ def read_part(source: Source, part: str, index: int, site: Site, wanted: Wanted)
 
 def read_folded(
     source: Source, part: str, wanted: Wanted, report: PartReport
-) -> Iterator[tuple[list[ProvenanceRecord], Runs]]:
+) -> Iterator[tuple[pa.Table, Runs]]:
     """Read one part, a bounded piece at a time: the records that entries say by themselves, and the runs.
 
     Args:
@@ -140,21 +146,61 @@ def read_folded(
         OSError: the source cannot be read now.
         SourceUnreachableError: the same.
     """
-    records: list[ProvenanceRecord] = []
     runs: Runs = {}
-    for stored in _entries(source, part, report):
-        report.entries += 1
+    for batch in _batches(source, part, report):
+        report.entries += len(batch)
+        reading = _Reading(wanted, runs, lambda at, error: report.note(source.place(part, at), error))
+        records = reading.read(batch)
+        full = len(runs) >= _RUNS_MAX
+        yield records, runs if full else {}
+        runs = {} if full else runs
+    yield SCHEMA.empty_table(), runs
+
+
+class _Reading:
+    """Reads batches of entries: what they say by themselves, and what they add to runs."""
+
+    def __init__(self, wanted: Wanted, runs: Runs, on_error: Callable[[int, Exception], None]) -> None:
+        self._wanted = wanted
+        self._runs = runs
+        self._on_error = on_error
+
+    def read(self, batch: Sequence[Stored]) -> pa.Table:
+        allowed = self._wanted.annotations_allowed
+        sent = records_sent(
+            batch,
+            system_name=self._wanted.system_name,
+            allowed=allowed,
+            on_error=lambda stored, error: self._on_error(stored.at, error),
+        )
+        found = [
+            (stored.at, event, stored.system_name or self._wanted.system_name)
+            for stored in batch
+            if stored.kind is Kind.OPENLINEAGE and (event := self._event_with_records(stored)) is not None
+        ]
+        faceted = facet_table(
+            [(event, name) for _, event, name in found],
+            allowed=allowed,
+            on_error=lambda at, error: self._on_error(found[at][0], error),
+        )
+        return self._wanted.rows(pa.concat_tables([*sent, faceted]))
+
+    def _event_with_records(self, stored: Stored) -> RunEvent | None:
+        """An event that has its records in it; what any other says goes into the runs."""
         try:
-            records += wanted.select(_fold(stored, runs, wanted))
-        except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-            report.unreadable += 1
-            if report.first_unreadable is None:
-                report.first_unreadable = f"{source.place(part, stored.at)}: {' '.join(str(error).split())}"
-        if len(records) >= _PIECE_RECORDS or len(runs) >= _RUNS_MAX:
-            full = len(runs) >= _RUNS_MAX
-            yield records, runs if full else {}
-            records, runs = [], {} if full else runs
-    yield records, runs
+            event = decode_event(stored.body)
+            if not isinstance(event, RunEvent):
+                return None
+            if not has_record(event):
+                name = stored.system_name or self._wanted.system_name
+                add_run(self._runs, event.run.runId, observe(event, system_name=name))
+                return None
+        except UNREADABLE as error:
+            self._on_error(stored.at, error)
+            return None
+        # Nothing else that is said of this run counts, so nothing else need be looked at.
+        self._runs[event.run.runId] = None
+        return event
 
 
 def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wanted: Wanted) -> PartReport:
@@ -169,36 +215,17 @@ def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wan
         for index in range(parts):
             for run_id, state in read_bucket(site.runs_path(index), bucket):
                 add_run(runs, run_id, state)
-        for state in runs.values():
-            if state is not None:
-                writing.add(wanted.select(records_of(state)))
+        derived = (one for state in runs.values() if state is not None for one in records_of(state))
+        while some := list(islice(derived, _PIECE_RECORDS)):
+            writing.add(wanted.table(some))
     writing.finish()
     return PartReport(hours=writing.hours, records=writing.count)
 
 
-def _entries(source: Source, part: str, report: PartReport) -> Iterator[Stored]:
+def _batches(source: Source, part: str, report: PartReport) -> Iterator[Sequence[Stored]]:
     try:
-        for batch in source.read(part):
-            yield from batch
+        yield from source.read(part)
     except SourceUnreachableError:
         raise
     except SourceError as error:
         report.damaged = str(error)
-
-
-def _fold(stored: Stored, runs: Runs, wanted: Wanted) -> Iterable[ProvenanceRecord]:
-    """The records that an entry says by itself; what else it says goes into `runs`."""
-    system_name = stored.system_name or wanted.system_name
-    if stored.kind is Kind.PROVENANCE:
-        return decode_records(stored.body, system_name=system_name)
-    if stored.kind is not Kind.OPENLINEAGE:
-        return ()
-    event = decode_event(stored.body)
-    if not isinstance(event, RunEvent):
-        return ()
-    if records := facet_records(event, system_name=system_name):
-        # Nothing else that is said of this run counts, so nothing else need be looked at.
-        runs[event.run.runId] = None
-        return records
-    add_run(runs, event.run.runId, observe(event, system_name=system_name))
-    return ()

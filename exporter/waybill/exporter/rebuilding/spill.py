@@ -59,10 +59,11 @@ class Spill:
         buckets: list[tuple[list[str], list[bytes | None]]] = [([], []) for _ in range(BUCKETS)]
         for run_id, state in runs.items():
             bucket = zlib.crc32(run_id.encode("utf-8", "surrogatepass")) % BUCKETS
-            encoded = encode_state(state)
-            buckets[bucket][0].append(run_id)
-            buckets[bucket][1].append(encoded)
-            self.state_bytes[bucket] += len(encoded or b"")
+            ids, states = buckets[bucket]
+            ids.append(run_id)
+            states.append(encoded := encode_state(state))
+            if encoded is not None:
+                self.state_bytes[bucket] += len(encoded)
         self._batches += [
             pa.record_batch([pa.array(ids, pa.string()), pa.array(states, pa.binary())], schema=_SCHEMA)
             for ids, states in buckets

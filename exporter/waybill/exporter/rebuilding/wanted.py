@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.facets import ProvenanceRecord, keep_annotations
+from waybill.facets.arrow import to_table
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,16 +29,21 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None = None
     systems: frozenset[str] = frozenset()
 
-    def select(self, records: Iterable[ProvenanceRecord]) -> list[ProvenanceRecord]:
-        """The records that are wanted, with the annotations that are allowed."""
-        return [keep_annotations(one, self.annotations_allowed) for one in records if self._is_wanted(one)]
+    def table(self, records: Iterable[ProvenanceRecord]) -> pa.Table:
+        """The records that are wanted, as a table, with the annotations that are allowed."""
+        return self.rows(to_table([keep_annotations(one, self.annotations_allowed) for one in records]))
 
-    def _is_wanted(self, record: ProvenanceRecord) -> bool:
-        return (
-            (self.since_ms is None or record.completed >= self.since_ms)
-            and (self.until_ms is None or record.completed < self.until_ms)
-            and (not self.systems or record.system_name in self.systems)
-        )
+    def rows(self, table: pa.Table) -> pa.Table:
+        """The rows that are wanted."""
+        completed = table["completed"].cast(pa.int64())
+        if self.since_ms is not None:
+            table = table.filter(pc.greater_equal(completed, self.since_ms))
+            completed = table["completed"].cast(pa.int64())
+        if self.until_ms is not None:
+            table = table.filter(pc.less(completed, self.until_ms))
+        if self.systems:
+            table = table.filter(pc.is_in(table["system_name"], pa.array(sorted(self.systems))))
+        return table
 
     def plain(self) -> list[object]:
         """As values that are the same for the same restrictions."""
