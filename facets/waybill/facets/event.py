@@ -7,6 +7,7 @@ that are not named here are skipped while decoding, never refused: the bytes the
 
 from __future__ import annotations
 
+import functools
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -172,6 +173,7 @@ _STATIC: dict[str, msgspec.json.Decoder[JobEvent] | msgspec.json.Decoder[Dataset
 }
 
 
+@functools.lru_cache(maxsize=64)
 def _static_kind(schema_url: str) -> str | None:
     # The last path segment tells the kind, which is how Marquez tells it too.
     kind = schema_url.rpartition("/")[2]

@@ -12,6 +12,7 @@ merged.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import signal
 import time
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from waybill.exporter.sources.source import Source
 
 _FOLD_BYTES: Final = 16 * 2**20
+_ALLOCATIONS_PER_COLLECTION: Final = 100_000
 _REPORT: Final = msgspec.json.Decoder(PartReport)
 
 Progress = Callable[[str, int, int], None]
@@ -170,7 +172,7 @@ def _do(tasks: Mapping[int, _Task], workers: int) -> Iterator[tuple[int, PartRep
         min(workers, len(tasks)),
         # A fork would carry along the threads' locks of pyarrow, held or not.
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_leave_interrupts_to_the_parent,
+        initializer=_prepare_worker,
     )
     try:
         futures = {pool.submit(do, *arguments): index for index, (do, arguments) in tasks.items()}
@@ -180,5 +182,9 @@ def _do(tasks: Mapping[int, _Task], workers: int) -> Iterator[tuple[int, PartRep
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts_to_the_parent() -> None:
+def _prepare_worker() -> None:
+    # An interrupt is the parent's to answer.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Events and records hold no cycles, yet by their number they would have some looked for all the time.
+    gc.freeze()
+    gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)
