@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from layouts import (
 )
 
 from waybill.exporter import Compactor, Query, Retraction, find, scan
+from waybill.exporter.reader import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA
 
@@ -63,21 +65,38 @@ QUERIES = st.builds(
 
 
 @FILES
-@given(st.lists(records_strategy(), max_size=8), st.lists(records_strategy(), max_size=8), QUERIES)
-def test_a_query_finds_what_meets_it_whether_raw_or_compacted(
-    early: list[ProvenanceRecord], late: list[ProvenanceRecord], query: Query
+@given(
+    st.lists(records_strategy(), max_size=8),
+    st.lists(st.lists(records_strategy(), max_size=4), max_size=3),
+    QUERIES,
+    st.sampled_from([1, 3, WINDOW_ROWS]),
+)
+def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_parts(
+    early: list[ProvenanceRecord],
+    late: list[list[ProvenanceRecord]],
+    query: Query,
+    window_rows: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder))
         layout.write(*early)
         layout.compactor().compact()
-        layout.write(*late)
-        wanted = [one for one in merge_all(early + late) if meets(one, query)]
-        found = find(layout.root, query)
+        for some in late:
+            layout.write(*some)
+        wanted = [one for one in merge_all([*early, *chain(*late)]) if meets(one, query)]
+        found = find(layout.root, query, window_rows=window_rows)
+        assert [one.completed for one in found] == sorted((one.completed for one in found), reverse=True)
         assert merge_all(found) == wanted
         assert len(found) == len(wanted)
         layout.compactor().compact()
-        assert merge_all(find(layout.root, query)) == wanted
+        assert merge_all(find(layout.root, query, window_rows=window_rows)) == wanted
+
+
+def test_a_large_hour_is_read_in_parts_of_about_so_many_rows(layout: Layout) -> None:
+    for at in range(10):
+        layout.write(*(record(f"did-{at}-{more}", at_ms=at * 1_000 + more) for more in range(10)))
+    sizes = [table.num_rows for table in scan(layout.root, window_rows=25)]
+    assert sizes == [20, 20, 20, 20, 20]
 
 
 def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> None:

@@ -150,6 +150,18 @@ def open_fragment(path: Path) -> ds.ParquetFileFragment:
     return fragment
 
 
+def spans(file: ds.ParquetFileFragment) -> list[tuple[int, int]]:
+    """Of each row group with rows: its earliest `completed` in epoch milliseconds, and how many they are."""
+    metadata = file.metadata
+    place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "completed")
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    return [
+        (0 if (known := group.column(place).statistics) is None else known.min_raw, group.num_rows)
+        for group in groups
+        if group.num_rows
+    ]
+
+
 @functools.cache
 def _format() -> ds.ParquetFileFormat:
     # It loads pandas where that is installed, which takes longer than all the rest of a command.

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,31 +34,46 @@ if TYPE_CHECKING:
 
     from waybill.facets import ProvenanceRecord
 
+WINDOW_ROWS: Final = 250_000
+"""About how many rows are in memory at once."""
+
 log = logging.getLogger("waybill.exporter")
 
 
 def find(
-    root: Path, query: Query | None = None, *, unfiled: pa.Table | None = None
+    root: Path,
+    query: Query | None = None,
+    *,
+    unfiled: pa.Table | None = None,
+    window_rows: int = WINDOW_ROWS,
 ) -> list[ProvenanceRecord]:
     """The records of a root that answer a query, newest first; see `scan`."""
     query = query or Query()
     found: list[ProvenanceRecord] = []
-    for table in scan(root, query, unfiled=unfiled):
+    for table in scan(root, query, unfiled=unfiled, window_rows=window_rows):
         found += from_table(table if query.limit is None else table.slice(0, query.limit - len(found)))
         if query.limit is not None and len(found) >= query.limit:
             break
     return found
 
 
-def scan(root: Path, query: Query | None = None, *, unfiled: pa.Table | None = None) -> Iterator[pa.Table]:
-    """The records that answer a query: for each hour a table of `waybill.facets.arrow.SCHEMA`, newest first.
+def scan(
+    root: Path,
+    query: Query | None = None,
+    *,
+    unfiled: pa.Table | None = None,
+    window_rows: int = WINDOW_ROWS,
+) -> Iterator[pa.Table]:
+    """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, newest first.
 
-    `Query.limit` is for the caller to keep. A file that cannot be read is logged as a warning.
+    One table is an hour, or a part of it that fits into memory. `Query.limit` is for the caller to keep. A
+    file that cannot be read is logged as a warning.
 
     Args:
         root: the layout's root.
         query: what is asked.
         unfiled: records that may not be in files yet, as `waybill.exporter.unfiled` has read them for it.
+        window_rows: about how many rows a table is made of at most.
     """
     query = query or Query()
     waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
@@ -64,46 +81,110 @@ def scan(root: Path, query: Query | None = None, *, unfiled: pa.Table | None = N
     hours = raw_hours(root)
     hours |= compacted_hours(root, query.system_name) | waiting.keys()
     for hour in sorted(filter(query.touches, hours), reverse=True):
-        table = _read_hour(root, hour, query, waiting.get(hour))
-        if table.num_rows:
-            yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
+        opened = _open_hour(root, hour, query)
+        # What one file is asked for is little, wherever it is.
+        windows = [query] if query.did is not None else _windows(query, hour, [opened], window_rows)
+        for window in reversed(windows):
+            table = _read(opened, window, waiting.get(hour))
+            if table.num_rows:
+                yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
 
 
 def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
-    """For each hour that one of the roots has, oldest first, the records of each root in any order."""
+    """The records of several roots side by side, in any order.
+
+    Each tuple is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
+    """
     hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
     for hour in sorted(hours):
-        yield tuple(_read_hour(root, hour, Query()).cast(SCHEMA) for root in roots)
+        opened = [_open_hour(root, hour, Query()) for root in roots]
+        for window in _windows(Query(), hour, opened, WINDOW_ROWS):
+            yield tuple(_read(one, window).cast(SCHEMA) for one in opened)
 
 
 class _VanishedError(Exception):
     """A raw file went while it was looked for."""
 
 
+class _Raw(NamedTuple):
+    """An open raw file."""
+
+    path: Path
+    file: ds.ParquetFileFragment
+
+
 class _Compacted(NamedTuple):
     """An open compacted file and what it covers."""
 
+    path: Path
     file: ds.ParquetFileFragment
     covers: Covers
 
 
-def _read_hour(root: Path, hour: Hour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
-    waiting = [] if unfiled is None else [unfiled]
+class _OpenHour(NamedTuple):
+    """An hour's open files, which stay readable when they are removed or replaced."""
+
+    raws: Mapping[RawName, _Raw]
+    compacted: Mapping[str, Sequence[_Compacted]]
+
+    def files(self) -> list[ds.ParquetFileFragment]:
+        """All of them."""
+        compacted = (one.file for several in self.compacted.values() for one in several)
+        return [*(one.file for one in self.raws.values()), *compacted]
+
+
+def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
     while True:
         raws = raw_files(root, hour)
         compacted = _open_compacted(root, hour, query)
         try:
-            read = [_read_raw(raw, path, compacted, query) for raw, path in raws.items()]
+            opened = {raw: file for raw, path in raws.items() if (file := _open_raw(path)) is not None}
         except _VanishedError:
             continue
-        fresh = parquet.join([*read, *waiting])
-        files = [one for several in compacted.values() for one in several]
-        if not fresh.num_rows and len(files) == len(compacted):
-            wanted = query.by_key() & query.by_rest()
-            return parquet.join([_select(one, wanted) for one in files])
-        # Repeats are merged before what a merge can change is asked for.
-        known = [_select(one, query.by_key()) for one in files]
-        return merge(parquet.join([*known, fresh])).filter(query.by_rest())
+        return _OpenHour(opened, compacted)
+
+
+def _open_raw(path: Path) -> _Raw | None:
+    try:
+        return _Raw(path, parquet.open_fragment(path))
+    except FileNotFoundError:
+        raise _VanishedError from None
+    except parquet.DAMAGED as error:
+        _warn(path, error)
+        return None
+
+
+def _windows(query: Query, hour: Hour, opened: Sequence[_OpenHour], window_rows: int) -> list[Query]:
+    """The query cut by `completed`, oldest first, so that no part has many more rows than wanted.
+
+    Repeats share their `completed`, so each is in the same part as the others.
+    """
+    groups = sorted(group for one in opened for file in one.files() for group in parquet.spans(file))
+    cuts, rows = [hour.start_ms], 0
+    for earliest_ms, count in groups:
+        if rows + count > window_rows and cuts[-1] < earliest_ms < hour.end_ms:
+            cuts.append(earliest_ms)
+            rows = 0
+        rows += count
+    since_ms = hour.start_ms if query.since_ms is None else query.since_ms
+    until_ms = hour.end_ms if query.until_ms is None else query.until_ms
+    spans = ((max(since_ms, start), min(until_ms, end)) for start, end in pairwise([*cuts, hour.end_ms]))
+    return [
+        msgspec.structs.replace(query, since_ms=start, until_ms=end) for start, end in spans if start < end
+    ]
+
+
+def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
+    waiting = [] if unfiled is None else [unfiled.filter(query.by_key())]
+    read = [_read_raw(raw, one, opened.compacted, query) for raw, one in opened.raws.items()]
+    fresh = parquet.join([*read, *waiting])
+    files = [one for several in opened.compacted.values() for one in several]
+    if not fresh.num_rows and len(files) == len(opened.compacted):
+        wanted = query.by_key() & query.by_rest()
+        return parquet.join([_select(one, wanted) for one in files])
+    # Repeats are merged before what a merge can change is asked for.
+    known = [_select(one, query.by_key()) for one in files]
+    return merge(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
 def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Compacted]]:
@@ -111,7 +192,7 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
     for name, path in compacted_in(root, hour, query.system_name):
         try:
             file = parquet.open_fragment(path)
-            found[name].append(_Compacted(file, Covers.read(file.metadata.metadata)))
+            found[name].append(_Compacted(path, file, Covers.read(file.metadata.metadata)))
         except FileNotFoundError:
             continue
         except parquet.DAMAGED as error:
@@ -119,18 +200,18 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
     return found
 
 
-def _read_raw(raw: RawName, path: Path, compacted: Mapping[str, list[_Compacted]], query: Query) -> pa.Table:
+def _read_raw(
+    raw: RawName, one: _Raw, compacted: Mapping[str, Sequence[_Compacted]], query: Query
+) -> pa.Table:
     try:
-        table = parquet.open_fragment(path).to_table(filter=query.by_key(), use_threads=False)
-    except FileNotFoundError:
-        raise _VanishedError from None
+        table = one.file.to_table(filter=query.by_key(), use_threads=False)
     except parquet.DAMAGED as error:
-        _warn(path, error)
+        _warn(one.path, error)
         return parquet.CODED_SCHEMA.empty_table()
     covered = [
         system
         for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()
-        if any(one.covers.has(raw) for one in compacted.get(safe_name(system), ()))
+        if any(known.covers.has(raw) for known in compacted.get(safe_name(system), ()))
     ]
     if covered:
         table = table.filter(~pc.field("system_name").cast(pa.string()).isin(covered))
@@ -143,7 +224,7 @@ def _select(one: _Compacted, wanted: pc.Expression) -> pa.Table:
         if one.file.count_rows(filter=wanted, use_threads=False):
             return one.file.to_table(filter=wanted, use_threads=False)
     except parquet.DAMAGED as error:
-        _warn(Path(one.file.path), error)
+        _warn(one.path, error)
     return parquet.CODED_SCHEMA.empty_table()
 
 
