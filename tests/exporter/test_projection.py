@@ -273,14 +273,17 @@ def test_an_hour_that_has_ended_is_compacted_without_being_asked(site: Site) -> 
     assert [row.did for row in site.rows()] == ["old"]
 
 
-def test_an_hour_with_many_raw_files_is_compacted_though_it_has_not_ended(site: Site) -> None:
+def test_the_many_raw_files_of_an_hour_that_has_not_ended_become_few(site: Site) -> None:
     now_ms = time.time_ns() // 1_000_000 - START_MS
     for at in range(70):
         site.emit(event(f"r{at}", "COMPLETE", now_ms, facets=facet(did=f"d{at}")))
         site.work()
-    assert len(Layout(site.settings.root).raw()) < 70
-    assert len(site.rows()) >= 64
+    assert len(Layout(site.settings.root).raw()) < 10
+    assert site.rows() == []
     assert len(site.found()) == 70
+    site.flush()
+    assert len(site.rows()) == 70
+    assert Layout(site.settings.root).raw() == []
 
 
 def test_the_end_of_the_runner_leaves_no_raw_file(site: Site) -> None:

@@ -8,7 +8,7 @@ types.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -86,19 +86,34 @@ def encode(
         filters: with Bloom filters for what single files are looked for by.
     """
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
+    with _writer(sink, table.schema, _filters(table) if filters else None) as writer:
+        writer.write_table(table, row_group_size=ROW_GROUP)
+        writer.add_key_value_metadata(dict(metadata or {}))
+    return sink.getvalue()
+
+
+def encode_stream(tables: Iterable[pa.Table]) -> pa.Buffer:
+    """Tables of `CODED_SCHEMA` as the bytes of a Parquet file, each a row group, one at a time in memory."""
+    sink = pa.BufferOutputStream()
+    with _writer(sink, CODED_SCHEMA) as writer:
+        for table in tables:
+            writer.write_table(table, row_group_size=table.num_rows)
+    return sink.getvalue()
+
+
+def _writer(
+    sink: pa.NativeFile, schema: pa.Schema, filters: dict[str, dict[str, float]] | None = None
+) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
         sink,
-        table.schema,
+        schema,
         compression="zstd",
         compression_level=_LEVEL,
         use_dictionary=_DICTIONARY,
         column_encoding=_ENCODING,
-        bloom_filter_options=_filters(table) if filters else None,
+        bloom_filter_options=filters,
         store_schema=False,
-    ) as writer:
-        writer.write_table(table, row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata(dict(metadata or {}))
-    return sink.getvalue()
+    )
 
 
 def _filters(table: pa.Table) -> dict[str, dict[str, float]]:
@@ -179,6 +194,27 @@ def unreadable(path: Path, error: Exception) -> str:
 def _check(schema: pa.Schema) -> None:
     if schema.remove_metadata() != CODED_SCHEMA:
         raise pa.ArrowInvalid("its columns are not those of the provenance layout")
+
+
+def read_groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
+    """The rows of files in tables of about a row group each, however small the files are.
+
+    Raises:
+        FileNotFoundError: one is not there.
+        DAMAGED: one is no readable Parquet file of the layout.
+    """
+    waiting: list[pa.Table] = []
+    rows = 0
+    for path in paths:
+        file = open_file(path)
+        for at in range(file.num_row_groups):
+            if rows and rows + file.metadata.row_group(at).num_rows > ROW_GROUP:
+                yield join(waiting)
+                waiting, rows = [], 0
+            waiting.append(file.read_row_group(at, use_threads=False))
+            rows += waiting[-1].num_rows
+    if rows:
+        yield join(waiting)
 
 
 def read(file: pq.ParquetFile) -> pa.Table:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,15 +24,16 @@ from waybill.exporter.raw import RawWriter
 from waybill.exporter.records import records_sent
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.runs import Runs
+from waybill.exporter.squash import squash
 from waybill.exporter.upkeep import Upkeep
 from waybill.exporter.work import workers_default
 from waybill.facets import UNREADABLE, RunEvent, decode_event
 from waybill.facets.arrow import to_table
+from waybill.transport.files import Files
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
 if TYPE_CHECKING:
-    from waybill.transport.files import Files
     from waybill.transport.journal import Journal
     from waybill.transport.settings import Settings
 
@@ -87,8 +88,9 @@ class Layout:
         self._journal = journal
         self._settings = settings
         self._settle_ms = int(settle_s * 1_000)
-        self._writer = RawWriter(settings.root, files=files, workers=workers)
-        self._compactor = Compactor(settings.root, node=journal.node, files=files, workers=workers)
+        self._files = files or Files()
+        self._writer = RawWriter(settings.root, files=self._files, workers=workers)
+        self._compactor = Compactor(settings.root, node=journal.node, files=self._files, workers=workers)
         self._upkeep = Upkeep(raw_hours(settings.root))
         self._runs: Runs | None = None
         self._damaged: dict[Hour, str] = {}
@@ -137,7 +139,7 @@ class Layout:
                 entries = _read_range(self._journal, first, last)
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
         if full := self._upkeep.full():
-            self._compact(full)
+            self._squash(full)
         cursor = self._journal.cursor(_NAME)
         waiting = self._journal.last_seq() - cursor
         linger_s = self._wrote_s + _LINGER_S - time.monotonic()
@@ -225,6 +227,11 @@ class Layout:
             self._upkeep.postpone(report.failed)
             raise OSError(next(iter(report.failed.values())))
         return report
+
+    def _squash(self, hours: Iterable[Hour]) -> None:
+        for hour in hours:
+            squash(self._settings.root, hour, node=self._journal.node, files=self._files)
+            self._upkeep.squashed(hour)
 
     @property
     def _damage(self) -> str | None:

@@ -1,4 +1,4 @@
-"""When an hour is compacted: after it has ended, or when it has gathered many raw files."""
+"""When an hour is compacted: after it has ended. Until then, when its many small files become few."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from waybill.exporter.layout import Hour
 
 RAW_FILES_MAX: Final = 64
-"""An hour with more raw files than this is compacted though it has not ended."""
+"""An hour that has had more new raw files than this is squashed."""
 GRACE_S: Final = 120.0
 """An hour is compacted so long after its end, since most of what comes late comes by then."""
 GATHER_S: Final = 60.0
@@ -35,7 +35,7 @@ class Upkeep:
             self._since_s.setdefault(hour, time.monotonic())
 
     def full(self) -> list[Hour]:
-        """The hours that cannot wait for their end."""
+        """The hours to be squashed now."""
         return [hour for hour, count in self._counts.items() if count > RAW_FILES_MAX]
 
     def due(self) -> list[Hour]:
@@ -43,6 +43,10 @@ class Upkeep:
         ended_ms, gathered_s = int((time.time() - GRACE_S) * 1_000), time.monotonic() - GATHER_S
         gathered = [hour for hour, since_s in self._since_s.items() if since_s <= gathered_s]
         return [hour for hour in gathered if hour.end_ms <= ended_ms]
+
+    def squashed(self, hour: Hour) -> None:
+        """Note that the raw files of this hour are few again."""
+        self._counts[hour] = 0
 
     def compacted(self, hours: Iterable[Hour]) -> None:
         """Note that these hours have no raw files left that a compaction could take."""

@@ -1,0 +1,112 @@
+"""The squash of an hour that has not ended: its many small raw files become few, each of one longer range.
+
+A reader opens every raw file of an hour, and compacting again and again what still grows would rewrite all of
+it each time. So small files become larger ones, and large ones are left alone until the hour is compacted.
+
+The larger file is published before the smaller ones go. A crash in between leaves rows twice, which every
+reader merges; the next squash removes what is left of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter import parquet
+from waybill.exporter.covers import Covers
+from waybill.exporter.layout import Hour, RawName, raw_folder
+from waybill.exporter.listing import compacted_in, raw_files
+from waybill.exporter.raw import by_hour
+from waybill.exporter.turn import turn
+from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LARGE_BYTES: Final = 32 * 2**20
+"""A raw file of this size is not made larger."""
+
+
+def squash(
+    root: Path, hour: Hour, *, node: str, files: Files | None = None, large_bytes: int = LARGE_BYTES
+) -> list[RawName]:
+    """Make few raw files of the many that one journal has written for an hour.
+
+    What a compaction has read already, or cannot be read, is left as it is.
+
+    Args:
+        root: the layout's root.
+        hour: which.
+        node: the journal; it must not write meanwhile.
+        files: the file system.
+        large_bytes: see `LARGE_BYTES`.
+
+    Returns:
+        The new files.
+
+    Raises:
+        OSError: a file could not be written; what was there still is, and doing it again mends it.
+    """
+    files = files or Files()
+    with turn(root, files):
+        paths = {raw: path for raw, path in raw_files(root, hour).items() if raw.node == node}
+        for raw in [raw for raw in paths if _is_left_over(raw, paths)]:
+            files.remove(paths.pop(raw))
+        covered = _covered(root, hour)
+        if covered is None:
+            return []
+        made = []
+        for group in _groups(paths, covered, large_bytes):
+            try:
+                data = parquet.encode_stream(_in_order(parquet.read_groups(paths[raw] for raw in group)))
+            except parquet.DAMAGED:
+                continue  # the compaction will tell
+            raw = RawName(node, group[0].first, group[-1].last)
+            publish(files, root / raw_folder(hour) / str(raw), data)
+            for one in group:
+                files.remove(paths[one])
+            made.append(raw)
+        return made
+
+
+def _is_left_over(raw: RawName, among: dict[RawName, Path]) -> bool:
+    """Whether it became part of a larger file, since ranges of one journal do not overlap otherwise."""
+    return any(other != raw and other.first <= raw.first and raw.last <= other.last for other in among)
+
+
+def _covered(root: Path, hour: Hour) -> Covers | None:
+    """The ranges that compacted files of the hour have in them already; None where one does not tell."""
+    covered = Covers()
+    for _, path in compacted_in(root, hour):
+        try:
+            covered = covered.uniting(Covers.read(parquet.open_file(path).metadata.metadata))
+        except FileNotFoundError:
+            continue
+        except parquet.DAMAGED:
+            return None
+    return covered
+
+
+def _groups(paths: dict[RawName, Path], covered: Covers, large_bytes: int) -> Iterator[list[RawName]]:
+    """Small files that follow each other, as many as make a large one; the new range holds nothing else."""
+    group: list[RawName] = []
+    size_bytes = 0
+    for raw, path in paths.items():
+        own_bytes = path.stat().st_size
+        ends = own_bytes >= large_bytes or covered.has(raw)
+        if ends or size_bytes >= 2 * large_bytes:
+            if len(group) > 1:
+                yield group
+            group, size_bytes = [], 0
+        if not ends:
+            group.append(raw)
+            size_bytes += own_bytes
+    if len(group) > 1:
+        yield group
+
+
+def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Each with the rows of a system together."""
+    for table in tables:
+        yield from (part for _, part in by_hour(table))
