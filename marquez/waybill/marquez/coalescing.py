@@ -79,18 +79,18 @@ class Coalescing:
         Args:
             after: the last entry that was read.
         """
-        now_ms = _now_ms()
-        if self._detail == "auto" and not self._behind and not 0 <= now_ms - self._looked_ms < _LOOK_EVERY_MS:
-            self._looked_ms = now_ms
+        at_ms = now_ms()
+        if self._detail == "auto" and not self._behind and not 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS:
+            self._looked_ms = at_ms
             if self._journal.last_seq() - after > BEHIND_ENTRIES:
                 (oldest,) = self._journal.read(after, limit=1)
-                self._behind = now_ms - oldest.received_ms > BEHIND_MS
+                self._behind = at_ms - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
         """Everything that waits was read."""
-        now_ms = _now_ms()
+        at_ms = now_ms()
         for summary in list(self._open.values()):
-            if self._behind or now_ms - summary.first_ms >= WINDOW_MS:
+            if self._behind or at_ms - summary.first_ms >= WINDOW_MS:
                 self._close(summary)
         self._behind = False
 
@@ -128,7 +128,7 @@ class Coalescing:
         if not self._open:
             return None
         first_ms = min(summary.first_ms for summary in self._open.values())
-        return max(first_ms + WINDOW_MS - _now_ms(), 0) / 1000
+        return max(first_ms + WINDOW_MS - now_ms(), 0) / 1000
 
     # -- what is kept ----------------------------------------------------------------------------------------
 
@@ -178,5 +178,6 @@ def _sent_key(seq: int) -> str:
     return f"{SENT_PREFIX}{share_of(seq)}:{seq}"
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The time of day, epoch milliseconds."""
     return time.time_ns() // 1_000_000
