@@ -132,6 +132,20 @@ def test_every_event_names_the_sinks_of_its_data_source_those_declared_and_those
     assert [record.data_sink for record in trail.records()] == [None, "archive", None, None]
 
 
+def test_a_size_stands_with_the_sink_that_it_went_to(trail: Trail, f: TrackedFile) -> None:
+    f.egress("lake")
+    f.egress("report", size_bytes=7)
+    with pytest.raises(AdmissionError, match="size_bytes: is -1"):
+        f.egress("report", size_bytes=-1)
+    assert [
+        {
+            output["name"]: (output.get("outputFacets") or {}).get("outputStatistics", {}).get("size")
+            for output in event["outputs"]
+        }
+        for event in trail.events()
+    ] == [{}, {"lake": None}, {"lake": None, "report": 7}]
+
+
 def test_children_name_the_sinks_that_were_declared_for_them(trail: Trail) -> None:
     year = trail.tracker.file("year.csv", data_source="years")
     (month,) = year.split(["1.csv"], data_source="months", data_sinks=["lake"])

@@ -256,7 +256,7 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         assert_type(file.branch(), TrackedFile)
         for child in file.split(["a-1.csv", "a-2.csv"], data_sinks=("archive",)):
             assert_type(child, TrackedFile)
-            child.egress("archive")
+            child.egress("archive", size_bytes=3)
         file.filter("empty")
         file.error(ValueError("damaged"))
         file.cancel()

@@ -31,7 +31,7 @@ from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.summary import file_event_of
 from waybill.marquez.window import Window
-from waybill.transport.backends import MARQUEZ
+from waybill.transport.backends import DETAIL_BACKLOG, MARQUEZ
 from waybill.transport.database import SYNC_EVERY_S
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
@@ -66,6 +66,7 @@ class Delivery:
         draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.journey`.
         detail: whether each file has its own run; see `waybill.marquez.coalescing`.
         collector_url: where summaries point to for the records.
+        backlog: how many events have to wait for the detail ``auto`` to make summaries.
         clock: seconds that never go back; back-off is measured on it.
         rng: where the back-off's jitter is drawn from.
     """
@@ -82,6 +83,7 @@ class Delivery:
         draws: bool = False,
         detail: Detail = "every",
         collector_url: str = "",
+        backlog: int = DETAIL_BACKLOG,
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class Delivery:
         self._schedule = Schedule(self._window, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._box = DeadLetterBox(dead_letters(journal, name))
         self._endings = Endings(journal, name)
-        self._coalescing = Coalescing(journal, name, detail, collector_url)
+        self._coalescing = Coalescing(journal, name, detail, collector_url, backlog)
         self._figures = figures_of(journal, name) or Figures()
         self._figures_stored = self._figures
         self._held_upto = int(journal.state_get(name, _HELD_UPTO) or 0)

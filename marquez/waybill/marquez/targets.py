@@ -52,7 +52,8 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
             name=MARQUEZ,
             draws=True,
             detail=settings.marquez_detail,
-            collector_url=collector_url(settings.listen),
+            collector_url=collector_url(settings),
+            backlog=settings.detail_backlog,
         )
         deliveries.append(delivery)
     for one in settings.backends:
@@ -67,7 +68,8 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
             connections=connections,
             draws=is_marquez,
             detail=one.detail or ("auto" if is_marquez else "every"),
-            collector_url=collector_url(settings.listen),
+            collector_url=collector_url(settings),
+            backlog=settings.detail_backlog,
         )
         deliveries.append(delivery)
     return deliveries
@@ -90,9 +92,11 @@ def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
     )
 
 
-def collector_url(listen: str) -> str:
-    """Where the collector of this host is asked, by ``host:port`` where it listens."""
-    host, _, port = listen.rpartition(":")
+def collector_url(settings: Settings) -> str:
+    """Where users reach the collector: as the settings say, or where it listens on this host."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host, _, port = settings.listen.rpartition(":")
     return f"http://{socket.gethostname() if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
 
 

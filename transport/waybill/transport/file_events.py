@@ -68,6 +68,7 @@ class PathEnd(msgspec.Struct, frozen=True, kw_only=True):
         transforms: the flows it passed, in order.
         annotations: what was noted about it.
         data_sink: the flow it left by.
+        size_bytes: how much went there.
         failure: what went wrong, for an ERROR.
     """
 
@@ -76,6 +77,7 @@ class PathEnd(msgspec.Struct, frozen=True, kw_only=True):
     transforms: tuple[str, ...]
     annotations: Mapping[str, str]
     data_sink: str | None = None
+    size_bytes: int | None = None
     failure: Failure | None = None
 
 
@@ -98,7 +100,7 @@ def end_event(file: FileIdentity, end: PathEnd, sinks: Collection[str]) -> RunEv
         end: how the path ended.
         sinks: those of its data source, its outputs beside the sink that it left by.
     """
-    from openlineage.client.facet_v2 import error_message_run
+    from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset
 
     from waybill.facets import PRODUCER
 
@@ -109,6 +111,12 @@ def end_event(file: FileIdentity, end: PathEnd, sinks: Collection[str]) -> RunEv
         _delta_file(file, end.annotations, end),
         sinks if end.data_sink is None else {*sinks, end.data_sink},
     )
+    if end.size_bytes is not None:
+        (left_by,) = (output for output in event.outputs or () if output.name == end.data_sink)
+        size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            size=end.size_bytes, fileCount=1, producer=PRODUCER
+        )
+        left_by.outputFacets = {"outputStatistics": size}
     if end.failure is not None and event.run.facets is not None:
         event.run.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
             message=end.failure.message,

@@ -147,6 +147,17 @@ def sinks_of(names: Iterable[str]) -> list[str]:
     return [name_of("data_sinks", name) for name in names]
 
 
+def size_of(size_bytes: int | None) -> int | None:
+    """Check a size, where there is one.
+
+    Raises:
+        AdmissionError: it is below 0.
+    """
+    if size_bytes is not None and size_bytes < 0:
+        raise AdmissionError("size_bytes", f"is {size_bytes}", "give how many bytes went to the sink")
+    return size_bytes
+
+
 def _value_of(key: str, value: object) -> str:
     if value is None:
         raise AdmissionError(f"annotations.{key}", "is None", "leave it out, or give it a text")

@@ -42,6 +42,7 @@ from waybill.transport.passage import (
     name_of,
     now_ms,
     sinks_of,
+    size_of,
     text_of,
 )
 from waybill.transport.settings import Settings
@@ -221,15 +222,20 @@ class TrackedFile:
         self._branched = True
         return TrackedFile(self._passage, self._annotations, self._transforms)
 
-    def egress(self, data_sink: str) -> None:
+    def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
         """Say that the file has left by a sink: COMPLETE. Say it once for every sink it left by.
 
+        Args:
+            data_sink: the flow it left by.
+            size_bytes: how much went there, for backends; no part of the record.
+
         Raises:
-            AdmissionError: the name is empty.
+            AdmissionError: the name is empty, or the size below 0.
             TrackerStateError: the path has ended.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
-        self._end(FinalState.COMPLETE, data_sink=name_of("data_sink", data_sink))
+        sink, size = name_of("data_sink", data_sink), size_of(size_bytes)
+        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size)
         self._egressed = True
 
     def filter(self, reason: str) -> None:
@@ -347,6 +353,7 @@ class TrackedFile:
         cause: Mapping[str, str] | None = None,
         *,
         data_sink: str | None = None,
+        size_bytes: int | None = None,
         failure: Failure | None = None,
         completed_ms: int | None = None,
     ) -> None:
@@ -357,6 +364,7 @@ class TrackedFile:
                 transforms=tuple(self._transforms),
                 annotations=self._annotations | dict(cause or {}),
                 data_sink=data_sink,
+                size_bytes=size_bytes,
                 failure=failure,
             )
         )
