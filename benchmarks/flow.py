@@ -63,6 +63,10 @@ class SlowBackend:
             self.others += "run" in event
         return Answer(verdict=Verdict.DELIVERED, status=201)
 
+    def renewed(self) -> bool:
+        """It asks for no key."""
+        return False
+
     def close(self) -> None:
         """Nothing is open."""
 

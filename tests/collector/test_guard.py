@@ -160,7 +160,8 @@ def test_metrics_say_what_became_of_a_backends_events(start: Start) -> None:
     journal = Journal(collector.home)
     figures = Figures(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
     journal.commit("marquez", cursor=0, put={"figures": figures.row()})
-    journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
+    said = b'{"problem":"it does not let us in; correct marquez_api_key","to_correct":"marquez_api_key"}'
+    journal.commit("runner", put={"marquez": said})
     journal.close()
     lines = collector.get("/metrics").body.decode().splitlines()
     for what, count in (
@@ -173,6 +174,7 @@ def test_metrics_say_what_became_of_a_backends_events(start: Start) -> None:
         ("projection_problem", 1),
     ):
         assert f'waybill_{what}{{projection="marquez"}} {count}' in lines
+    assert 'waybill_projection_to_correct{projection="marquez",setting="marquez_api_key"} 1' in lines
     assert any(line.startswith('waybill_projection_age_seconds{projection="marquez"} ') for line in lines)
 
 

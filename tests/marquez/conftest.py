@@ -14,6 +14,7 @@ from contract_server import ContractServer
 
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind
+from waybill.transport.backends import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
     from waybill.transport.backends import Detail
@@ -40,6 +41,7 @@ class Worker:
         connections: int = 1,
         draws: bool = False,
         detail: Detail = "every",
+        backlog: int = DETAIL_BACKLOG,
         **timeouts_s: float,
     ) -> None:
         self.now_s = 0.0
@@ -51,6 +53,7 @@ class Worker:
             connections=connections,
             draws=draws,
             detail=detail,
+            backlog=backlog,
             collector_url="http://collector:8090",
             clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from waybill.facets import DELTA_FILE_FACET
 from waybill.facets.summary import SUMMARY_FACET
 from waybill.marquez import Figures, figures_of
-from waybill.marquez.coalescing import BEHIND_ENTRIES, OPEN_MAX
+from waybill.marquez.coalescing import OPEN_MAX
 from waybill.transport import Journal, Kind
+from waybill.transport.backends import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -169,7 +170,7 @@ def test_what_is_not_of_a_file_is_sent_whatever_the_detail(
 def test_while_the_backend_keeps_up_every_file_has_its_run(
     journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
 ) -> None:
-    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES + 300)])
+    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 300)])
     worker = new_worker(journal, marquez.url, detail="auto")
     worker.run(until=lambda: len(marquez.stored) == 20)
     assert summaries_of(marquez) == []
@@ -184,6 +185,26 @@ def test_a_small_backlog_is_sent_in_full_however_old(
     assert len(others_of(marquez)) == 30
 
 
+@pytest.mark.parametrize(
+    ("waiting", "backlog", "summaries"), [(30, 0, 1), (30, 29, 1), (30, 30, 0), (1, 0, 1)]
+)
+def test_how_large_a_backlog_has_to_be_is_a_setting(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    file_of: EventOf,
+    clock: Clock,
+    waiting: int,
+    backlog: int,
+    summaries: int,
+) -> None:
+    keep_all(journal, [file_of(f"f{number}") for number in range(waiting)])
+    clock.now_s += 61
+    new_worker(journal, marquez.url, detail="auto", backlog=backlog).run()
+    assert len(summaries_of(marquez)) == summaries
+    assert len(others_of(marquez)) == (0 if summaries else waiting)
+
+
 def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file_is_sent_again(
     journal: Journal,
     marquez: ContractServer,
@@ -193,14 +214,14 @@ def test_an_old_and_large_backlog_of_files_becomes_summaries_and_then_every_file
     clock: Clock,
 ) -> None:
     keep("run", 0)
-    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES + 10)])
+    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG + 10)])
     keep("run", 1)
     clock.now_s += 61
     worker = new_worker(journal, marquez.url, detail="auto")
     worker.run()
     keep_all(journal, [file_of("later")])
     worker.run()
-    assert [facet["records"] for facet in summaries_of(marquez)] == [BEHIND_ENTRIES + 10]
+    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG + 10]
     assert [event["number"] for event in others_of(marquez)] == [0, 1, 0]
     assert marquez.stored[-1]["run"]["runId"] == "later"
     assert worker.delivery.pending() == 0
@@ -212,12 +233,12 @@ def test_a_file_whose_start_the_backend_has_ends_there_too(
     keep_all(journal, [file_of("begun", None)])
     worker = new_worker(journal, marquez.url, detail="auto")
     worker.run()
-    keep_all(journal, [file_of(f"f{number}") for number in range(BEHIND_ENTRIES)])
+    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
     keep_all(journal, [file_of("begun")])
     clock.now_s += 100
     worker.run()
     assert marquez.runs["begun"] == "COMPLETED"
-    assert [facet["records"] for facet in summaries_of(marquez)] == [BEHIND_ENTRIES]
+    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
 
 
 def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_there_too(
@@ -228,7 +249,7 @@ def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_ther
     new_worker(journal, marquez.url, detail="auto").delivery.step()
     assert marquez.runs == {"begun": "RUNNING"}
     marquez.fault_of = None
-    keep_all(journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(BEHIND_ENTRIES))])
+    keep_all(journal, [file_of("begun"), *(file_of(f"f{number}") for number in range(DETAIL_BACKLOG))])
     clock.now_s += 100
     new_worker(journal, marquez.url, detail="auto").run()
     assert marquez.runs["begun"] == "COMPLETED"
@@ -277,7 +298,6 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(time, "time_ns", clock.time_ns)
-    monkeypatch.setattr("waybill.marquez.coalescing.BEHIND_ENTRIES", 5)
     marquez = type(marquez)().start()
     journal = Journal(tmp_path_factory.mktemp("home"))
     expected: Counter[str] = Counter()
@@ -304,13 +324,13 @@ def test_counts_add_up_and_others_keep_their_order_however_often_it_is_killed(
                 bodies.append(file_of(did, state))
         keep_all(journal, bodies)
         clock.now_s += data.draw(st.sampled_from([0, 30, 61]), label="pause")
-        worker = new_worker(journal, marquez.url, detail=detail)
+        worker = new_worker(journal, marquez.url, detail=detail, backlog=5)
         for _ in range(data.draw(st.integers(0, 8), label="steps")):
             worker.delivery.step()  # then it is gone without a word, as a killed one
         worker.delivery.close()
     marquez.fault_of = None
     journal.mark(b"flush")
-    worker = new_worker(journal, marquez.url, detail=detail)
+    worker = new_worker(journal, marquez.url, detail=detail, backlog=5)
     worker.run()
     latest = {event["run"]["runId"]: event for event in marquez.stored}
     counted: Counter[str] = Counter()

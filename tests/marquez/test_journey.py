@@ -40,9 +40,9 @@ def tracker(home: Path, system: str) -> Iterator[Tracker]:
 @pytest.fixture
 def draw(journal: Journal, new_worker: type[Worker]) -> Iterator[Draw]:
     """Deliver all that was tracked."""
-    workers = []
+    workers, tracked = [], journal
 
-    def draw(url: str, at_most_s: float = 3600.0) -> Worker:
+    def draw(url: str, at_most_s: float = 3600.0, journal: Journal = tracked) -> Worker:
         worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
         workers.append(worker)
         worker.run(at_most_s=at_most_s)
@@ -132,6 +132,46 @@ def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_agai
     journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
     draw(url)
     assert drawn(url, system, "dataset:years") == first
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["as they were", "the other way round"])
+def test_the_graph_is_the_same_whatever_run_came_last(
+    url: str, system: str, home: Path, draw: Draw, tmp_path: Path, *, turned: bool
+) -> None:
+    """Marquez hides what the last run does not name, and that may be one that failed, or left by one sink."""
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        year = tracker.file("year.csv", data_source="years")
+        months = year.split(
+            [f"{n}.csv" for n in range(4)], data_source="months", data_sinks=["lake", "report"]
+        )
+        months[0].cancel()
+        months[1].egress("lake")
+        months[2].egress("report")
+        months[3].error("torn")
+    first = Journal(home)
+    runs: dict[str, list[bytes]] = {}
+    for entry in first.read(0):
+        runs.setdefault(json.loads(entry.body)["run"]["runId"], []).append(entry.body)
+    first.close()
+    journal = Journal(tmp_path / "in that order")
+    for bodies in sorted(runs.values(), key=list(runs.values()).index, reverse=turned):
+        journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+    draw(url, journal=journal)
+    journal.close()
+    _, edges = drawn(url, system, "dataset:months")
+    assert edges == [
+        "[months.lake] > lake",
+        "[months.report] > report",
+        "[years.months] > lake",
+        "[years.months] > report",
+        "[years.split] > months",
+        "months > [months.lake]",
+        "months > [months.report]",
+        "months > [years.months]",
+        "years > [years.split]",
+        "years > [years]",
+    ]
 
 
 def test_summaries_leave_the_graph_as_every_file_draws_it(

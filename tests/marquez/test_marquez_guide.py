@@ -57,6 +57,8 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"no answer in {client.ANSWER_TIMEOUT_S:.0f} s",
         f"up to {circuit.RETRY_AFTER_MAX_S / 60:.0f} minutes",
         f"every {circuit.BARRED_RETRY_S / 2:.0f} to {circuit.BARRED_RETRY_S:.0f} s",
+        f"within {schedule.KEY_EVERY_S:.0f} s of a new",
+        f"in {circuit.DENIED_RETRY_S / 120:.0f} to {circuit.DENIED_RETRY_S / 60:.0f} minutes looks",
         f"anything from 0 to {circuit.BACKOFF_BASE_S} s",
         f"up to {schedule.RETRY_EVERY_MAX_S:.0f} s",
         f"pauses of up to {circuit.PROBE_ANSWERING_EVERY_MAX_S:.0f} s while the backend answers",
@@ -72,7 +74,8 @@ def test_the_figures_are_those_of_the_code() -> None:
 def test_the_table_of_answers_is_the_verdict_on_each() -> None:
     for status in (400, 413, 415, 422):
         assert answer.judge(status) is answer.Verdict.REFUSED
-    row = next(line for line in GUIDE.splitlines() if line.startswith("| 401"))
+    assert {answer.judge(status) for status in (401, 403)} == {answer.Verdict.DENIED}
+    row = next(line for line in GUIDE.splitlines() if line.startswith("| 404"))
     statuses = [int(text) for text in re.findall(r"\b\d{3}\b", row)]
-    assert len(statuses) == 7
+    assert len(statuses) == 5
     assert {answer.judge(status) for status in (*statuses, 301, 302, 307, 308)} == {answer.Verdict.BARRED}

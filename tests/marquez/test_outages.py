@@ -109,7 +109,10 @@ def test_a_backend_that_restarts_in_the_middle_loses_nothing(
         worker.run(at_most_s=30)
         marquez.start()
     worker.run()
-    assert [numbers_of(marquez.stored, f"run-{run}") for run in range(4)] == [[0, 1, 2, 3, 4]] * 4
+    got = [numbers_of(marquez.stored, f"run-{run}") for run in range(4)]
+    # One that was on its way may have been stored without an answer, and comes again.
+    assert [list(dict.fromkeys(numbers)) for numbers in got] == [[0, 1, 2, 3, 4]] * 4
+    assert [sorted(numbers) for numbers in got] == got
 
 
 def test_a_name_that_does_not_resolve_is_an_outage(
@@ -154,15 +157,13 @@ def test_nobody_can_ask_for_quiet_for_ever(marquez: ContractServer, worker: Work
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("401", "does not let us in, it answers 401 ({"),
-        ("403", "does not let us in, it answers 403 ({"),
         ("404", "takes no events, it answers 404 ({"),
         ("302", "takes no events, it answers 302 ({"),
         ("405", "takes no events, it answers 405 ({"),
         ("page", "takes no events, it answers 200 (a web page)"),
     ],
 )
-def test_a_wrong_key_or_address_is_said_and_tried_slowly(
+def test_a_wrong_address_is_said_and_tried_slowly(
     marquez: ContractServer, worker: Worker, keep: Keep, fault: str, words: str
 ) -> None:
     fill(keep)
@@ -170,27 +171,14 @@ def test_a_wrong_key_or_address_is_said_and_tried_slowly(
     step = worker.delivery.step()
     assert step.problem is not None
     assert step.problem.startswith(f"{marquez.url} {words}")
-    assert step.problem.endswith("correct marquez_api_key" if fault in {"401", "403"} else "where its API is")
+    assert step.problem.endswith("where its API is")
+    assert step.to_correct == "marquez_url"
     worker.run(at_most_s=3600)
     assert 60 <= len(marquez.received) <= 125
     marquez.fault = None
     worker.run()
     assert len(marquez.stored) == 20
     assert worker.problem is None
-
-
-def test_the_answer_401_of_a_backend_with_a_key_is_such_a_problem(
-    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
-) -> None:
-    keep("run")
-    marquez.api_key = "right"
-    worker = new_worker(journal, marquez.url, "wrong")
-    worker.run(at_most_s=100)
-    assert worker.problem is not None
-    assert "401 (" in worker.problem
-    assert "wrong" not in worker.problem
-    new_worker(journal, marquez.url, "right").run()
-    assert len(marquez.stored) == 1
 
 
 def test_a_certificate_that_nobody_vouches_for_is_said_and_nothing_is_sent(

@@ -76,7 +76,7 @@ ANSWERS = st.sampled_from(
         Answer(verdict=Verdict.UNWELL, elapsed_s=30.0, words="no answer within 30 s"),
         Answer(verdict=Verdict.AWAY, words="Connection refused"),
         Answer(verdict=Verdict.AWAY, status=429, retry_after_s=7.0),
-        Answer(verdict=Verdict.BARRED, status=403),
+        Answer(verdict=Verdict.DENIED, status=403),
     ]
 )
 KEYS = st.lists(st.none() | st.sampled_from("abcdef"), min_size=1, max_size=60)
@@ -278,7 +278,8 @@ def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
     [
         (Verdict.DELIVERED, [200, 201, 202, 204]),
         (Verdict.REFUSED, [400, 413, 415, 422]),
-        (Verdict.BARRED, [301, 302, 307, 308, 401, 403, 404, 405, 407]),
+        (Verdict.BARRED, [301, 302, 307, 308, 404, 405, 407]),
+        (Verdict.DENIED, [401, 403]),
         (Verdict.AWAY, [429]),
         (Verdict.UNWELL, [500, 502, 503, 504, 507, 408, 409, 418, 451, 100, 600]),
     ],

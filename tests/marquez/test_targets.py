@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from waybill.marquez import Delivery, dead_letters, open_deliveries
-from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from contract_server import ContractServer
@@ -145,3 +146,25 @@ def test_the_runner_works_them_all(home: Path, marquez: ContractServer, keep: Ke
     report = flush(Settings.load(given, env={}, cwd=tmp_path), timeout_s=60)
     assert (report.problems, "marquez" in report.left, "file" in report.left) == ({}, False, False)
     assert len(marquez.stored) == len(lines.read_bytes().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "link"),
+    [
+        ({"listen": "collector:8090"}, "http://collector:8090"),
+        ({"listen": "0.0.0.0:8091"}, f"http://{socket.gethostname()}:8091"),
+        ({"public_url": "https://lineage.example.com/waybill/"}, "https://lineage.example.com/waybill"),
+    ],
+)
+def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_that_were_told(
+    home: Path, journal: Journal, marquez: ContractServer, open_all: Open, given: dict[str, str], link: str
+) -> None:
+    with Tracker(settings=Settings.load({"home": home, "runner": "none"}, env={})) as tracker:
+        for size_bytes in (1_000, None, 24):
+            tracker.file("a.csv", data_source="in").egress("lake", size_bytes=size_bytes)
+    journal.mark(b"flush")
+    (delivery,) = open_all(marquez_url=marquez.url, marquez_detail="summary", **given)
+    work(delivery)
+    (facet,) = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored if "run" in e]
+    assert facet["provenanceQuery"].startswith(f"{link}/provenance/query?")
+    assert (facet["records"], facet["bytes"]) == (3, 1_024)

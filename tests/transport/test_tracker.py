@@ -19,6 +19,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import AdmissionError, Journal, Settings, TrackedFile, Tracker, TrackerStateError
+from waybill.transport.sinks import SINKS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -111,6 +112,60 @@ def test_a_file_is_a_run_of_the_job_named_after_its_source(trail: Trail, f: Trac
         assert (event["job"]["namespace"], event["job"]["name"]) == ("tests", "sftp-in")
         assert (event["inputs"][0]["namespace"], event["inputs"][0]["name"]) == ("tests", "sftp-in")
         assert event["job"]["facets"]["jobType"]["processingType"] == "BATCH"
+
+
+def outputs_of(trail: Trail) -> list[list[str]]:
+    return [[dataset["name"] for dataset in event["outputs"]] for event in trail.events()]
+
+
+def test_every_event_names_the_sinks_of_its_data_source_those_declared_and_those_left_by(
+    trail: Trail,
+) -> None:
+    with trail.tracker.file("a.csv", data_source="in", data_sinks=["lake", "report"]) as first:
+        first.filter("empty")
+    with trail.tracker.file("b.csv", data_source="in") as second:
+        second.egress("archive")
+    trail.tracker.file("c.csv", data_source="in").cancel()
+    trail.tracker.file("d.csv", data_source="elsewhere").cancel()
+    declared, all_three = ["lake", "report"], ["archive", "lake", "report"]
+    assert outputs_of(trail) == [declared, declared, declared, all_three, all_three, all_three, [], []]
+    assert [record.data_sink for record in trail.records()] == [None, "archive", None, None]
+
+
+def test_a_size_stands_with_the_sink_that_it_went_to(trail: Trail, f: TrackedFile) -> None:
+    f.egress("lake")
+    f.egress("report", size_bytes=7)
+    with pytest.raises(AdmissionError, match="size_bytes: is -1"):
+        f.egress("report", size_bytes=-1)
+    assert [
+        {
+            output["name"]: (output.get("outputFacets") or {}).get("outputStatistics", {}).get("size")
+            for output in event["outputs"]
+        }
+        for event in trail.events()
+    ] == [{}, {"lake": None}, {"lake": None, "report": 7}]
+
+
+def test_children_name_the_sinks_that_were_declared_for_them(trail: Trail) -> None:
+    year = trail.tracker.file("year.csv", data_source="years")
+    (month,) = year.split(["1.csv"], data_source="months", data_sinks=["lake"])
+    month.error("torn")
+    assert outputs_of(trail) == [[], ["lake"], [], ["lake"]]
+
+
+def test_sinks_that_differ_for_each_file_are_named_by_their_own_file_only(trail: Trail) -> None:
+    for number in range(SINKS_MAX + 2):
+        trail.tracker.file("a.csv", data_source="in").egress(f"sink-{number:02}")
+    ends = outputs_of(trail)[1::2]
+    assert ends[SINKS_MAX - 1] == [f"sink-{number:02}" for number in range(SINKS_MAX)]
+    assert ends[SINKS_MAX:] == [[f"sink-{SINKS_MAX}"], [f"sink-{SINKS_MAX + 1}"]]
+
+
+@pytest.mark.parametrize(("sinks", "wrong"), [("lake", "single text 'lake'"), (["lake", ""], "is empty")])
+def test_sinks_are_a_list_of_names(trail: Trail, sinks: Any, wrong: str) -> None:  # noqa: ANN401 - what must not be
+    with pytest.raises(AdmissionError, match=f"data_sinks.*{wrong}"):
+        trail.tracker.file("a.csv", data_source="in", data_sinks=sinks)
+    assert trail.events() == []
 
 
 def test_a_block_left_with_nothing_said_is_complete_without_a_sink(trail: Trail, f: TrackedFile) -> None:

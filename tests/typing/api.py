@@ -253,7 +253,7 @@ def the_client_takes_the_transport(home: Path) -> OpenLineageClient:
 
 def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) -> None:
     assert_type(Tracker(client, system_name="edge"), Tracker)
-    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="in") as file:
+    with Tracker(settings=settings) as tracker, tracker.file("a", data_source="in", data_sinks=["b"]) as file:
         assert_type(file, TrackedFile)
         assert_type(file.did, str)
         assert_type(file.parent_did, str | None)
@@ -261,9 +261,9 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         with file.transform("decompress"):
             pass
         assert_type(file.branch(), TrackedFile)
-        for child in file.split(["a-1.csv", "a-2.csv"]):
+        for child in file.split(["a-1.csv", "a-2.csv"], data_sinks=("archive",)):
             assert_type(child, TrackedFile)
-            child.egress("archive")
+            child.egress("archive", size_bytes=3)
         file.filter("empty")
         file.error(ValueError("damaged"))
         file.cancel()

@@ -35,6 +35,8 @@ _WORDS: Final = {
     "marquez_detail": _Words(
         "WHAT", "'every' event; files as a 'summary' of each minute; 'auto': that while it is behind."
     ),
+    "detail_backlog": _Words("COUNT", "How many events have to wait for 'auto' to make summaries."),
+    "public_url": _Words("URL", "Where users reach the collector, for links to it."),
     "backends": _Words(
         "JSON", "Further backends, a list as docs/marquez.md has it; better set in waybill.yaml."
     ),

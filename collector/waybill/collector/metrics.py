@@ -91,6 +91,12 @@ def home_text(journal: Journal) -> Iterator[str]:
     )
     held_up = {name: int(said[name].problem is not None) for name in names}
     yield from _gauge("projection_problem", "1 where something holds it up.", _by_projection(held_up))
+    wrong = {name: one.to_correct for name, one in sorted(said.items()) if one.to_correct is not None}
+    yield from _gauge(
+        "projection_to_correct",
+        "1 for each setting that somebody has to correct.",
+        {(("projection", name), ("setting", setting)): 1 for name, setting in wrong.items()},
+    )
     yield from _deliveries_text(journal, names)
 
 

@@ -27,7 +27,9 @@ class Verdict(Enum):
     UNWELL = "unwell"
     """The backend's trouble or the event's: only the answers to other events can tell."""
     BARRED = "barred"
-    """The address or the key is wrong, so that a person has to do something."""
+    """The address is wrong, so that a person has to do something."""
+    DENIED = "denied"
+    """The key is wrong, so that a person has to do something."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +59,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _REFUSED: Final = frozenset({400, 413, 415, 422})
-_BARRED: Final = frozenset({401, 403, 404, 405, 407, 410, 421})
+_BARRED: Final = frozenset({404, 405, 407, 410, 421})
+_DENIED: Final = frozenset({401, 403})
 _TOO_MANY_REQUESTS: Final = 429
 
 
@@ -71,6 +74,8 @@ def judge(status: int) -> Verdict:
         return Verdict.DELIVERED
     if status in _REFUSED:
         return Verdict.REFUSED
+    if status in _DENIED:
+        return Verdict.DENIED
     if status in _BARRED or 300 <= status < 400:  # noqa: PLR2004 - RFC 9110, section 15.4
         return Verdict.BARRED
     return Verdict.AWAY if status == _TOO_MANY_REQUESTS else Verdict.UNWELL
@@ -83,7 +88,11 @@ def one_line(text: str) -> str:
 
 
 def explain(
-    answer: Answer, url: str, *, to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key")
+    answer: Answer,
+    url: str,
+    *,
+    to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
+    has_stopped: bool = False,
 ) -> str:
     """One sentence for a person: why nothing is delivered now, and the way out.
 
@@ -91,9 +100,14 @@ def explain(
         answer: the last one; not a delivered one.
         url: the address as it may be shown, without secrets.
         to_correct: what to call the settings of the address and of the key.
+        has_stopped: whether the delivery waits for another key.
     """
+    address, key = to_correct
+    if answer.verdict is Verdict.DENIED:
+        stopped = ", so nothing is sent any more" if has_stopped else ""
+        return f"{url} does not let us in, it answers {answer.heard}{stopped}; correct {key}"
     if answer.verdict is Verdict.BARRED:
-        return f"{url} {_barred(answer, *to_correct)}"
+        return f"{url} {_barred(answer, address)}"
     if answer.status is not None:
         return f"{url} answers {answer.heard}; events wait in the journal and are tried again by themselves"
     return (
@@ -101,9 +115,15 @@ def explain(
     )
 
 
-def _barred(answer: Answer, address: str, key: str) -> str:
+def setting_of(answer: Answer, to_correct: tuple[str, str]) -> str | None:
+    """Which of the settings of address and key somebody has to correct; None where neither is to blame."""
+    address, key = to_correct
+    if answer.verdict is Verdict.DENIED:
+        return key
+    return address if answer.verdict is Verdict.BARRED and answer.status is not None else None
+
+
+def _barred(answer: Answer, address: str) -> str:
     if answer.status is None:
         return f"cannot be used: {answer.words}"
-    if answer.status in {401, 403}:
-        return f"does not let us in, it answers {answer.heard}; correct {key}"
     return f"takes no events, it answers {answer.heard}; correct {address} to where its API is"

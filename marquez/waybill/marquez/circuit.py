@@ -1,4 +1,9 @@
-"""Whether the backend as a whole is worth asking: a circuit, open and asking rarely while it is down."""
+"""Whether the backend as a whole is worth asking: a circuit, open and asking rarely while it is down.
+
+A key that is refused is not tried on: who goes on knocking with it may be locked out for good. The circuit
+stays open until `resume`, which is for whoever has another key; only now and then it lets one event look
+whether the fault was on the other side.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,10 @@ PROBE_ANSWERING_EVERY_MAX_S: Final = 3.0
 """The same for a backend that answers, if only with trouble: should many bad events stand in a row, probing
 soon finds a good one behind them."""
 BARRED_RETRY_S: Final = 60.0
+DENIED_IN_A_ROW: Final = 3
+"""A backend that refuses the key with this many events in a row refuses it with all: one alone may be of a
+namespace that is closed to us."""
+DENIED_RETRY_S: Final = 1800.0
 RETRY_AFTER_MAX_S: Final = 300.0
 UNWELL_IN_A_ROW: Final = 3
 """A backend that answers this many events in a row with trouble is taken to be down; one that does not answer
@@ -42,6 +51,7 @@ class Circuit:
     def __init__(self, rng: Random) -> None:
         self._rng = rng
         self._failures = 0
+        self._denials = 0
         self._last: Answer | None = None
         self.due_s: float | None = None
         """When the next probe may be sent, on the clock of `failed`; None while the circuit is closed."""
@@ -51,14 +61,28 @@ class Circuit:
         """The answer that keeps the circuit open; None while it is closed or may only have blinked."""
         if self._last is None or self.due_s is None:
             return None
-        barred = self._last.verdict is Verdict.BARRED
-        return self._last if barred or self._failures > 1 or self._last.elapsed_s > BLINK_S else None
+        for_a_person = self._last.verdict in {Verdict.BARRED, Verdict.DENIED}
+        return self._last if for_a_person or self._failures > 1 or self._last.elapsed_s > BLINK_S else None
+
+    @property
+    def denied(self) -> bool:
+        """Whether the last word of the backend was that it refuses the key."""
+        return self._denials > 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it said so often enough: nothing goes until there is another key."""
+        return self._denials >= DENIED_IN_A_ROW
 
     def passed(self) -> bool:
         """The backend took or judged an event; tells whether that ends an outage."""
         was_open = self.due_s is not None
-        self._failures, self._last, self.due_s = 0, None, None
+        self._failures, self._denials, self._last, self.due_s = 0, 0, None, None
         return was_open
+
+    def resume(self, now_s: float) -> None:
+        """There is another key: it is tried at once."""
+        self._denials, self.due_s = 0, now_s
 
     def failed(self, answer: Answer, now_s: float) -> None:
         """The backend failed with an event that nothing is known against."""
@@ -70,12 +94,16 @@ class Circuit:
             self.due_s = max(self.due_s, quiet_until_s)
             return
         self._failures += 1
-        answers = answer.verdict is Verdict.UNWELL and answer.status is not None
-        if self.due_s is None and answers and self._failures < UNWELL_IN_A_ROW:
+        self._denials = self._denials + 1 if answer.verdict is Verdict.DENIED else 0
+        is_unwell = answer.verdict is Verdict.UNWELL and answer.status is not None
+        if self.due_s is None and is_unwell and self._failures < UNWELL_IN_A_ROW:
             return
-        if answer.verdict is Verdict.BARRED:
+        if self.stopped:
+            delay_s = self._rng.uniform(DENIED_RETRY_S / 2, DENIED_RETRY_S)
+        elif answer.verdict is Verdict.BARRED:
             delay_s = self._rng.uniform(BARRED_RETRY_S / 2, BARRED_RETRY_S)
         else:
+            answers = is_unwell or answer.verdict is Verdict.DENIED
             cap_s = PROBE_ANSWERING_EVERY_MAX_S if answers else PROBE_EVERY_MAX_S
             delay_s = full_jitter(self._rng, self._failures, cap_s)
         self.due_s = max(now_s + delay_s, quiet_until_s)

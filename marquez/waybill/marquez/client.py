@@ -20,7 +20,7 @@ from requests.auth import AuthBase
 from waybill.marquez.answer import Answer, Verdict, explain, judge, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from requests import PreparedRequest, Response
 
@@ -60,6 +60,9 @@ class Target(Protocol):
     def deliver(self, body: bytes) -> Answer:
         """Send one event; whatever comes of it is an answer."""
 
+    def renewed(self) -> bool:
+        """Look for another key than the one that it refuses; whether there is one, which counts from now."""
+
     def close(self) -> None:
         """Let go of what it holds."""
 
@@ -74,6 +77,7 @@ class Backend:
         answer_timeout_s: how long it may be silent before and within its answer, in seconds.
         path: the path of its lineage endpoint.
         to_correct: what to call the settings of its address and its key.
+        read_key: gives the key that the settings' files have now; None: only the given one counts.
     """
 
     def __init__(
@@ -85,14 +89,17 @@ class Backend:
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         path: str = LINEAGE_PATH,
         to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
+        read_key: Callable[[], str | None] | None = None,
     ) -> None:
         self.to_correct = to_correct
         self.shown_url = shown(url)
         self._url = base_url(url, path) + path
-        self._secret = api_key
+        self._given = self._secret = api_key
+        self._read_key = read_key
+        self._refused: set[str | None] = set()
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._open_session = functools.partial(open_session, url, api_key)
+        self._open_session = functools.partial(open_session, url, None)
         self._idle: list[requests.Session] = []
 
     def deliver(self, body: bytes) -> Answer:
@@ -105,6 +112,17 @@ class Backend:
             answer = self._post(body, compressed=False)
             self._compresses = answer.verdict is not Verdict.DELIVERED
         return answer
+
+    def renewed(self) -> bool:
+        """Take the key of the settings' files if it was not refused yet, and else go back to the given one.
+
+        The given one may be the older: a pipeline that runs for days starts runners with the key that it
+        read as it began.
+        """
+        key = self._read_key() if self._read_key is not None else None
+        is_new = key is not None and key not in self._refused
+        self._secret = key if is_new else self._given
+        return is_new
 
     def close(self) -> None:
         """Close the connections that nobody uses."""
@@ -128,7 +146,7 @@ class Backend:
         if compressed:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        started_s = time.monotonic()
+        started_s, secret = time.monotonic(), self._secret
         try:
             with (
                 self._session() as session,
@@ -136,6 +154,7 @@ class Backend:
                     self._url,
                     data=body,
                     headers=headers,
+                    auth=_Bearer(secret) if secret else None,
                     timeout=self._timeouts_s,
                     stream=True,
                     allow_redirects=False,
@@ -145,26 +164,12 @@ class Backend:
         except (requests.RequestException, ValueError) as error:
             return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
         elapsed_s = time.monotonic() - started_s
-        return self._heard(response, words, elapsed_s)
-
-    def _heard(self, response: Response, words: str, elapsed_s: float) -> Answer:
-        status = response.status_code
-        verdict = judge(status)
-        retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
-        if status == _UNAVAILABLE and retry_after_s > 0:
-            verdict = Verdict.AWAY
-        if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
-            # A portal or a page that answers anything with 200: the event would be lost there.
-            verdict, words = Verdict.BARRED, "a web page"
-        if self._secret:
-            words = words.replace(self._secret, "********")
-        return Answer(
-            verdict=verdict,
-            status=status,
-            words=one_line(words),
-            retry_after_s=retry_after_s,
-            elapsed_s=elapsed_s,
-        )
+        answer = _heard(response, words.replace(secret, "********") if secret else words, elapsed_s)
+        if answer.verdict is Verdict.DENIED:
+            self._refused.add(secret)
+        elif answer.verdict is Verdict.DELIVERED:
+            self._refused.clear()
+        return answer
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +278,25 @@ def _words(response: Response, deadline_s: float) -> str:
             if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
                 break
     return content.decode("utf-8", "replace")
+
+
+def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
+    """What a response means, all of whose words may be shown."""
+    status = response.status_code
+    verdict = judge(status)
+    retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
+    if status == _UNAVAILABLE and retry_after_s > 0:
+        verdict = Verdict.AWAY
+    if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
+        # A portal or a page that answers anything with 200: the event would be lost there.
+        verdict, words = Verdict.BARRED, "a web page"
+    return Answer(
+        verdict=verdict,
+        status=status,
+        words=one_line(words),
+        retry_after_s=retry_after_s,
+        elapsed_s=elapsed_s,
+    )
 
 
 def _unanswered(

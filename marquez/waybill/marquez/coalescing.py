@@ -29,9 +29,9 @@ WINDOW_MS: Final = 60_000
 """The most time that a summary covers."""
 
 BEHIND_MS: Final = 60_000
-"""The backend does not keep up when the next event to read is older than this,"""
-BEHIND_ENTRIES: Final = 2_400
-"""and more wait than Marquez takes in about a minute."""
+"""The backend does not keep up when the next event to read is older than this, and more wait than it takes in
+about a minute. Age alone would say so after each outage, and when the backend is named for the first time: of
+a backlog that is gone in a minute, and whose files would be missed on the backend's page for good."""
 
 OPEN_MAX: Final = 1_000
 """How many summaries are open at a time; names that differ for each file close them early."""
@@ -50,13 +50,17 @@ class Coalescing:
         projection: whose state holds the rows.
         detail: ``every``: there are none; ``summary``: of all files; ``auto``: while the backend is behind.
         collector_url: where summaries point to.
+        backlog: how many events have to wait for ``auto`` to take the backend for being behind.
     """
 
-    def __init__(self, journal: Journal, projection: str, detail: Detail, collector_url: str) -> None:
+    def __init__(
+        self, journal: Journal, projection: str, detail: Detail, collector_url: str, backlog: int
+    ) -> None:
         self._journal = journal
         self._projection = projection
         self._detail = detail
         self._collector_url = collector_url
+        self._backlog = backlog
         self._behind = False
         self._looked_ms = 0
         self._open: dict[Flow, Summary] = {}
@@ -79,18 +83,18 @@ class Coalescing:
         Args:
             after: the last entry that was read.
         """
-        now_ms = _now_ms()
-        if self._detail == "auto" and not self._behind and not 0 <= now_ms - self._looked_ms < _LOOK_EVERY_MS:
-            self._looked_ms = now_ms
-            if self._journal.last_seq() - after > BEHIND_ENTRIES:
+        at_ms = now_ms()
+        if self._detail == "auto" and not self._behind and not 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS:
+            self._looked_ms = at_ms
+            if self._journal.last_seq() - after > self._backlog:
                 (oldest,) = self._journal.read(after, limit=1)
-                self._behind = now_ms - oldest.received_ms > BEHIND_MS
+                self._behind = at_ms - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
         """Everything that waits was read."""
-        now_ms = _now_ms()
+        at_ms = now_ms()
         for summary in list(self._open.values()):
-            if self._behind or now_ms - summary.first_ms >= WINDOW_MS:
+            if self._behind or at_ms - summary.first_ms >= WINDOW_MS:
                 self._close(summary)
         self._behind = False
 
@@ -128,7 +132,7 @@ class Coalescing:
         if not self._open:
             return None
         first_ms = min(summary.first_ms for summary in self._open.values())
-        return max(first_ms + WINDOW_MS - _now_ms(), 0) / 1000
+        return max(first_ms + WINDOW_MS - now_ms(), 0) / 1000
 
     # -- what is kept ----------------------------------------------------------------------------------------
 
@@ -178,5 +182,6 @@ def _sent_key(seq: int) -> str:
     return f"{SENT_PREFIX}{share_of(seq)}:{seq}"
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """The time of day, epoch milliseconds."""
     return time.time_ns() // 1_000_000

@@ -13,8 +13,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from waybill.marquez.answer import Answer, Verdict, explain
-from waybill.marquez.coalescing import Coalescing
+from waybill.marquez.answer import Answer, Verdict, explain, setting_of
+from waybill.marquez.coalescing import Coalescing, now_ms
 from waybill.marquez.endings import Endings
 from waybill.marquez.figures import FIGURES, Figures, figures_of
 from waybill.marquez.journey import JOURNEY_PREFIX, Journey, paths_of
@@ -31,7 +31,7 @@ from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
 from waybill.marquez.summary import file_event_of
 from waybill.marquez.window import Window
-from waybill.transport.backends import MARQUEZ
+from waybill.transport.backends import DETAIL_BACKLOG, MARQUEZ
 from waybill.transport.database import SYNC_EVERY_S
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
@@ -66,6 +66,7 @@ class Delivery:
         draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.journey`.
         detail: whether each file has its own run; see `waybill.marquez.coalescing`.
         collector_url: where summaries point to for the records.
+        backlog: how many events have to wait for the detail ``auto`` to make summaries.
         clock: seconds that never go back; back-off is measured on it.
         rng: where the back-off's jitter is drawn from.
     """
@@ -82,6 +83,7 @@ class Delivery:
         draws: bool = False,
         detail: Detail = "every",
         collector_url: str = "",
+        backlog: int = DETAIL_BACKLOG,
         clock: Callable[[], float] = time.monotonic,
         rng: Random | None = None,
     ) -> None:
@@ -97,7 +99,7 @@ class Delivery:
         self._schedule = Schedule(self._window, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._box = DeadLetterBox(dead_letters(journal, name))
         self._endings = Endings(journal, name)
-        self._coalescing = Coalescing(journal, name, detail, collector_url)
+        self._coalescing = Coalescing(journal, name, detail, collector_url, backlog)
         self._figures = figures_of(journal, name) or Figures()
         self._figures_stored = self._figures
         self._held_upto = int(journal.state_get(name, _HELD_UPTO) or 0)
@@ -120,6 +122,8 @@ class Delivery:
     def step(self) -> Step:
         """Look at new entries where there is room, send what may go, and take in what was answered."""
         self._store()  # what a failing disk kept from being stored comes before anything new
+        if self._schedule.wants_key(self._clock()) and self._backend.renewed():
+            self._schedule.resume(self._clock())
         looked = self._look()
         self._store()  # that an event may be on its way is known before it is
         applied = looked + self._hand_out()
@@ -129,7 +133,7 @@ class Delivery:
         # No connection idles while the disk writes: what goes out now is of other runs.
         applied += self._hand_out()
         self._store()
-        return self._rest() if not applied else Step(applied=applied, problem=self._outage())
+        return self._rest() if not applied else self._step(self._schedule.outage, applied=applied)
 
     def pending(self) -> int:
         """How many entries are not dealt with, or are to go once more."""
@@ -213,7 +217,7 @@ class Delivery:
     def _learn(self, entry: Entry) -> None:
         """See to it that the backend hears of the flows that an entry is the first to speak of."""
         for path in paths_of(entry) if self._draws else ():
-            for node in self._journey.learn(path, _now_ms()):
+            for node in self._journey.learn(path, now_ms()):
                 self._tell(node)
 
     def _tell(self, node: Node) -> None:
@@ -310,7 +314,7 @@ class Delivery:
         if answer.verdict is not Verdict.DELIVERED:
             log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.heard)
         self._owed.discard(number)
-        if self._journey.told(node, _now_ms()):
+        if self._journey.told(node, now_ms()):
             self._note(self._journey.row(node), ())
         else:
             self._tell(node)
@@ -331,12 +335,12 @@ class Delivery:
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.heard)
-        now_ms = _now_ms()
+        parked_ms = now_ms()
         letter = DeadLetter(
             seq=entry.seq,
             key=key,
-            received_ms=entry.received_ms or now_ms,
-            parked_ms=now_ms,
+            received_ms=entry.received_ms or parked_ms,
+            parked_ms=parked_ms,
             tries=tries,
             status=answer.status,
             words=answer.words,
@@ -377,21 +381,16 @@ class Delivery:
         sync_s = self._journal.sync(SYNC_EVERY_S)
         waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s(), sync_s)
         wait_s = 0.0 if self._on_the_way else min((one for one in waits_s if one is not None), default=None)
-        if (problem := self._outage()) is not None or wait_s is None:
-            return Step(retry_s=wait_s, problem=problem)
-        if (stuck := self._schedule.stuck) is None:
-            return Step(retry_s=wait_s)
+        outage, stuck = self._schedule.outage, self._schedule.stuck
+        if outage is not None or stuck is None or wait_s is None:
+            return self._step(outage, retry_s=wait_s)
         # The runner does not wake for new entries while there is a problem, and this one is not theirs.
-        problem = self._explain(stuck)
-        return Step(retry_s=min(wait_s, _STUCK_LOOK_EVERY_S), problem=problem)
+        return self._step(stuck, retry_s=min(wait_s, _STUCK_LOOK_EVERY_S))
 
-    def _outage(self) -> str | None:
-        outage = self._schedule.outage
-        return None if outage is None else self._explain(outage)
-
-    def _explain(self, answer: Answer) -> str:
-        return explain(answer, self._backend.shown_url, to_correct=self._backend.to_correct)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    def _step(self, trouble: Answer | None, *, applied: int = 0, retry_s: float | None = None) -> Step:
+        if trouble is None:
+            return Step(applied=applied, retry_s=retry_s)
+        to_correct, has_stopped = self._backend.to_correct, self._schedule.stopped
+        problem = explain(trouble, self._backend.shown_url, to_correct=to_correct, has_stopped=has_stopped)
+        setting = setting_of(trouble, to_correct)
+        return Step(applied=applied, retry_s=retry_s, problem=problem, to_correct=setting)

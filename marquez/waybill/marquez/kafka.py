@@ -108,6 +108,10 @@ class KafkaTarget:
             return Answer(verdict=Verdict.UNWELL, words="no word of it in time", elapsed_s=elapsed_s)
         return self._judged(heard[0], elapsed_s)
 
+    def renewed(self) -> bool:
+        """The brokers are told who we are as the library connects."""
+        return False
+
     def close(self) -> None:
         """Let go of the connections; whoever delivers has waited for the answer."""
         with self._lock:

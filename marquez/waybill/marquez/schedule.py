@@ -16,6 +16,7 @@ answered:
 from __future__ import annotations
 
 import heapq
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,8 @@ RETRY_EVERY_MAX_S: Final = 60.0
 SLOW_SHARE: Final = 4.0
 """An event that fails slowly waits at least this many times as long as its try took: others need the time."""
 STUCK_TRIES: Final = 3
+KEY_EVERY_S: Final = 5.0
+"""How often to see whether there is another key while the one there is is refused."""
 
 _WELL_RATIO: Final = 3
 
@@ -79,6 +82,7 @@ class Schedule:
         self._window = window
         self._rng = rng
         self._circuit = Circuit(rng)
+        self._key_due_s = 0.0
         self._troubles: dict[int, Trouble] = {}
         self._aside: list[tuple[float, int]] = []
         self._stuck: dict[int, Answer] = {}
@@ -110,10 +114,28 @@ class Schedule:
     def wait_s(self, now_s: float) -> float | None:
         """In how many seconds `next` may have an event; None: when a new one is in the window."""
         if self._circuit.due_s is not None:
-            return max(0.0, self._circuit.due_s - now_s) if self._window.held else None
+            at_most_s = KEY_EVERY_S if self._circuit.denied else math.inf
+            wait_s = min(max(0.0, self._circuit.due_s - now_s), at_most_s)
+            return wait_s if self._window.held else None
         if self._window.any_ready:
             return 0.0
         return max(0.0, self._aside[0][0] - now_s) if self._aside else None
+
+    def wants_key(self, now_s: float) -> bool:
+        """Whether the backend refuses the key, and it is time to see whether there is another."""
+        if not self._circuit.denied or now_s < self._key_due_s:
+            return False
+        self._key_due_s = now_s + KEY_EVERY_S
+        return True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing goes until there is another key."""
+        return self._circuit.stopped
+
+    def resume(self, now_s: float) -> None:
+        """There is another key: the waiting events may go."""
+        self._circuit.resume(now_s)
 
     @property
     def outage(self) -> Answer | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import socket
 import sys
@@ -14,13 +16,19 @@ from waybill.marquez.client import LINEAGE_PATH, Backend
 from waybill.marquez.delivery import CONNECTIONS, Delivery
 from waybill.marquez.events import EventReader, MarquezReadError
 from waybill.marquez.kafka import KafkaTarget
+from waybill.transport.agreement import obey
 from waybill.transport.backends import MARQUEZ
+from waybill.transport.errors import SettingsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from waybill.marquez.client import Target
     from waybill.transport.backends import BackendSetting
     from waybill.transport.journal import Journal
     from waybill.transport.settings import Settings
+
+log = logging.getLogger("waybill.marquez")
 
 _PATH_OF: Final = {
     "marquez": LINEAGE_PATH,
@@ -36,14 +44,16 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
     """The projections of the entry point ``marquez``: one for each backend, named as that is."""
     deliveries = []
     if settings.marquez_url is not None:
-        backend = Backend(settings.marquez_url, settings.marquez_api_key)
+        read_key = functools.partial(_key_now, journal, MARQUEZ)
+        backend = Backend(settings.marquez_url, settings.marquez_api_key, read_key=read_key)
         delivery = Delivery(
             journal,
             backend,
             name=MARQUEZ,
             draws=True,
             detail=settings.marquez_detail,
-            collector_url=collector_url(settings.listen),
+            collector_url=collector_url(settings),
+            backlog=settings.detail_backlog,
         )
         deliveries.append(delivery)
     for one in settings.backends:
@@ -53,12 +63,13 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
         is_marquez = one.backend == "marquez"
         delivery = Delivery(
             journal,
-            _target(one),
+            _target(one, functools.partial(_key_now, journal, one.name)),
             name=one.name,
             connections=connections,
             draws=is_marquez,
             detail=one.detail or ("auto" if is_marquez else "every"),
-            collector_url=collector_url(settings.listen),
+            collector_url=collector_url(settings),
+            backlog=settings.detail_backlog,
         )
         deliveries.append(delivery)
     return deliveries
@@ -81,9 +92,11 @@ def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
     )
 
 
-def collector_url(listen: str) -> str:
-    """Where the collector of this host is asked, by ``host:port`` where it listens."""
-    host, _, port = listen.rpartition(":")
+def collector_url(settings: Settings) -> str:
+    """Where users reach the collector: as the settings say, or where it listens on this host."""
+    if settings.public_url is not None:
+        return settings.public_url.rstrip("/")
+    host, _, port = settings.listen.rpartition(":")
     return f"http://{socket.gethostname() if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
 
 
@@ -110,6 +123,10 @@ class FileTarget:
             return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
         return Answer(verdict=Verdict.DELIVERED)
 
+    def renewed(self) -> bool:
+        """A file has no key."""
+        return False
+
     def close(self) -> None:
         """No file is open between two events."""
 
@@ -129,6 +146,10 @@ class ConsoleTarget:
             return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
         return Answer(verdict=Verdict.DELIVERED)
 
+    def renewed(self) -> bool:
+        """The console has no key."""
+        return False
+
     def close(self) -> None:
         """The output is the process's."""
 
@@ -138,7 +159,23 @@ def one_json_line(body: bytes) -> bytes:
     return body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
-def _target(one: BackendSetting) -> Target:
+def _key_now(journal: Journal, name: str) -> str | None:
+    """A backend's key as the settings' files have it by now; None where they have none.
+
+    The environment of a process stays as it is, so what stands there is not asked for.
+    """
+    where_files_are = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
+    try:
+        settings = obey(journal, env=where_files_are)
+    except SettingsError as error:
+        log.warning("whether %s has another key cannot be seen: %s", name, error)
+        return None
+    if name == MARQUEZ and settings.marquez_url is not None:
+        return settings.marquez_api_key
+    return next((one.api_key for one in settings.backends if one.name == name), None)
+
+
+def _target(one: BackendSetting, read_key: Callable[[], str | None]) -> Target:
     if one.backend == "console":
         return ConsoleTarget()
     if one.backend == "file":
@@ -152,4 +189,5 @@ def _target(one: BackendSetting) -> Target:
         path = parts.path if parts.path.strip("/") else LINEAGE_PATH
         url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
     of = f"of {one.name} in backends"
-    return Backend(url, one.api_key, path=path, to_correct=(f"the endpoint {of}", f"the api_key {of}"))
+    names = (f"the endpoint {of}", f"the api_key {of}")
+    return Backend(url, one.api_key, path=path, to_correct=names, read_key=read_key)

@@ -15,6 +15,8 @@ from waybill.transport.errors import SettingsConflictError
 from waybill.transport.settings import PROJECTION_SETTINGS, SECRETS, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from waybill.transport.journal import Journal
 
 _META_KEY: Final = "settings"
@@ -76,10 +78,15 @@ def follow(settings: Settings, home: dict[str, Any]) -> Settings:
     return settings.with_values(followed, "home")
 
 
-def obey(journal: Journal) -> Settings:
-    """The settings of a home's runner: what was agreed, whatever this process's environment and files say."""
+def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
+    """The settings of a home's runner: what was agreed, whatever this process's environment and files say.
+
+    Args:
+        journal: the home's.
+        env: where keys come from, which the home has not, beside the files; None: the process's environment.
+    """
     home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
-    settings = Settings.load({**home, "home": journal.home}, origin="home")
+    settings = Settings.load({**home, "home": journal.home}, origin="home", env=env)
     # What nobody gave a value stays without one; the backends have by now the keys that the home has not.
     settings = settings.with_values({n: v for n, v in home.items() if n != "backends"}, "home")
     journal.max_bytes = settings.journal_max_bytes

@@ -28,6 +28,8 @@ MARQUEZ: Final = "marquez"
 Detail = Literal["every", "summary", "auto"]
 """Whether each file has a run of its own at a backend; see the setting ``marquez_detail``."""
 DETAILS: Final[tuple[Detail, ...]] = get_args(Detail)
+DETAIL_BACKLOG: Final = 2_400
+"""What Marquez takes in about a minute; see the setting ``detail_backlog``."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z0-9._-]{1,249})")

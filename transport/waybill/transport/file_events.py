@@ -2,7 +2,8 @@
 
 A file is a run of the job named after its data source. Its beginning is START; every end of every path is a
 terminal event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood
-alone. FILTERED and SPLIT are COMPLETE to OpenLineage: the run did what it was meant to.
+alone. FILTERED and SPLIT are COMPLETE to OpenLineage: the run did what it was meant to. Each event names the
+same datasets, those of the job; which sink a file left by stands in the facet.
 
 The OpenLineage client is imported where an event is made, so that importing the Tracker does not load it.
 """
@@ -18,7 +19,9 @@ import msgspec
 from waybill.facets import FinalState
 
 if TYPE_CHECKING:
-    from openlineage.client.event_v2 import OutputDataset, RunEvent
+    from collections.abc import Collection
+
+    from openlineage.client.event_v2 import RunEvent
     from openlineage.client.facet_v2 import RunFacet
 
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
@@ -65,6 +68,7 @@ class PathEnd(msgspec.Struct, frozen=True, kw_only=True):
         transforms: the flows it passed, in order.
         annotations: what was noted about it.
         data_sink: the flow it left by.
+        size_bytes: how much went there.
         failure: what went wrong, for an ERROR.
     """
 
@@ -73,18 +77,30 @@ class PathEnd(msgspec.Struct, frozen=True, kw_only=True):
     transforms: tuple[str, ...]
     annotations: Mapping[str, str]
     data_sink: str | None = None
+    size_bytes: int | None = None
     failure: Failure | None = None
 
 
-def begin_event(file: FileIdentity, annotations: Mapping[str, str]) -> RunEvent:
-    """Build the START event of a file."""
-    return _event("START", file.created_ms, file, _delta_file(file, annotations))
+def begin_event(file: FileIdentity, annotations: Mapping[str, str], sinks: Collection[str]) -> RunEvent:
+    """Build the START event of a file.
+
+    Args:
+        file: which.
+        annotations: what is known of it.
+        sinks: those of its data source, its outputs.
+    """
+    return _event("START", file.created_ms, file, _delta_file(file, annotations), sinks)
 
 
-def end_event(file: FileIdentity, end: PathEnd) -> RunEvent:
-    """Build the terminal event of one path of a file."""
-    from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import error_message_run
+def end_event(file: FileIdentity, end: PathEnd, sinks: Collection[str]) -> RunEvent:
+    """Build the terminal event of one path of a file.
+
+    Args:
+        file: which.
+        end: how the path ended.
+        sinks: those of its data source, its outputs beside the sink that it left by.
+    """
+    from openlineage.client.facet_v2 import error_message_run, output_statistics_output_dataset
 
     from waybill.facets import PRODUCER
 
@@ -93,8 +109,14 @@ def end_event(file: FileIdentity, end: PathEnd) -> RunEvent:
         end.completed_ms,
         file,
         _delta_file(file, end.annotations, end),
-        [] if end.data_sink is None else [OutputDataset(file.system_name, end.data_sink)],
+        sinks if end.data_sink is None else {*sinks, end.data_sink},
     )
+    if end.size_bytes is not None:
+        (left_by,) = (output for output in event.outputs or () if output.name == end.data_sink)
+        size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            size=end.size_bytes, fileCount=1, producer=PRODUCER
+        )
+        left_by.outputFacets = {"outputStatistics": size}
     if end.failure is not None and event.run.facets is not None:
         event.run.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
             message=end.failure.message,
@@ -110,9 +132,9 @@ def _event(
     time_ms: int,
     file: FileIdentity,
     delta_file: WaybillDeltaFileRunFacet,
-    outputs: list[OutputDataset] | None = None,
+    sinks: Collection[str],
 ) -> RunEvent:
-    from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, parent_run
 
     from waybill.facets import DELTA_FILE_FACET, PRODUCER
@@ -133,7 +155,7 @@ def _event(
         run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source)],
-        outputs=outputs or [],
+        outputs=[OutputDataset(file.system_name, sink) for sink in sorted(sinks)],
         producer=PRODUCER,
     )
 

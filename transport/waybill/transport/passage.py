@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
 
     from waybill.transport.file_events import PathEnd
+    from waybill.transport.sinks import Sinks
 
 
 class Passage:
@@ -24,13 +25,15 @@ class Passage:
     Args:
         identity: the file.
         emit: hands an event over; what it raises reaches whoever said what the event tells.
+        sinks: what is known of the sinks of all data sources.
     """
 
-    def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None]) -> None:
+    def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: Sinks) -> None:
         self.identity: Final = identity
         self.told: Final[list[BaseException]] = []
         """What branches ended by, compared by identity; cleared as the file's own block is left."""
         self._emit: Final = emit
+        self._sinks: Final = sinks
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
@@ -44,15 +47,22 @@ class Passage:
             filename=filename,
             created_ms=created_ms,
         )
-        return Passage(identity, self._emit)
+        return Passage(identity, self._emit, self._sinks)
+
+    def learn(self, data_source: str, data_sinks: Iterable[str]) -> None:
+        """Take in that files of a data source leave by these sinks."""
+        self._sinks.learn(data_source, data_sinks)
 
     def begin(self, annotations: Mapping[str, str]) -> None:
         """Say that the file has begun."""
-        self._emit(begin_event(self.identity, annotations))
+        self._emit(begin_event(self.identity, annotations, self._sinks.of(self.identity.data_source)))
 
     def end(self, end: PathEnd) -> None:
         """Say that one path has ended."""
-        self._emit(end_event(self.identity, end))
+        source = self.identity.data_source
+        if end.data_sink is not None:
+            self.learn(source, [end.data_sink])
+        self._emit(end_event(self.identity, end, self._sinks.of(source)))
 
     def next_instant_ms(self) -> int:
         """Take an instant after every earlier one of this file, whatever the clock does."""
@@ -124,6 +134,28 @@ def filenames_of(names: Iterable[str]) -> list[str]:
     if not listed:
         raise AdmissionError("filenames", "is empty", "call filter(reason) if there was nothing in the file")
     return listed
+
+
+def sinks_of(names: Iterable[str]) -> list[str]:
+    """Check the names of the sinks that a flow has.
+
+    Raises:
+        AdmissionError: one is empty, or they are one text instead of several.
+    """
+    if isinstance(names, str):
+        raise AdmissionError("data_sinks", f"is the single text {names!r}", "give a list of names")
+    return [name_of("data_sinks", name) for name in names]
+
+
+def size_of(size_bytes: int | None) -> int | None:
+    """Check a size, where there is one.
+
+    Raises:
+        AdmissionError: it is below 0.
+    """
+    if size_bytes is not None and size_bytes < 0:
+        raise AdmissionError("size_bytes", f"is {size_bytes}", "give how many bytes went to the sink")
+    return size_bytes
 
 
 def _value_of(key: str, value: object) -> str:

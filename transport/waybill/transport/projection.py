@@ -26,11 +26,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         applied: how much was done: entries the cursor moved over, or files made. Nothing done is 0.
         retry_s: call again after this many seconds even if no entry arrives; None: only when one does.
         problem: why it cannot go on, in one sentence; None when all is well.
+        to_correct: the setting that somebody has to correct for it to go on; None: it will by itself.
     """
 
     applied: int = 0
     retry_s: float | None = None
     problem: str | None = None
+    to_correct: str | None = None
 
 
 @runtime_checkable

@@ -43,9 +43,10 @@ _FULL_SHARE: Final = 0.8
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner last said of a projection: `problem` is None when all was well."""
+    """What a runner last said of a projection, as in `Step`: `problem` is None when all was well."""
 
     problem: str | None = None
+    to_correct: str | None = None
 
 
 def open_projections(journal: Journal, settings: Settings) -> tuple[list[Projection], dict[str, str]]:
@@ -261,7 +262,7 @@ class _Worker(threading.Thread):
         while not self._runner.stopping:
             self._woken.clear()
             step, pending = self._step()
-            self._tell(step.problem)
+            self._tell(step)
             if step.applied:
                 continue
             self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
@@ -286,10 +287,12 @@ class _Worker(threading.Thread):
             log.exception("projection %s failed", self.projection.name)
             return Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}"), 0
 
-    def _tell(self, problem: str | None) -> None:
-        if problem == self.problem:
+    def _tell(self, step: Step) -> None:
+        if step.problem == self.problem:
             return
-        self.problem = problem
-        status = msgspec.json.encode(ProjectionStatus(problem=problem))
+        if step.to_correct is not None:
+            log.error("projection %s: %s", self.projection.name, step.problem)
+        self.problem = step.problem
+        status = msgspec.json.encode(ProjectionStatus(problem=step.problem, to_correct=step.to_correct))
         with contextlib.suppress(Exception):
             self._runner.journal.commit(_RUNNER, put={self.projection.name: status})

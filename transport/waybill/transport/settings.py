@@ -8,7 +8,6 @@ an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml``
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import socket
 from collections.abc import Callable, Mapping
@@ -18,13 +17,14 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
+from waybill.transport import checks
 from waybill.transport.backends import (
+    DETAIL_BACKLOG,
     DETAILS,
     MARQUEZ,
     OVER_HTTP,
     BackendSetting,
     Detail,
-    check_url,
     is_waybill_itself,
     parse_backends,
     with_keys,
@@ -42,6 +42,8 @@ PROJECTION_SETTINGS: Final = (
     "marquez_url",
     "marquez_api_key",
     "marquez_detail",
+    "detail_backlog",
+    "public_url",
     "backends",
     "redact",
     "journal_retain_days",
@@ -58,9 +60,6 @@ _HOLDS_SECRETS: Final = SECRETS | {"backends"}
 """Settings whose text as given is never repeated."""
 
 _OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
-_DAYS_MAX: Final = 3_650_000
-_NAME_CHARS_MAX: Final = 1_000
-_SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         marquez_api_key: sent to the backend as a bearer token.
         marquez_detail: ``every`` event is delivered; ``summary``: files as one run for each flow and minute;
             ``auto``: that only while the backend does not keep up.
+        detail_backlog: how many events have to wait, beside being old, for ``auto`` to make summaries.
+        public_url: where users reach the collector, for links to it; None: where it listens.
         backends: further places that events are delivered to.
         redact: parts of facets that are dropped or masked before an event is kept; see
             `waybill.transport.redaction`.
@@ -102,6 +103,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     marquez_url: str | None = None
     marquez_api_key: str | None = None
     marquez_detail: Detail = "auto"
+    detail_backlog: int = DETAIL_BACKLOG
+    public_url: str | None = None
     backends: tuple[BackendSetting, ...] = ()
     redact: tuple[str, ...] = ()
     journal_retain_days: float = 7.0
@@ -279,117 +282,25 @@ def _check(name: str, value: object, origin: str) -> object:
         ) from None
 
 
-def _path(value: object) -> Path:
-    text = os.fspath(value) if isinstance(value, (str, Path)) else ""
-    if not text or "\0" in text or not _is_unicode(text):
-        raise ValueError("give the path of a folder, in UTF-8")
-    if "://" in text:
-        raise ValueError("object stores are not supported here yet, give the path of a local folder")
-    try:
-        return Path(text).expanduser().absolute()
-    except RuntimeError:
-        raise ValueError("there is no such user's home, give the path in full") from None
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value or not _is_unicode(value):
-        raise ValueError("give a text that is not empty, in UTF-8")
-    return value
-
-
-def _name(value: object) -> str:
-    text = _text(value)
-    if len(text) > _NAME_CHARS_MAX:
-        raise ValueError(f"give at most {_NAME_CHARS_MAX} characters")
-    return text
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it is no environment variable or argument with bytes that are no UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _flag(value: object) -> bool:
-    word = str(value).strip().lower()
-    if word not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
-        raise ValueError("give true or false")
-    return word in {"true", "1", "yes", "on"}
-
-
-def _days(value: object) -> float:
-    number = math.nan if isinstance(value, bool) else _float(value)
-    if not 0 < number <= _DAYS_MAX:
-        raise ValueError(f"give a number of days greater than 0, at most {_DAYS_MAX}")
-    return number
-
-
-def _float(value: object) -> float:
-    try:
-        return float(cast("str", value))
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _bytes(value: object) -> int:
-    text = str(value).strip().lower().replace("_", "").replace(" ", "")
-    digits = text.rstrip("bgikm")
-    number = _float(digits) * _SIZE_UNITS.get(text[len(digits) :] or "b", math.nan)
-    if isinstance(value, bool) or not 2**20 <= number < 2**63:
-        raise ValueError("give a size of at least 1 MiB, in bytes or as 500MiB or 10GiB")
-    return int(number)
-
-
-def _keys(value: object) -> frozenset[str]:
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, (list, tuple, set, frozenset)) or not all(
-        isinstance(part, str) for part in parts
-    ):
-        raise ValueError("give annotation keys separated by commas")
-    return frozenset(part.strip() for part in parts if part.strip())
-
-
-def _url(value: object) -> str:
-    check_url(_text(value))
-    return cast("str", value)
-
-
-def _address(value: object) -> str:
-    host, _, port = _text(value).rpartition(":")
-    if not host or not port.isdigit() or int(port) >= 2**16:
-        raise ValueError("give host:port, as 127.0.0.1:8090")
-    return cast("str", value)
-
-
-def _one_of(*choices: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if value not in choices:
-            raise ValueError(f"give {' or '.join(choices)}")
-        return value
-
-    return check
-
-
 _CHECKS: Final[dict[str, Callable[[object], object]]] = {
-    "home": _path,
-    "root": _path,
-    "system_name": _name,
-    "provenance_enabled": _flag,
-    "provenance_age_off_days": _days,
-    "provenance_annotations_allowed": _keys,
-    "archive_enabled": _flag,
-    "marquez_url": _url,
-    "marquez_api_key": _text,
-    "marquez_detail": _one_of(*DETAILS),
+    "home": checks.folder,
+    "root": checks.folder,
+    "system_name": checks.name,
+    "provenance_enabled": checks.flag,
+    "provenance_age_off_days": checks.days,
+    "provenance_annotations_allowed": checks.keys,
+    "archive_enabled": checks.flag,
+    "marquez_url": checks.url,
+    "marquez_api_key": checks.text,
+    "marquez_detail": checks.one_of(*DETAILS),
+    "detail_backlog": checks.count,
+    "public_url": checks.url,
     "backends": parse_backends,
     "redact": parse_rules,
-    "journal_retain_days": _days,
-    "journal_max_bytes": _bytes,
-    "journal_when_full": _one_of("refuse", "drop-delivered"),
-    "runner": _one_of("child", "none"),
-    "durability": _one_of("power", "process"),
-    "listen": _address,
+    "journal_retain_days": checks.days,
+    "journal_max_bytes": checks.size_bytes,
+    "journal_when_full": checks.one_of("refuse", "drop-delivered"),
+    "runner": checks.one_of("child", "none"),
+    "durability": checks.one_of("power", "process"),
+    "listen": checks.address,
 }

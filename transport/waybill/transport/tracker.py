@@ -41,9 +41,12 @@ from waybill.transport.passage import (
     mint_did,
     name_of,
     now_ms,
+    sinks_of,
+    size_of,
     text_of,
 )
 from waybill.transport.settings import Settings
+from waybill.transport.sinks import Sinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,22 +90,30 @@ class Tracker:
         )
         self._client: Final = _open_client(settings) if client is None else client
         self._owns_client: Final = client is None
+        self._sinks: Final = Sinks()
 
     def file(
-        self, filename: str, *, data_source: str, annotations: Mapping[str, object] | None = None
+        self,
+        filename: str,
+        *,
+        data_source: str,
+        data_sinks: Iterable[str] = (),
+        annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
         """Say that a file has come in, and get it as something to say more about; use it in a `with`.
 
         Args:
             filename: its name, kept as given.
             data_source: the flow it came in by.
+            data_sinks: the flows that files of this data source leave by, whether this one will or not; each
+                of their events names them as outputs. Those that a file left by are known from then on.
             annotations: what is known of it already, as for `TrackedFile.annotate`.
 
         Raises:
-            AdmissionError: the data source is empty, or an annotation is None.
+            AdmissionError: the data source or a data sink is empty, or an annotation is None.
             JournalError: the event could not be kept.
         """
-        known = annotations_of(annotations)
+        known, sinks = annotations_of(annotations), sinks_of(data_sinks)
         identity = FileIdentity(
             did=mint_did(),
             system_name=self.system_name,
@@ -110,7 +121,8 @@ class Tracker:
             filename=text_of(filename),
             created_ms=now_ms(),
         )
-        passage = Passage(identity, self._client.emit)
+        passage = Passage(identity, self._client.emit, self._sinks)
+        passage.learn(identity.data_source, sinks)
         passage.begin(known)
         return TrackedFile(passage, known)
 
@@ -210,15 +222,20 @@ class TrackedFile:
         self._branched = True
         return TrackedFile(self._passage, self._annotations, self._transforms)
 
-    def egress(self, data_sink: str) -> None:
+    def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
         """Say that the file has left by a sink: COMPLETE. Say it once for every sink it left by.
 
+        Args:
+            data_sink: the flow it left by.
+            size_bytes: how much went there, for backends; no part of the record.
+
         Raises:
-            AdmissionError: the name is empty.
+            AdmissionError: the name is empty, or the size below 0.
             TrackerStateError: the path has ended.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
-        self._end(FinalState.COMPLETE, data_sink=name_of("data_sink", data_sink))
+        sink, size = name_of("data_sink", data_sink), size_of(size_bytes)
+        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size)
         self._egressed = True
 
     def filter(self, reason: str) -> None:
@@ -263,6 +280,7 @@ class TrackedFile:
         filenames: Iterable[str],
         *,
         data_source: str | None = None,
+        data_sinks: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> list[TrackedFile]:
         """Say that the file came apart into others: SPLIT. The children begin as the parent ends.
@@ -273,19 +291,21 @@ class TrackedFile:
         Args:
             filenames: the children's names, one at least.
             data_source: the children's; None: the parent's.
+            data_sinks: the flows that files of that data source leave by, as for `Tracker.file`.
             annotations: the children's; None: a copy of the parent's on this path.
 
         Returns:
             The children in the same order, each to be used like a file of `Tracker.file`.
 
         Raises:
-            AdmissionError: no names, the data source is empty, or an annotation is None.
+            AdmissionError: no names, the data source or a data sink is empty, or an annotation is None.
             TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("split()", "split before the end, or on a branch() of the file")
         names = filenames_of(filenames)
         source = self.data_source if data_source is None else name_of("data_source", data_source)
         known = self._annotations if annotations is None else annotations_of(annotations)
+        self._passage.learn(source, sinks_of(data_sinks))
         instant_ms = self._passage.next_instant_ms()
         children = [self._passage.child(name, source, instant_ms) for name in names]
         for child in children:
@@ -333,6 +353,7 @@ class TrackedFile:
         cause: Mapping[str, str] | None = None,
         *,
         data_sink: str | None = None,
+        size_bytes: int | None = None,
         failure: Failure | None = None,
         completed_ms: int | None = None,
     ) -> None:
@@ -343,6 +364,7 @@ class TrackedFile:
                 transforms=tuple(self._transforms),
                 annotations=self._annotations | dict(cause or {}),
                 data_sink=data_sink,
+                size_bytes=size_bytes,
                 failure=failure,
             )
         )

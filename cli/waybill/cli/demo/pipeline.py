@@ -101,7 +101,8 @@ class Flights:
         with self._tracker.file(ARCHIVE, data_source=YEARS, annotations=facts) as year:
             with year.transform("unpack"):
                 months = unpack(self._data / ARCHIVE, self._work / "inbox")
-            files = year.split([month.path.name for month in months], data_source=MONTHS)
+            names = [month.path.name for month in months]
+            files = year.split(names, data_source=MONTHS, data_sinks=(LAKE, REPORT))
         for month, file in zip(months, files, strict=True):
             try:
                 yield Outcome(month.number, file.did, self._pass(month, file))

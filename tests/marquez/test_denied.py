@@ -1,0 +1,127 @@
+"""A key that a backend refuses: delivery stops, says what to correct, and goes on with another key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.marquez import Backend
+from waybill.marquez.answer import Verdict
+from waybill.marquez.circuit import DENIED_IN_A_ROW, DENIED_RETRY_S
+from waybill.marquez.schedule import KEY_EVERY_S
+from waybill.marquez.targets import open_deliveries
+from waybill.transport import Journal, Settings
+from waybill.transport.agreement import agree
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+
+@pytest.mark.parametrize("fault", ["401", "403"])
+def test_a_key_that_is_refused_is_said_and_stops_the_delivery(
+    marquez: ContractServer, worker: Worker, keep: Keep, fault: str
+) -> None:
+    for number in range(20):
+        keep(f"run-{number % 4}", number)
+    marquez.fault = fault
+    step = worker.delivery.step()
+    assert step.problem is not None
+    assert step.problem.startswith(f"{marquez.url} does not let us in, it answers {fault} (")
+    assert (step.problem.endswith("correct marquez_api_key"), step.to_correct) == (True, "marquez_api_key")
+    worker.run(at_most_s=60)
+    heard = len(marquez.received)
+    assert heard <= DENIED_IN_A_ROW + 2, "those that were on their way, and two to be sure"
+    assert worker.problem is not None
+    assert worker.problem.endswith("}), so nothing is sent any more; correct marquez_api_key")
+    worker.run(at_most_s=DENIED_RETRY_S / 2 - 120)
+    assert len(marquez.received) == heard
+    worker.run(at_most_s=DENIED_RETRY_S)
+    assert heard < len(marquez.received) <= heard + 3, "perhaps it was wrong over there"
+    marquez.fault = None
+    worker.run()
+    assert len(marquez.stored) == 20
+    assert (worker.problem, worker.delivery.pending()) == (None, 0)
+
+
+def test_a_new_runner_has_a_new_try(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep
+) -> None:
+    keep("run")
+    marquez.api_key = "right"
+    worker = new_worker(journal, marquez.url, "wrong")
+    worker.run(at_most_s=100)
+    assert worker.problem is not None
+    assert "401 (" in worker.problem
+    assert "wrong" not in worker.problem
+    new_worker(journal, marquez.url, "right").run(at_most_s=10)
+    assert len(marquez.stored) == 1
+
+
+def test_one_namespace_that_is_closed_to_us_stops_nothing(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    for number in range(20):
+        keep("open", number)
+        keep(f"closed-{number % 2}", number)
+    marquez.fault_of = lambda body: "403" if b"closed-" in body else None
+    worker.run(at_most_s=60)
+    assert numbers_of(marquez.stored, "open") == list(range(20))
+
+
+@pytest.fixture
+def settings_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A user's own file of settings."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    file = tmp_path / "config" / "waybill" / "config.yaml"
+    file.parent.mkdir(parents=True)
+    return file
+
+
+def test_a_rotated_key_is_taken_from_the_settings_file_without_a_restart(
+    journal: Journal, marquez: ContractServer, keep: Keep, settings_file: Path
+) -> None:
+    given = {"home": journal.home, "marquez_url": marquez.url, "marquez_api_key": "old", "runner": "none"}
+    (delivery,) = open_deliveries(journal, agree(journal, Settings.load(given, env={})))
+    settings_file.write_text("marquez_api_key: old\n", encoding="utf-8")
+    marquez.api_key = "old"
+    keep("run", 0)
+    while delivery.pending():
+        delivery.step()
+    marquez.api_key = "new"
+    keep("run", 1)
+    while (step := delivery.step()).problem is None or step.applied:
+        assert delivery.pending() == 1
+    assert step.to_correct == "marquez_api_key"
+    assert "old" not in str(step.problem)
+    settings_file.write_text("marquez_api_key: [\n", encoding="utf-8")
+    delivery.step()
+    settings_file.write_text("marquez_api_key: new\n", encoding="utf-8")
+    deadline_s = time.monotonic() + 3 * KEY_EVERY_S
+    while delivery.pending():
+        assert time.monotonic() < deadline_s
+        time.sleep(min(delivery.step().retry_s or 0.0, 0.2))
+    assert [event["number"] for event in marquez.stored] == [0, 1]
+    assert {r.headers["authorization"] for r in marquez.received} == {"Bearer old", "Bearer new"}
+    delivery.close()
+
+
+def test_a_file_s_older_key_takes_the_place_of_the_given_one_only_for_a_look(marquez: ContractServer) -> None:
+    """The given one is the nearest: it is what is tried when all have been refused."""
+    backend = Backend(marquez.url, "given", read_key=lambda: "older")
+    marquez.api_key = "later"
+    assert backend.deliver(b"{}").verdict is Verdict.DENIED
+    assert backend.renewed()
+    assert backend.deliver(b"{}").verdict is Verdict.DENIED
+    assert not backend.renewed()
+    backend.deliver(b"{}")
+    tried = [received.headers["authorization"] for received in marquez.received]
+    assert tried == ["Bearer given", "Bearer older", "Bearer given"]
+    backend.close()
