@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import secrets
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -81,6 +82,14 @@ def test_a_bad_event_is_refused_with_the_reason_as_a_problem(
     assert words in reply.json["detail"]
     assert reply.json["errors"] == [reply.json["detail"]]
     assert shared.bodies() == before
+
+
+def test_every_reason_is_told_and_not_only_the_first(shared: Collector) -> None:
+    bad = event(eventTime="yesterday", run={"runId": ""}, job={"namespace": "n"})
+    alone = shared.post(PATH, bad).json["errors"]
+    assert [reason.partition(":")[0] for reason in alone] == ["$.run.runId", "$.job.name", "$.eventTime"]
+    (failed,) = shared.post(BATCH, b"[" + own(8) + b"," + bad + b"]").json["failed_events"]
+    assert failed == {"index": 1, "reason": " | ".join(alone), "retriable": False}
 
 
 NAMELESS = {"_producer": "https://example.org", "_schemaURL": "https://example.org"}
@@ -242,7 +251,9 @@ def test_an_address_that_is_taken_is_refused(start: Start, tmp_path: Path) -> No
 
 def test_a_full_journal_is_busy_and_recovers(start: Start) -> None:
     collector = start("--runner", "none", "--journal-max-bytes", "1MiB")
-    filler = [event(producer=f"https://example.org/{number}" + "x" * 200_000) for number in range(30)]
+    filler = [
+        event(producer=f"https://example.org/{number}" + secrets.token_hex(100_000)) for number in range(30)
+    ]
     replies = []
     for body in filler:
         replies.append(collector.post(PATH, body))

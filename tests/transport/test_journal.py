@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import os
 import subprocess
 import sys
 import threading
@@ -102,6 +104,39 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
 def test_the_same_bytes_of_another_kind_are_another_entry(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.append(EVENT, b"[]") != journal.append(Kind.PROVENANCE, b"[]")
+
+
+def test_a_packed_entry_comes_back_as_it_was_accepted_and_is_known_as_a_repeat(tmp_path: Path) -> None:
+    bodies = [b"short", b"long " * 10_000, os.urandom(20_000)]
+    packing, plain = Journal(tmp_path, packs=True), Journal(tmp_path)
+    assert [packing.append(Kind.PROVENANCE, body) for body in bodies] == [1, 2, 3]
+    assert [plain.append(Kind.PROVENANCE, body) for body in bodies] == [1, 2, 3]
+    assert [entry.body for entry in plain.read(0)] == bodies
+    assert [entry.body for entry in plain.read(0, max_bytes=40_000)] == bodies[:1]
+    assert packing.size_bytes() < sum(map(len, bodies))
+    packing.close()
+    plain.close()
+
+
+def test_a_packed_entry_that_is_damaged_is_an_error_that_says_so(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, packs=True)
+    journal.append(Kind.PROVENANCE, b"long " * 10_000)
+    journal.close()
+    with contextlib.closing(apsw.Connection(str(journal.path))) as connection:
+        connection.execute("UPDATE entries SET body = zeroblob(40)")
+    with pytest.raises(JournalError, match="damaged"):
+        journal.read(0)
+    journal.close()
+
+
+def test_entries_and_repeats_of_them_are_numbered_in_one_commit(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    bodies = [b"%d" % (at % 90) for at in range(200)]
+    assert journal.append_many([(Kind.PROVENANCE, body, "") for body in bodies]) == [
+        at % 90 + 1 for at in range(200)
+    ]
+    assert [entry.body for entry in journal.read(0)] == bodies[:90]
+    journal.close()
 
 
 def test_marks_are_never_repeats(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -26,11 +27,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _host_of(authority: str) -> str:
+@lru_cache(maxsize=256)
+def _leads_here(authority: str) -> bool:
+    """Whether what a Host header says is a name of this machine only; asked anew for each request."""
     try:
-        return urlsplit(f"//{authority}").hostname or ""
+        return is_loopback(urlsplit(f"//{authority}").hostname or "")
     except ValueError:
-        return ""
+        return False
 
 
 class Guard:
@@ -66,7 +69,7 @@ class Guard:
         """
         if self._loopback:
             authority = request.scope.authority or request.header("host")
-            if not is_loopback(_host_of(authority)):
+            if not _leads_here(authority):
                 detail = "the Host header names no loopback address; use one"
                 raise self._refused(request, HTTPStatus.FORBIDDEN, detail, "none")
         if role is None or (self._open and not self.keys):

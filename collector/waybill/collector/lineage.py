@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ import msgspec
 from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.problem import Problem
 from waybill.transport.errors import AdmissionError
+from waybill.transport.faults import event_faults
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ BATCH_PATH: Final = "/api/v1/lineage/batch"
 
 ELEMENTS_MAX: Final = 100_000
 """How many events or records a body may have, unless all of them are good."""
+
+EXPLAINED_MAX: Final = 100
+"""For how many refused elements of one body every reason is told; for more, the first."""
+
+BETWEEN_REASONS: Final = " | "
 
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -73,20 +80,23 @@ class LineageDoors:
             kept = self._redaction.admit(body)
         except AdmissionError as error:
             await self._keeping.reject(Kind.OPENLINEAGE, [(body, str(error))])
-            raise refusal(error) from None
+            raise refusal(event_faults(body, error)) from None
         headers = await self._keeping.keep(Kind.OPENLINEAGE, [kept], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
         """An array of events: each is kept or refused for itself; 200 says how many were."""
         body = await self._bodies.read(request)
-        good, failed, refused = [], [], []
+        good: list[bytes] = []
+        failed: list[FailedEvent] = []
+        refused: list[tuple[bytes, str]] = []
         for index, element in enumerate(elements(body, "an array of OpenLineage events")):
             event = bytes(element)
             try:
                 good.append(self._redaction.admit(event))
             except AdmissionError as error:
-                failed.append(FailedEvent(index, str(error)))
+                faults = event_faults(event, error) if len(failed) < EXPLAINED_MAX else [error]
+                failed.append(FailedEvent(index, BETWEEN_REASONS.join(map(str, faults))))
                 refused.append((event, str(error)))
         if refused:
             await self._keeping.reject(Kind.OPENLINEAGE, refused)
@@ -138,8 +148,9 @@ def _count(body: bytes) -> None:
     msgspec.json.decode(body, type=list[_Element], dec_hook=count)
 
 
-def refusal(error: AdmissionError) -> Problem:
-    """What a sender is told of something that may not be kept."""
+def refusal(faults: Sequence[AdmissionError]) -> Problem:
+    """What a sender is told of something that may not be kept, and of everything that is wrong with it."""
+    error = faults[0]
     no_json = (error.where == "$" and "is no JSON" in error.what) or "is no UTF-8" in error.what
     status = HTTPStatus.BAD_REQUEST if no_json else HTTPStatus.UNPROCESSABLE_ENTITY
-    return Problem(status, str(error), errors=[str(error)])
+    return Problem(status, str(error), errors=[str(fault) for fault in faults])

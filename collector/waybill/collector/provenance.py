@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
-from waybill.collector.lineage import elements, refusal
+from waybill.collector.lineage import BETWEEN_REASONS, EXPLAINED_MAX, elements, refusal
 from waybill.collector.problem import Problem
 from waybill.transport import flush
 from waybill.transport.admission import check_records
 from waybill.transport.errors import AdmissionError
+from waybill.transport.faults import record_faults
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -104,14 +105,17 @@ class ProvenanceDoors:
             raise
         good: list[msgspec.Raw] = []
         failed: list[FailedRecord] = []
+        told: list[str] = []
         refused: list[tuple[bytes, str]] = []
         for index, one in enumerate(records):
             alone = b"".join((b"[", one, b"]"))
             try:
                 check_records(alone)
             except AdmissionError as error:
-                where = _FIRST.sub(f"$[{index}]", error.where)
-                failed.append(FailedRecord(index, f"{where}: {error.what}; {error.way_out}"))
+                faults = record_faults(alone, error) if len(failed) < EXPLAINED_MAX else [error]
+                reasons = [_FIRST.sub(f"$[{index}]", str(fault), count=1) for fault in faults]
+                failed.append(FailedRecord(index, BETWEEN_REASONS.join(reasons)))
+                told += reasons
                 refused.append((alone, str(error)))
             else:
                 good.append(one)
@@ -119,13 +123,13 @@ class ProvenanceDoors:
             try:
                 check_records(body)
             except AdmissionError as error:
-                raise refusal(error) from None
+                raise refusal([error]) from None
         await self._keeping.reject(Kind.PROVENANCE, refused)
         if not good:
             detail = (
                 "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
             )
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=[one.reason for one in failed])
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=told)
         headers = await self._keeping.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"], len(good))
         taken = Taken(len(records), len(good), tuple(failed))
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import uvloop
+
 from waybill.collector.bodies import BODY_TIMEOUT_S, Bodies
 from waybill.collector.guard import Guard, is_loopback
 from waybill.collector.health import HealthDoors
@@ -83,13 +85,13 @@ def serve(
             works with others.
         JournalError: the journal cannot be used.
     """
-    journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
+    journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
     with contextlib.closing(journal), _only_collector(settings):
         keeper = Keeper(journal, settings)
         limits = _Limits(idle_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _allow_connections()
-        asyncio.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
+        uvloop.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
         if keeper.settings.runner == "child":
             report = flush(keeper.settings, timeout_s=drain_timeout_s)
             if report.left:

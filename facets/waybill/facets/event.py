@@ -180,6 +180,12 @@ def _static_kind(schema_url: str) -> str | None:
     return kind if kind in _STATIC else None
 
 
+def model_of(schema_url: object) -> type[RunEvent | JobEvent | DatasetEvent]:
+    """The kind of event that a `schemaURL` says; a run event where it says nothing."""
+    kind = _static_kind(schema_url) if isinstance(schema_url, str) else None
+    return RunEvent if kind is None else _STATIC[kind].type
+
+
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
     """Decode one event: of the kind that ends its `schemaURL`, a run event where that says nothing.
 

@@ -204,6 +204,10 @@ def count_records(body: bytes | bytearray | memoryview) -> int:
     return len(_WIRE.decode(body))
 
 
+WIRE_RECORDS = list[_WireRecord]
+"""What `decode_records` decodes, for whoever explains why it cannot."""
+
+
 def _present(annotations: dict[str, str | None] | None) -> dict[str, str] | None:
     if not annotations:
         return None

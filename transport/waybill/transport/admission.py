@@ -17,7 +17,7 @@ from waybill.facets.record import count_records
 from waybill.transport.errors import AdmissionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from waybill.facets import Event, ProvenanceRecord
 
@@ -32,7 +32,7 @@ _INDEX: Final = re.compile(r"\[[^]]*\]")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """What to send instead, for a fault in the whole body and for one in a part of it."""
 
     whole: str
@@ -41,8 +41,15 @@ class _Form(NamedTuple):
 
 _WHAT_CHARS_MAX: Final = 200
 
-_EVENT: Final = _Form("send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 has it")
-_RECORDS: Final = _Form(
+INSTANTS: Final = (
+    ("eventTime",),
+    ("run", "facets", "waybill_deltaFile", "created"),
+    ("run", "facets", "waybill_deltaFile", "completed"),
+)
+"""Where events hold instants that must be readable; the first is in every kind of them."""
+
+EVENT_FORM: Final = Form("send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 has it")
+RECORDS_FORM: Final = Form(
     "send a JSON array of provenance records in UTF-8", "give it as DeltaFi's analytics collector takes it"
 )
 
@@ -71,13 +78,13 @@ def admit_event(body: bytes) -> Event:
     Raises:
         AdmissionError: it may not; where, why, and what the sender can do.
     """
-    event = _decode(body, decode_event, _EVENT)
-    _check_instant(event.eventTime, "$.eventTime")
+    event = _decode(body, decode_event, EVENT_FORM)
+    check_instant(event.eventTime, "$.eventTime")
     if isinstance(event, RunEvent) and event.run.facets is not None:
         facet = event.run.facets.delta_file
         if facet is not None:
-            _check_instant(facet.created, "$.run.facets.waybill_deltaFile.created")
-            _check_instant(facet.completed, "$.run.facets.waybill_deltaFile.completed")
+            check_instant(facet.created, "$.run.facets.waybill_deltaFile.created")
+            check_instant(facet.completed, "$.run.facets.waybill_deltaFile.completed")
     return event
 
 
@@ -89,7 +96,7 @@ def admit_records(body: bytes) -> list[ProvenanceRecord]:
     Raises:
         AdmissionError: one of them may not; which and where, why, and what the sender can do.
     """
-    return _decode(body, _decode_unstamped, _RECORDS)
+    return _decode(body, _decode_unstamped, RECORDS_FORM)
 
 
 def check_records(body: bytes) -> int:
@@ -98,14 +105,14 @@ def check_records(body: bytes) -> int:
     Raises:
         AdmissionError: one of the records may not be kept.
     """
-    return _decode(body, count_records, _RECORDS)
+    return _decode(body, count_records, RECORDS_FORM)
 
 
 def _decode_unstamped(body: bytes) -> list[ProvenanceRecord]:
     return decode_records(body, system_name="")
 
 
-def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
+def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
     if len(body) > MAX_BODY_BYTES:
         what = f"the body has {len(body):,} bytes"
         raise AdmissionError("$", what, f"send at most {MAX_BODY_BYTES:,} bytes at once")
@@ -115,7 +122,7 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
             body.decode()
         value = decode(body)
     except msgspec.ValidationError as error:
-        raise _refusal(str(error), form) from None
+        raise fault_of(str(error), form) from None
     except msgspec.DecodeError as error:
         reason = str(error).removeprefix("JSON is malformed: ")
         raise AdmissionError("$", f"the body is no JSON: {reason}", form.whole) from None
@@ -123,17 +130,23 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: _Form) -> _T:
         raise AdmissionError("$", f"the body is no UTF-8 at byte {error.start}", form.whole) from None
     except RecursionError:
         raise AdmissionError("$", "the body is nested too deeply", "send flatter facets") from None
-    if b"\\u0000" in body and _NUL.search(body) is not None:
-        where = _place_of_nul(body)
-        raise AdmissionError(
-            where, "a text holds a NUL character, which backends cannot store", "leave it out"
-        )
+    # Most bodies have no escape at all, and a single byte is found four times as fast.
+    if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
+        raise nul_fault(_place_of_nul(body))
     return value
 
 
-def _refusal(message: str, form: _Form) -> AdmissionError:
+def fault_of(message: str, form: Form, at: str = "$") -> AdmissionError:
+    """The fault that a decoder's message tells.
+
+    Args:
+        message: of a `msgspec.ValidationError`.
+        form: what to send instead.
+        at: the path of what was decoded.
+    """
     place = _PLACE.fullmatch(message)
     what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
+    where = at + where[1:]
     missing = _MISSING.fullmatch(what)
     if missing is not None:
         what, where = "is missing", f"{where}.{missing['field']}"
@@ -141,12 +154,22 @@ def _refusal(message: str, form: _Form) -> AdmissionError:
         what = what[:1].lower() + what[1:]
     if where == "$":
         return AdmissionError(where, what, form.whole)
-    field = _INDEX.sub("", where).rpartition(".")[2]
+    field = without_indices(where).rpartition(".")[2]
     # The decoder repeats a value that it does not know, however long it is.
     return AdmissionError(where, what[:_WHAT_CHARS_MAX], _WAYS_OUT.get(field, form.part))
 
 
-def _check_instant(text: str | None, where: str) -> None:
+def without_indices(where: str) -> str:
+    """A path without the places in lists and the keys of dicts in it."""
+    return _INDEX.sub("", where)
+
+
+def check_instant(text: str | None, where: str) -> None:
+    """Check an instant of an event; None is none.
+
+    Raises:
+        AdmissionError: it cannot be read, or is out of range.
+    """
     if text is None:
         return
     try:
@@ -157,20 +180,26 @@ def _check_instant(text: str | None, where: str) -> None:
 
 def _place_of_nul(body: bytes) -> str:
     try:
-        return _path_of_nul(msgspec.json.decode(body), "$") or "$"
+        return next(places_of_nul(msgspec.json.decode(body), "$"), "$")
     except (msgspec.DecodeError, RecursionError):  # what nobody asks for may be out of any range
         return "$"
 
 
-def _path_of_nul(value: Any, path: str) -> str | None:  # noqa: ANN401 - any JSON value
+def nul_fault(where: str) -> AdmissionError:
+    """The fault of a text that holds a NUL character."""
+    return AdmissionError(where, "a text holds a NUL character, which backends cannot store", "leave it out")
+
+
+def places_of_nul(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any JSON value
+    """The paths of all texts and of all objects with keys that hold a NUL character."""
     if isinstance(value, str):
-        return path if "\0" in value else None
-    if isinstance(value, dict):
+        if "\0" in value:
+            yield path
+    elif isinstance(value, dict):
         if any("\0" in key for key in value):
-            return path
-        inner = ((f"{path}.{key}", item) for key, item in value.items())
+            yield path
+        for key, item in value.items():
+            yield from places_of_nul(item, f"{path}.{key}")
     elif isinstance(value, list):
-        inner = ((f"{path}[{at}]", item) for at, item in enumerate(value))
-    else:
-        return None
-    return next((found for where, item in inner if (found := _path_of_nul(item, where))), None)
+        for at, item in enumerate(value):
+            yield from places_of_nul(item, f"{path}[{at}]")

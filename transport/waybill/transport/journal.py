@@ -15,13 +15,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 import msgspec
 
 from waybill.transport.database import Database
+from waybill.transport.entries import Row, codec, insert, row_of, unpack
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
 from waybill.transport.mounts import refuse_network_file_system
@@ -32,13 +32,9 @@ if TYPE_CHECKING:
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
 
-_INSERT: Final = """
-INSERT INTO entries (received_ms, kind, system_name, digest, body)
-VALUES (max(?, coalesce((SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1), 0)), ?, ?, ?, ?)
-ON CONFLICT (digest) DO NOTHING RETURNING seq
-"""
 _READ: Final = """
-SELECT seq, received_ms, kind, system_name, body FROM entries WHERE seq > ? ORDER BY seq LIMIT ?
+SELECT seq, received_ms, kind, system_name, body, unpacked_bytes FROM entries
+WHERE seq > ? ORDER BY seq LIMIT ?
 """
 
 
@@ -76,7 +72,7 @@ class _Pending:
 
     __slots__ = ("done", "error", "rows", "seqs")
 
-    def __init__(self, rows: list[tuple[int, str, bytes | None, bytes]]) -> None:
+    def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
         self.seqs: list[int] = []
         self.error: Exception | None = None
@@ -90,16 +86,22 @@ class Journal:
         home: the folder; made when missing.
         max_bytes: new entries are refused when the journal's content is larger; may be set anew.
         vfs: SQLite's file system by name; the fault tests pass theirs.
+        packs: whether large bodies are compressed, which needs pyarrow loaded.
 
     Raises:
         JournalError: the home cannot hold a journal, or what is there is none.
     """
 
-    def __init__(self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None) -> None:
+    def __init__(
+        self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None, packs: bool = False
+    ) -> None:
         """Open the journal, making or migrating it where needed."""
         self.home = home
         self.path = home / "journal.db"
         self.max_bytes = max_bytes
+        self._packs = packs
+        if packs:
+            codec()  # loaded now, and not while a request waits
         self._queue: deque[_Pending] = deque()
         self._full = False
         self._size_checked_s = 0.0
@@ -140,13 +142,13 @@ class Journal:
             JournalFullError: no room, on the disk or within `max_bytes`; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
-        pending = _Pending([(int(kind), system, _digest(kind, body), body) for kind, body, system in items])
+        pending = _Pending([row_of(kind, system, body, pack=self._packs) for kind, body, system in items])
         self._submit(pending)
         return pending.seqs
 
     def mark(self, body: Literal[b"settle", b"flush"]) -> int:
         """Append a mark and return its sequence number; marks are never refused for size."""
-        pending = _Pending([(int(Kind.MARK), "", None, body)])
+        pending = _Pending([Row(Kind.MARK, "", None, body)])
         self._submit(pending)
         return pending.seqs[0]
 
@@ -177,9 +179,7 @@ class Journal:
 
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         try:
-            seqs = self._database.write_locked(
-                lambda writer: [self._insert(writer, pending) for pending in group]
-            )
+            seqs = self._database.write_locked(lambda writer: self._insert(writer, group))
         except Exception as error:  # noqa: BLE001 - raised again for the one whose entry it is about
             if len(group) == 1:
                 group[0].error = error
@@ -188,25 +188,22 @@ class Journal:
             for pending in group:
                 self._commit_group([pending])
             return
-        for pending, assigned in zip(group, seqs, strict=True):
-            pending.seqs = assigned
+        at = 0
+        for pending in group:
+            pending.seqs = seqs[at : at + len(pending.rows)]
+            at += len(pending.rows)
             pending.done = True
 
-    def _insert(self, writer: apsw.Connection, pending: _Pending) -> list[int]:
-        now_ms = time.time_ns() // 1_000_000
+    def _insert(self, writer: apsw.Connection, group: Sequence[_Pending]) -> list[int]:
         self._check_size(writer)
-        seqs = []
-        for kind, system_name, digest, body in pending.rows:
-            if self._full and kind != Kind.MARK:
-                raise JournalFullError(
-                    f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
-                    "let its projections catch up (`waybill status`), or raise the setting"
-                )
-            seq = writer.execute(_INSERT, (now_ms, kind, system_name, digest, body)).get
-            if seq is None:
-                seq = writer.execute("SELECT seq FROM entries WHERE digest = ?", (digest,)).get
-            seqs.append(cast("int", seq))
-        return seqs
+        rows = [row for pending in group for row in pending.rows]
+        marks = any(row.kind == Kind.MARK for row in rows)
+        if self._full and not (marks and len(rows) == 1):
+            raise JournalFullError(
+                f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
+                "let its projections catch up (`waybill status`), or raise the setting"
+            )
+        return insert(writer, rows, time.time_ns() // 1_000_000, marks=marks)
 
     def _check_size(self, writer: apsw.Connection) -> None:
         now_s = time.monotonic()
@@ -223,12 +220,12 @@ class Journal:
         size_bytes = 0
         with self._database.reading() as reader:
             cursor = reader.execute(_READ, (after, limit))
-            for seq, received_ms, kind, system_name, body in cursor:
-                size_bytes += len(body)
+            for seq, received_ms, kind, system_name, body, unpacked_bytes in cursor:
+                size_bytes += unpacked_bytes or len(body)
                 if entries and size_bytes > max_bytes:
                     cursor.close(force=True)
                     break
-                entries.append(Entry(seq, received_ms, Kind(kind), system_name, body))
+                entries.append(Entry(seq, received_ms, Kind(kind), system_name, unpack(body, unpacked_bytes)))
         return entries
 
     def last_seq(self) -> int:
@@ -374,10 +371,6 @@ class Journal:
     def close(self) -> None:
         """Let go of the database. A closed journal may be used again; it opens anew."""
         self._database.close()
-
-
-def _digest(kind: Kind, body: bytes) -> bytes:
-    return blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
 
 
 def _content_bytes(connection: apsw.Connection) -> int:

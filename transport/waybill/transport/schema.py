@@ -38,6 +38,8 @@ STEPS: Final[tuple[str, ...]] = (
         PRIMARY KEY (projection, key)
     ) STRICT, WITHOUT ROWID;
     """,
+    # Where it is set, the body is LZ4 (one block) and had this size.
+    "ALTER TABLE entries ADD COLUMN unpacked_bytes INTEGER;",
 )
 VERSION: Final = len(STEPS)
 
