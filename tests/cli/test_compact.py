@@ -52,13 +52,26 @@ def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
     assert sorted(find(root), key=lambda record: record.did) == records
 
 
-def test_a_damaged_file_is_named_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside_and_named_by_compact_status_and_verify(
+    waybill: Run, tmp_path: Path
+) -> None:
     written(tmp_path)
     (tmp_path / "provenance/raw/20260101/00/aa-1-1.parquet").write_bytes(b"nonsense")
     done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none")
     assert done.returncode == 1
-    assert "aa-1-1.parquet cannot be read" in done.stderr
+    assert "aa-1-1.parquet was damaged" in done.stderr
     assert len(done.stdout.splitlines()) == 2
+    done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none", "--json")
+    assert (done.returncode, json.loads(done.stdout)["aside"]) == (0, [])
+    found = json.loads(waybill("status", "--root", tmp_path, "--home", tmp_path / "none", "--json").stdout)
+    (kept,) = found["damaged"]
+    assert (tmp_path / kept).read_bytes() == b"nonsense"
+    assert (
+        "1 files were set aside" in waybill("status", "--root", tmp_path, "--home", tmp_path / "none").stdout
+    )
+    verified = waybill("verify", tmp_path)
+    assert verified.returncode == 1
+    assert f"damaged {tmp_path / kept}: " in verified.stdout
 
 
 def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import (
@@ -30,6 +30,9 @@ from layouts import (
 
 from waybill.exporter import Compactor, Hour, Query, RawName, Retraction, check, find
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
+
+if TYPE_CHECKING:
+    import pytest
 
 FIRST_HOUR = Hour("20260101", "00")
 
@@ -143,54 +146,7 @@ def test_duckdb_reads_exactly_the_promised_schema(layout: Layout) -> None:
     } == required
 
 
-# -- damage ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", "cut", "flipped"])
-def test_a_damaged_raw_file_is_named_and_left_and_its_neighbours_are_compacted(
-    layout: Layout, damage: bytes | str
-) -> None:
-    layout.write(*(record(f"did-{at}") for at in range(50)))
-    bad = layout.raw()[0]
-    layout.write(record("good"))
-    layout.write(record("other hour", at_ms=HOUR_MS))
-    content = bytearray(bad.read_bytes())
-    if damage == "cut":
-        content = content[: len(content) // 2]
-    elif damage == "flipped":
-        content[4:400] = bytes(396)
-    bad.write_bytes(damage if isinstance(damage, bytes) else content)
-    report = layout.compactor().compact()
-    assert list(report.unreadable) == [FIRST_HOUR]
-    assert str(bad) in report.unreadable[FIRST_HOUR]
-    assert layout.raw() == [bad]
-    assert [row.did for row in layout.rows()] == ["good", "other hour"]
-
-
-def test_a_raw_file_that_was_mended_is_compacted_then(layout: Layout) -> None:
-    layout.write(record("a"))
-    content = layout.raw()[0].read_bytes()
-    layout.raw()[0].write_bytes(b"")
-    layout.write(record("b"))
-    layout.compactor().compact()
-    layout.raw()[0].write_bytes(content)
-    assert not layout.compactor().compact().unreadable
-    assert [row.did for row in layout.rows()] == ["a", "b"]
-
-
-def test_a_damaged_compacted_file_keeps_its_hours_raw_files_and_other_systems_go_on(layout: Layout) -> None:
-    layout.write(record("a"))
-    layout.compactor().compact()
-    bad = layout.compacted()[0]
-    bad.write_bytes(b"PAR1")
-    layout.write(record("b"), record("c", system_name="core"))
-    report = layout.compactor().compact()
-    assert str(bad) in report.unreadable[FIRST_HOUR]
-    assert bad.read_bytes() == b"PAR1"
-    assert len(layout.raw()) == 1
-    bad.unlink()
-    layout.compactor().compact()
-    assert sorted(row.did for row in layout.rows()) == ["b", "c"]
+# -- disks -------------------------------------------------------------------------------------------------
 
 
 def test_an_hour_that_cannot_be_written_is_told_and_the_others_are_done(layout: Layout) -> None:

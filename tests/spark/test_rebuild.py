@@ -192,7 +192,7 @@ def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise
     assert compact_on_spark(spark, tmp_path / "spark") == Report()
 
 
-def test_a_damaged_raw_file_is_named_by_spark_too_and_the_other_hours_are_done(
+def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_done(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     events = [decode_event(body) for body in generated(60, hours=3)]
@@ -202,10 +202,12 @@ def test_a_damaged_raw_file_is_named_by_spark_too_and_the_other_hours_are_done(
     damaged = next((tmp_path / "provenance/raw" / hours[0].day / hours[0].hour).iterdir())
     damaged.write_bytes(b"nonsense")
     report = compact_on_spark(spark, tmp_path)
-    assert list(report.unreadable) == [hours[0]]
-    assert str(damaged) in report.unreadable[hours[0]]
+    (one,) = report.aside
+    assert (tmp_path / one.path, one.hour) == (damaged, hours[0])
+    assert (tmp_path / one.kept).read_bytes() == b"nonsense"
     assert {hour_of(row.completed) for row in find(tmp_path)} == set(hours[1:])
-    assert damaged.exists()
+    found = [finding for checked in check(tmp_path) for finding in checked.findings]
+    assert [finding.kind for finding in found] == ["damaged"]
 
 
 def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:

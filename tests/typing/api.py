@@ -34,6 +34,7 @@ from waybill.exporter import (
     Report,
     Retraction,
     RowSeen,
+    SetAside,
     Source,
     SourceError,
     SourceUnreachableError,
@@ -48,6 +49,7 @@ from waybill.exporter import (
     export,
     find,
     hour_of,
+    list_aside,
     open_archive,
     open_destination,
     open_layout,
@@ -387,6 +389,8 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report, Report)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.failed, Mapping[Hour, str])
+    assert_type(report.aside, tuple[SetAside, ...])
+    assert_type([one.sentence for one in list_aside(root)], list[str])
 
 
 def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:

@@ -31,7 +31,8 @@ def compact(
 
     A runner compacts its own root by itself; this is for a root that none looks after, and with --engine
     spark for more raw files than one machine should work on. Whatever compacts a root waits for its turn. A
-    file that cannot be read or written is told and stops nothing else: exit code 1.
+    damaged file is set aside below provenance/damaged, one that cannot be read or written now is told;
+    neither stops anything else, and the exit code is 1.
 
     Examples:
 
@@ -45,14 +46,15 @@ def compact(
         raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="--root")
     report = _on_spark(root, master) if engine is Engine.SPARK else _embedded(root)
     if as_json:
-        said = {"files": report.published, "unreadable": [*report.unreadable.values()]}
-        console.json({**said, "failed": [*report.failed.values()]})
+        told = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}
+        console.json({"files": report.published, "aside": report.aside, **told})
     else:
         for file in report.published:
             console.line(str(root / file))
-    for sentence in (*report.unreadable.values(), *report.failed.values()):
+    asides = (one.sentence for one in report.aside)
+    for sentence in (*asides, *report.unreadable.values(), *report.failed.values()):
         console.error(sentence)
-    if report.unreadable or report.failed:
+    if report.aside or report.unreadable or report.failed:
         raise typer.Exit(console.EXIT_FAILED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Final
 
 import msgspec
@@ -78,6 +79,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         runner_pid: that process; None where there is none, or it has not said yet.
         deliveries: by backend; without those that nothing was sent to yet.
         dead_letters: events that a backend refused for good.
+        damaged: files that were set aside, relative to the root; `waybill verify` says how to have their rows
+            back.
         notes: what to know when reading the records.
     """
 
@@ -90,6 +93,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     projections: dict[str, ProjectionStatus]
     deliveries: dict[str, DeliveryStatus]
     dead_letters: int
+    damaged: tuple[str, ...] = ()
     notes: tuple[str, ...] = (PLAIN_SPARK,)
 
 
@@ -140,7 +144,16 @@ def status_of(settings: Settings) -> Status:
             dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
             if journal
             else 0,
+            damaged=_damaged(settings.root),
         )
+
+
+def _damaged(root: Path) -> tuple[str, ...]:
+    if not (root / "provenance/damaged").is_dir():
+        return ()  # as nearly always: what reads the reports takes longer to load than all the rest
+    from waybill.exporter.aside import list_aside
+
+    return tuple(one.kept for one in list_aside(root))
 
 
 def _journal_status(journal: Journal) -> JournalStatus:
@@ -195,6 +208,9 @@ def _show(found: Status) -> None:
     console.line(
         f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
     )
+    if found.damaged:
+        what = f"damaged   {len(found.damaged)} files were set aside; `waybill verify` says how to mend that"
+        console.line((what, "yellow"))
     if not found.provenance_enabled:
         console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
     if found.projections:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from waybill.exporter.age_off import AgedOff, age_off
 from waybill.exporter.archive import Archive, open_archive
+from waybill.exporter.aside import SetAside, list_aside
 from waybill.exporter.compact import Compactor, Report
 from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.destination import Destination, DestinationError, open_destination
@@ -45,6 +46,7 @@ __all__ = [
     "Report",
     "Retraction",
     "RowSeen",
+    "SetAside",
     "Source",
     "SourceError",
     "SourceUnreachableError",
@@ -59,6 +61,7 @@ __all__ = [
     "export",
     "find",
     "hour_of",
+    "list_aside",
     "open_archive",
     "open_destination",
     "open_layout",

@@ -17,10 +17,10 @@ import msgspec
 from waybill.exporter import parquet
 from waybill.exporter.layout import Hour, RawName, hour_of
 from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.listing import names
+from waybill.exporter.litter import sweep
 from waybill.exporter.stored import encode_entries, events_folder, last_seal
 from waybill.exporter.turn import turn
-from waybill.transport.files import Files, is_temporary, publish
+from waybill.transport.files import Files, publish
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
@@ -198,7 +198,7 @@ class Archive:
         if self._stored_range is None:
             self._journal.commit(_NAME, put={_RANGE: msgspec.msgpack.encode((name.first, name.last))})
         else:
-            self._clean(folder, name)
+            sweep(self._files, folder, f"{name}.")
         path = folder / str(name)
         data, seal = encode_entries(name.node, entries, self._seal)
         with turn(self._root, self._files), recorded(self._root, self._files, [_hour(entries[0])]) as changed:
@@ -209,12 +209,6 @@ class Archive:
         self._cursor, self._stored_range, self._seal = name.last, None, seal
         self._keep(self._gathered[count:])
         return Step(applied=count)
-
-    def _clean(self, folder: Path, name: RawName) -> None:
-        """Remove what a dead process left of this file."""
-        for found in names(folder):
-            if found.startswith(f".{name}.") and is_temporary(folder / found):
-                self._files.remove(folder / found)
 
 
 def _hour(entry: Entry) -> Hour:

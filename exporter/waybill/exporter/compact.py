@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.exporter.aside import SetAside
 from waybill.exporter.hour import HourCompaction
 from waybill.exporter.layout import Hour
 from waybill.exporter.ledger import Changes, recorded
@@ -28,11 +29,14 @@ class Report(msgspec.Struct, frozen=True):
 
     Attributes:
         published: paths relative to the root, sorted.
-        unreadable: by hour with damaged files, a sentence about the first; what needs none of them was done.
+        aside: the damaged files that were set aside; everything else was done without them.
+        unreadable: by hour with files that cannot be read now, a sentence about the first; what needs none
+            of them was done.
         failed: by hour that could not be completed, a sentence why; its raw files are still there.
     """
 
     published: tuple[str, ...] = ()
+    aside: tuple[SetAside, ...] = ()
     unreadable: Mapping[Hour, str] = {}
     failed: Mapping[Hour, str] = {}
 
@@ -43,12 +47,14 @@ class HourReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         hour: which.
         changed: by path relative to the root, the seal of each file published, None of one that went.
-        unreadable: a sentence about the first damaged file; what needs none of them was done.
+        aside: the damaged files that were set aside.
+        unreadable: a sentence about the first file that cannot be read now; what needs none of them was done.
         failed: a sentence why the hour could not be completed; its raw files are still there.
     """
 
     hour: Hour
     changed: dict[str, str | None]
+    aside: list[SetAside] = []
     unreadable: str | None = None
     failed: str | None = None
 
@@ -74,7 +80,8 @@ class Compactor:
     def compact(self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None) -> Report:
         """Compact these hours, or all that have raw files.
 
-        A file that cannot be read or written is reported and never stops the other hours.
+        A damaged file is set aside, one that cannot be read or written now is reported; neither stops the
+        rest.
 
         Args:
             hours: which; all with raw files when None.
@@ -118,6 +125,7 @@ def compact_hour(
     return HourReport(
         hour=hour,
         changed={**compaction.published, **dict.fromkeys(compaction.removed)},
+        aside=compaction.aside,
         unreadable=next(iter(compaction.unreadable), None),
         failed=failed,
     )
@@ -126,6 +134,7 @@ def compact_hour(
 def fill_in(changed: Changes, reports: Iterable[HourReport]) -> None:
     """Tell the ledger what compactions changed."""
     for report in reports:
+        changed.set_aside(report.aside)
         changed.update(report.changed)
         # Published, and failed after: what a report says is then not all that changed.
         changed.certain &= report.failed is None
@@ -138,6 +147,7 @@ def summed(reports: Iterable[HourReport]) -> Report:
         published=tuple(
             sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
         ),
+        aside=tuple(aside for one in reports for aside in one.aside),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},
     )

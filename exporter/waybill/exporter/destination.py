@@ -6,11 +6,8 @@ conditional put (``If-Match``) on an object store, a lock on a folder.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -18,6 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from waybill.exporter.litter import sweep
+from waybill.exporter.turn import locked
 from waybill.transport import WaybillError
 from waybill.transport.files import Files, publish
 
@@ -131,22 +130,14 @@ class Folder:
         target = self._folder / path
         try:
             self._files.make_folder(target.parent)
-            with self._locked():
+            with locked(self._folder / _LOCK):
                 if self.version(path) != replaces:
                     raise ReplacedError
+                sweep(self._files, target.parent, f"{target.name}.")
                 publish(self._files, target, data)
                 return _version_of(target.stat())
         except OSError as error:
             raise self._failure(error) from None
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        descriptor = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _failure(self, error: OSError) -> DestinationError:
         return DestinationError(f"{self.name} cannot be written or read ({error}); mend it, and export again")

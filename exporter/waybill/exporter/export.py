@@ -11,27 +11,28 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+import pyarrow as pa
 
 from waybill.exporter import parquet
 from waybill.exporter.covers import Covers
 from waybill.exporter.destination import Destination, DestinationError, ReplacedError, Version, key_of
-from waybill.exporter.layout import COMPACTED, LATE
+from waybill.exporter.gone import was_damaged
+from waybill.exporter.layout import COMPACTED, LATE, Hour
 from waybill.exporter.listing import files_of
 from waybill.exporter.manifest import Listed, list_files
 from waybill.exporter.merge import merge
 from waybill.exporter.removal import remove
-from waybill.exporter.seal import encode_sealed, seal_in
+from waybill.exporter.seal import encode_sealed, is_intact, seal_in, seal_of
 from waybill.exporter.sent import Mark, Sent, SentNotes
 from waybill.exporter.work import work
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from _typeshed import ReadableBuffer
 
 WORKERS: Final = 8
@@ -182,6 +183,10 @@ class _Export:
                     done.failed[relative] = "it was not tried, since the destination fails; export again"
                     return
                 data = file.read()
+            seal = seal_of(data)
+            if seal is not None and not is_intact(data, seal):
+                # The good one may be over there.
+                raise pa.ArrowInvalid("its bytes are not those that were sealed")
             sent[relative] = self._send(relative, data, mark, known, done)
             self._failures = 0
         except FileNotFoundError:
@@ -197,8 +202,10 @@ class _Export:
         source = hashlib.sha256(data).hexdigest()
         target, late = _target(relative)
         ours = Listed.of(data)
-        # Our own last file may be replaced; whoever else wrote there has rows that we do not have.
-        replaces = None if known is None or known.merged or late else known.version
+        # Our own last file may be replaced; whoever else wrote there has rows that we do not have, and so has
+        # what we put there before the file here was damaged and begun anew.
+        fresh = known is None or known.merged or late or self._was_damaged(relative)
+        replaces = None if known is None or fresh else known.version
         if known is None or replaces is not None:
             try:
                 version = self._destination.write(target, data, replaces)
@@ -232,6 +239,10 @@ class _Export:
         done.size_bytes += listed.size_bytes
         done.written[_target(relative)[0]] = (sent.version, listed)
         return sent
+
+    def _was_damaged(self, relative: str) -> bool:
+        system, day, name = PurePosixPath(relative).parts[len(COMPACTED.parts) :]
+        return was_damaged(self._root, system, Hour(day, PurePosixPath(name).stem))
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self._root).as_posix()

@@ -1,6 +1,7 @@
 """Which compacted files have left a root: one note for a system and a day.
 
-A note is written before the file goes. It keeps a late record from making the hour anew.
+A note is written before the file goes. It keeps a late record from making the hour anew, and an export from
+putting what was made anew over the full file that it put there before.
 """
 
 from __future__ import annotations
@@ -12,24 +13,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from waybill.exporter.layout import AGED
+from waybill.exporter.litter import sweep
 from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
     from waybill.exporter.layout import Hour
 
 
-class Gone(msgspec.Struct, frozen=True):
-    """A compacted file that was removed.
+class Gone(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A compacted file that was removed, or set aside since it was damaged.
 
     Attributes:
         sha256: of its bytes, in hex digits.
-        rows: how many it held.
+        rows: how many it held; 0 where that cannot be read.
         removed_ms: when, in epoch milliseconds.
+        kept: where a damaged one is, relative to the root; None of one that was removed.
     """
 
     sha256: str
     rows: int
     removed_ms: int
+    kept: str | None = None
 
 
 def gone(root: Path, system: str, day: str) -> dict[str, Gone]:
@@ -49,8 +53,15 @@ def gone(root: Path, system: str, day: str) -> dict[str, Gone]:
 
 
 def is_gone(root: Path, system: str, hour: Hour) -> bool:
-    """Whether the compacted file of a system (by safe name) and hour was removed."""
-    return hour.hour in gone(root, system, hour.day)
+    """Whether the compacted file of a system (by safe name) and hour was removed, and not as damaged."""
+    found = gone(root, system, hour.day).get(hour.hour)
+    return found is not None and found.kept is None
+
+
+def was_damaged(root: Path, system: str, hour: Hour) -> bool:
+    """Whether the compacted file of a system (by safe name) and hour was set aside, so that rows may lack."""
+    found = gone(root, system, hour.day).get(hour.hour)
+    return found is not None and found.kept is not None
 
 
 def note_gone(files: Files, root: Path, system: str, day: str, removed: Mapping[str, Gone]) -> None:
@@ -61,6 +72,7 @@ def note_gone(files: Files, root: Path, system: str, day: str, removed: Mapping[
     """
     path = _path(root, system, day)
     files.make_folder(path.parent)
+    sweep(files, path.parent, f"{path.name}.")
     publish(files, path, msgspec.json.encode({**gone(root, system, day), **removed}, order="sorted"))
 
 

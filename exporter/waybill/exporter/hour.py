@@ -2,8 +2,10 @@
 
 The steps, any of which may be the last before a crash:
 
-1. Every raw file is read. One that cannot be is reported, left where it is, and covered by nothing.
-2. For each system the rows that its compacted file does not cover yet are merged with it and published.
+1. Every raw file is read. One that is damaged is set aside; one that cannot be read now is reported, left
+   where it is, and tried again. Neither is covered by anything.
+2. For each system the rows that its compacted file does not cover yet are merged with it and published. A
+   compacted file that is damaged, or whose bytes are not those that were sealed, is set aside first.
 3. When every system's file is durable, the raw files that were read go.
 
 What comes for an hour whose compacted file was aged off goes into a late file instead, until an export merges
@@ -17,24 +19,29 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
+from waybill.exporter.aside import SetAside, set_aside
 from waybill.exporter.covers import Covers
 from waybill.exporter.gone import is_gone
 from waybill.exporter.layout import Hour, RawName, compacted_path, late_path, raw_folder, safe_name
-from waybill.exporter.listing import names, raw_files
+from waybill.exporter.listing import raw_files
+from waybill.exporter.litter import sweep
 from waybill.exporter.merge import merge, without
-from waybill.exporter.seal import encode_sealed, seal_in
-from waybill.transport.files import Files, is_temporary, publish
+from waybill.exporter.seal import encode_sealed, is_intact, seal_in, seal_of
+from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
     from waybill.exporter.retraction import Retraction
 
 _Part = tuple[RawName, pa.Table]
+_Known = tuple[pa.Table, Covers, str | None]
+"""What a compacted file holds: its rows, what it covers, its seal."""
+_NOTHING: Final[_Known] = (parquet.CODED_SCHEMA.empty_table(), Covers(), None)
 
 
 class HourCompaction:
@@ -49,12 +56,14 @@ class HourCompaction:
     Attributes:
         published: by path relative to the root, the seal of the file.
         removed: paths relative to the root of files that went, since no record was left.
-        unreadable: a sentence for each damaged file.
+        aside: the damaged files that were set aside.
+        unreadable: a sentence for each file that cannot be read now.
     """
 
     def __init__(self, root: Path, hour: Hour, files: Files, node: str | None) -> None:
         self.published: dict[str, str] = {}
         self.removed: list[str] = []
+        self.aside: list[SetAside] = []
         self._emptied: list[PurePosixPath] = []
         self.unreadable: list[str] = []
         self._root = root
@@ -72,7 +81,7 @@ class HourCompaction:
             OSError: a step failed; doing it again takes up where it was.
         """
         if self._node is not None:
-            self._clean(self._folder, f".{self._node}-")
+            sweep(self._files, self._folder, f"{self._node}-")
         paths = raw_files(self._root, self._hour)
         self._tables = {
             raw: table for raw, path in paths.items() if (table := self._read_raw(path)) is not None
@@ -86,12 +95,11 @@ class HourCompaction:
 
     def _compact(self, system: str, parts: Sequence[_Part], retraction: Retraction | None) -> None:
         path = self._path_of(system)
-        try:
-            base, covers, seal = _read_compacted(self._root / path)
-        except parquet.DAMAGED as error:
+        known = self._read_compacted(self._root / path)
+        if known is None:
             self._complete = False
-            self.unreadable.append(parquet.unreadable(self._root / path, error))
             return
+        base, covers, seal = known
         tables = [base, *(table for raw, table in parts if not covers.has(raw))]
         # A range that is covered has had its retraction, so what it says itself must not be taken back.
         if retraction is not None and not covers.has(retraction.raw):
@@ -117,7 +125,7 @@ class HourCompaction:
     def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers, before: str | None) -> None:
         target = self._root / path
         self._files.make_folder(target.parent)
-        self._clean(target.parent, f".{target.name}.")
+        sweep(self._files, target.parent, f"{target.name}.")
         data, seal = encode_sealed(table, covers.metadata(), before)
         publish(self._files, target, data)
         self.published[str(path)] = seal
@@ -136,29 +144,51 @@ class HourCompaction:
         if raws:
             self._files.remove_folder(self._folder)
 
-    def _clean(self, folder: Path, prefix: str) -> None:
-        """Remove what a dead process left unpublished."""
-        for name in names(folder):
-            if name.startswith(prefix) and is_temporary(folder / name):
-                self._files.remove(folder / name)
-
     def _read_raw(self, path: Path) -> pa.Table | None:
         try:
-            return parquet.read(parquet.open_file(path))
+            data = path.read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            self.unreadable.append(parquet.unreachable(path, error))
+            return None
+        try:
+            return parquet.read(parquet.open_bytes(data))
         except parquet.DAMAGED as error:
-            self.unreadable.append(parquet.unreadable(path, error))
+            self._judge(path, data, error)
             return None
 
+    def _read_compacted(self, path: Path) -> _Known | None:
+        """What a compacted file holds, nothing where there is none; None if that cannot be told now."""
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return _NOTHING
+        except OSError as error:
+            self.unreadable.append(parquet.unreachable(path, error))
+            return None
+        try:
+            file = parquet.open_bytes(data)
+            metadata = file.metadata.metadata
+            seal = seal_in(metadata)
+            if seal is not None and not is_intact(data, seal):
+                raise pa.ArrowInvalid("its bytes are not those that were sealed")
+            return parquet.read(file), Covers.read(metadata), seal
+        except parquet.DAMAGED as error:
+            return _NOTHING if self._judge(path, data, error) else None
 
-def _read_compacted(path: Path) -> tuple[pa.Table, Covers, str | None]:
-    try:
-        file = parquet.open_file(path)
-    except FileNotFoundError:
-        return parquet.CODED_SCHEMA.empty_table(), Covers(), None
-    metadata = file.metadata.metadata
-    return parquet.read(file), Covers.read(metadata), seal_in(metadata)
+    def _judge(self, path: Path, data: bytes, error: Exception) -> bool:
+        """Set a file aside whose bytes are to blame that it cannot be read; whether they are."""
+        seal = seal_of(data)
+        if isinstance(error, MemoryError) or (seal is not None and is_intact(data, seal)):
+            # There was no room for it, or another version of Waybill wrote it.
+            self.unreadable.append(parquet.unreadable(path, error))
+            return False
+        relative = PurePosixPath(path.relative_to(self._root))
+        self.aside.append(
+            set_aside(self._root, relative, self._hour, data, reason=str(error), files=self._files)
+        )
+        return True
 
 
 def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:

@@ -4,6 +4,7 @@
     provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet
     provenance/late/<safe system name>/YYYYMMDD/HH.parquet
     provenance/aged/<safe system name>/YYYYMMDD.json
+    provenance/damaged/<path below provenance>.<16 hex digits>.damaged
     provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
 
@@ -31,6 +32,9 @@ LATE: Final = PurePosixPath("provenance/late")
 
 AGED: Final = PurePosixPath("provenance/aged")
 """Folder of the notes of which compacted files have gone, relative to the root."""
+
+DAMAGED: Final = PurePosixPath("provenance/damaged")
+"""Folder of the files that were set aside, relative to the root."""
 
 LEDGER: Final = PurePosixPath("provenance/ledger")
 """Folder of the record of every change of compacted and late files, relative to the root."""

@@ -22,14 +22,18 @@ import msgspec
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.layout import LEDGER, Hour, RawName
+from waybill.exporter.aside import list_aside
+from waybill.exporter.layout import LEDGER, RAW, Hour, RawName
 from waybill.exporter.listing import compacted_in, names
+from waybill.exporter.litter import sweep
 from waybill.exporter.seal import seal_in
 from waybill.exporter.stored import events_folder
-from waybill.transport.files import Files, is_temporary, publish
+from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
     from pathlib import PurePath
+
+    from waybill.exporter.aside import SetAside
 
 _SUFFIX: Final = ".json"
 
@@ -44,6 +48,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         files: by path relative to the root, the seal of each file that changed, None of one that went; None:
             begun and not completed.
         whole: `files` are all that these hours have.
+        aside: damaged files that were set aside: where each was, and where it is.
     """
 
     before: str
@@ -51,6 +56,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     hours: tuple[Hour, ...]
     files: dict[str, str | None] | None = None
     whole: bool = False
+    aside: dict[str, str] = {}
 
 
 class State(msgspec.Struct):
@@ -78,9 +84,21 @@ class Changes(dict[str, str | None]):
 
     Attributes:
         certain: False where something failed on the way, and only the files can tell what they are.
+        aside: the damaged files that were set aside: where each was, and where it is.
     """
 
     certain = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside: dict[str, str] = {}
+
+    def set_aside(self, files: Iterable[SetAside]) -> None:
+        """Note that damaged files went; what was published in their place since is for `update` to say."""
+        for one in files:
+            self.aside[one.path] = one.kept
+            if not one.path.startswith(f"{RAW}/"):
+                self[one.path] = None
 
 
 @contextlib.contextmanager
@@ -97,16 +115,15 @@ def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Change
     entry = LedgerEntry(_hash(last.read_bytes()) if last else "", _now_ms(), tuple(sorted(hours)))
     path = _next(root, last, entry.at_ms)
     files.make_folder(path.parent)
-    for name in names(path.parent):
-        if is_temporary(path.parent / name):
-            files.remove(path.parent / name)
+    sweep(files, path.parent)
     publish(files, path, _ENCODER.encode(entry))
     changed = Changes()
     yield changed
     if not changed.certain:
         _complete_by_files(root, files, path, entry)
-    elif changed:
-        publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=dict(changed))))
+    elif changed or changed.aside:
+        done = msgspec.structs.replace(entry, files=dict(changed), aside=changed.aside)
+        publish(files, path, _ENCODER.encode(done))
     else:
         files.remove(path)
 
@@ -150,7 +167,8 @@ def _follow(state: State, entry: LedgerEntry) -> None:
             if seal is not None and path.endswith(ends) and path not in entry.files:
                 state.seals[path] = (None, seal)
     for path, seal in entry.files.items():
-        before = state.seals.get(path, (None, None))
+        # What takes a damaged file's place begins a new chain.
+        before = (None, None) if path in entry.aside else state.seals.get(path, (None, None))
         if seal != before[0] or not entry.whole:
             state.seals[path] = (seal, before[0])
 
@@ -171,7 +189,11 @@ def _complete(root: Path, files: Files) -> Path | None:
 
 def _complete_by_files(root: Path, files: Files, path: Path, entry: LedgerEntry) -> None:
     found = dict(_seals(root, entry.hours))
-    publish(files, path, _ENCODER.encode(msgspec.structs.replace(entry, files=found, whole=True)))
+    aside = {
+        one.path: one.kept for one in list_aside(root) if one.hour in entry.hours and one.at_ms >= entry.at_ms
+    }
+    done = msgspec.structs.replace(entry, files=found, whole=True, aside=aside)
+    publish(files, path, _ENCODER.encode(done))
 
 
 def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]]:

@@ -191,6 +191,12 @@ def unreadable(path: Path, error: Exception) -> str:
     return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
 
 
+def unreachable(path: Path, error: Exception) -> str:
+    """The sentence about a file that may be as good as ever, though it cannot be read now."""
+    reason = " ".join(str(error).split())
+    return f"{path} cannot be read now ({reason}); see to the disk and its permissions, and it is tried again"
+
+
 def _check(schema: pa.Schema) -> None:
     if schema.remove_metadata() != CODED_SCHEMA:
         raise pa.ArrowInvalid("its columns are not those of the provenance layout")

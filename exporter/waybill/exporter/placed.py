@@ -29,6 +29,7 @@ class Place(StrEnum):
     COMPACTED = "compacted"
     LATE = "late"
     REMOVED = "removed"
+    DAMAGED = "damaged"
 
 
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         file: relative to the root.
-        place: what kind of file it is; `REMOVED`: it was one that an age-off or an export has removed.
+        place: what kind of file it is; `REMOVED`: it was one that an age-off or an export has removed;
+            `DAMAGED`: it may be one that was set aside since it was damaged.
         exported: the destinations that hold it as it is, or was when it was removed.
     """
 
@@ -97,6 +99,10 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Place
 def _removed(root: Path, notes: list[SentNotes], system: str, hour: Hour) -> Iterator[Placed]:
     removed = gone(root, safe_name(system), hour.day).get(hour.hour)
     if removed is None:
+        return
+    if removed.kept is not None:
+        if (root / removed.kept).exists():
+            yield Placed(file=removed.kept, place=Place.DAMAGED)
         return
     relative = str(compacted_path(system, hour))
     held = [(note, note.load(safe_name(system), hour.day).get(relative)) for note in notes]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEY: Final = b"waybill.seal"
 BEFORE: Final = b"waybill.before"
@@ -60,6 +60,14 @@ def fill_in(encoded: pa.Buffer) -> tuple[memoryview, str]:
 def seal_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
     """The seal that a footer's key-value metadata hold; None where there is none."""
     return _text(metadata, KEY)
+
+
+def seal_of(data: bytes) -> str | None:
+    """The seal that a file's bytes hold; None where there is none, or their footer cannot be read."""
+    try:
+        return seal_in(pq.read_metadata(pa.BufferReader(data)).metadata)
+    except parquet.DAMAGED:
+        return None
 
 
 def before_in(metadata: Mapping[bytes, bytes] | None) -> str | None:

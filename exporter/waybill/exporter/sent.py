@@ -16,12 +16,15 @@ import msgspec
 from waybill.exporter.destination import Version
 from waybill.exporter.layout import EXPORTS
 from waybill.exporter.listing import names
+from waybill.exporter.litter import sweep
+from waybill.exporter.turn import locked
 from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
     from waybill.exporter.layout import Hour
 
 _NAME: Final = "destination.json"
+_LOCK: Final = ".lock"
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -73,8 +76,7 @@ class SentNotes:
         """Say which destination it is, for people."""
         path = self._folder / _NAME
         if not path.exists():
-            self._files.make_folder(self._folder)
-            publish(self._files, path, msgspec.json.encode(_Named(name)))
+            self._publish(path, msgspec.json.encode(_Named(name)))
 
     @property
     def destination(self) -> str:
@@ -97,9 +99,14 @@ class SentNotes:
         Raises:
             OSError: it cannot be written.
         """
-        path = self._path(system, day)
+        self._publish(self._path(system, day), msgspec.json.encode(sent, order="sorted"))
+
+    def _publish(self, path: Path, data: bytes) -> None:
         self._files.make_folder(path.parent)
-        publish(self._files, path, msgspec.json.encode(sent, order="sorted"))
+        # Other exports may be at work on the same notes.
+        with locked(self._folder / _LOCK):
+            sweep(self._files, path.parent, f"{path.name}.")
+            publish(self._files, path, data)
 
     def _path(self, system: str, day: str) -> Path:
         return self._folder / system / f"{day}.json"

@@ -22,7 +22,18 @@ def turn(root: Path, files: Files) -> Iterator[None]:
     """Wait until nobody else publishes or removes compacted files of this root, and keep others waiting."""
     folder = root / RAW.parent
     files.make_folder(folder)
-    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with locked(folder / _LOCK):
+        yield
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until nobody else holds this lock, and keep others waiting.
+
+    Raises:
+        OSError: the lock's file cannot be made.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
+from waybill.exporter.aside import list_aside
 from waybill.exporter.covers import Covers
 from waybill.exporter.layout import (
     COMPACTED,
@@ -52,7 +53,8 @@ class Finding(msgspec.Struct, frozen=True):
             rows that belong elsewhere; ``order``; ``repeats``; ``state``: a final state that is none;
             ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
             were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
-            or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it.
+            or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it;
+            ``damaged``: it was set aside, and its rows may lack.
         what: a sentence about it.
     """
 
@@ -82,6 +84,7 @@ def check(root: Path) -> Iterator[Checked]:
     record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
+    No damaged file is set aside.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -107,6 +110,8 @@ def check(root: Path) -> Iterator[Checked]:
             yield Checked(str(relative), rows, findings)
     yield from book.chained()
     yield from book.missing()
+    for one in list_aside(root):
+        yield Checked(one.kept, 0, (Finding(one.kept, "damaged", one.sentence),))
 
 
 _Said = list[tuple[str, str]]

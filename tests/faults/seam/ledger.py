@@ -25,6 +25,7 @@ class Ledger:
         refused: numbers of what the emitter was told is not kept, with the error's type.
         faults: what must never happen, for example an error of no type of ours.
         calls: every call that could have failed, as counted by the process.
+        spans: which of them count: the first, and the one after the last.
         struck: the call that was hit; None while none was.
     """
 
@@ -34,6 +35,7 @@ class Ledger:
     refused: dict[int, str] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
     struck: Call | None = None
 
     def take(self, line: bytes) -> None:
@@ -49,6 +51,8 @@ class Ledger:
             self.refused[value[0]] = value[1]
         elif word == "call":
             self.calls.append(Call(*value))
+        elif word == "span":
+            self.spans.append((value[0], value[1]))
         elif word == "struck":
             self.struck = Call(*value)
         else:

@@ -1,0 +1,170 @@
+"""The program that exports and ages off, and what must be true of root and destination after any fault.
+
+It fills hours, exports them, adds late rows, exports again, lets all of it age off, and adds rows that come
+later still, which an export brings to where the others are and deletes here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow.parquet as pq
+from seam.emissions import emission
+from seam.files import FaultyFiles
+from seam.oracle import check_journal, check_visible, compare
+from seam.plan import Act, Plan
+from seam.program import Program, begin
+
+from waybill.exporter import DestinationError, Exported, age_off, check, export, find, open_destination
+from waybill.facets import ProvenanceRecord, merge_all
+from waybill.facets.arrow import SCHEMA, from_table
+from waybill.transport import Journal, Settings, flush
+
+if TYPE_CHECKING:
+    from seam.ledger import Ledger, Teller
+
+FAR_MS: Final = 4_000_000_000_000
+FRESH: Final = 800
+"""The number of the first emission after the faults have ended."""
+
+
+def there_of(settings: Settings) -> Path:
+    """The folder that is exported to."""
+    return settings.root.parent / "there"
+
+
+class Shipping:
+    """One run of it.
+
+    Args:
+        program: what fills the root.
+        teller: where it says what it does.
+    """
+
+    def __init__(self, program: Program, teller: Teller) -> None:
+        self._program = program
+        self._teller = teller
+        self._settings = program.settings
+        self._files = FaultyFiles(program.plan)
+
+    def run(self) -> None:
+        """Everything that exports and age-offs do."""
+        self._add(0, 1, 2, 3)
+        self._hit(self._export)
+        self._add(4, 5)
+        self._hit(self._export)
+        self._hit(self._age_off)
+        self._add(6, 7)
+        self._hit(lambda: self._export(delete_after=True))
+        self._hit(self._age_off)
+
+    def go_on(self) -> None:
+        """What must work when the fault has ended, without a restart."""
+        self._program.plan.ended = True
+        self._add(FRESH)
+        if (done := self._export()) and done.failed:
+            self._teller.tell("fault", f"the export fails after the fault: {done.failed}")
+
+    def _add(self, *numbers: int) -> None:
+        for number in numbers:
+            self._program.emit([emission(number)])
+        self._program.flush()
+
+    def _hit(self, do: Callable[[], object]) -> None:
+        """Do it as whoever runs it from a timer: what fails is done again the next time."""
+        start = len(self._program.plan.calls)
+        with contextlib.suppress(OSError, DestinationError):
+            do()
+        if self._program.plan.at is None:
+            self._teller.tell("span", [start, len(self._program.plan.calls)])
+
+    def _export(self, *, delete_after: bool = False) -> Exported:
+        there = open_destination(str(there_of(self._settings)), files=self._files)
+        return export(self._settings.root, there, delete_after=delete_after, files=self._files)
+
+    def _age_off(self) -> None:
+        age_off(self._settings.root, days=1, only_exported=True, now_ms=FAR_MS, files=self._files)
+
+
+def run_shipping(settings: Settings, plan: Plan, teller: Teller) -> None:
+    """Run it from end to end, and go on after a fault that it lives through."""
+    # One day after the other, so that the calls come in the same order each time.
+    import waybill.exporter.export as module
+
+    module.WORKERS = 1  # type: ignore[misc]
+    shipping = Shipping(begin(settings, plan, teller), teller)
+    shipping.run()
+    if plan.at is not None:
+        shipping.go_on()
+    if plan.act is Act.POWER:
+        plan.lose_power()
+    if plan.at is None:
+        for call in plan.calls:
+            teller.tell("call", [call.name, call.path])
+
+
+def ship_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FRESH + 50) -> None:
+    """Look at what a fault left, then run everything again and look once more.
+
+    Args:
+        settings: of the home that was hit.
+        ledger: what its process said; what is emitted here is added.
+        fresh_number: of the emission that must arrive now.
+    """
+    assert not ledger.faults, "\n".join(ledger.faults)
+    root, there = settings.root, there_of(settings)
+    check_visible(root)
+    check_visible(there)
+    lost, invented = compare(merge_all([*find(root), *rows_of(there)]), ledger, ledger.shown)
+    assert not lost, f"shown before, and now neither here nor there: {lost}"
+    assert not invented, f"nobody emitted {invented}"
+    journal = Journal(settings.home)
+    fresh = emission(fresh_number)
+    journal.append_many(fresh.items)
+    check_journal(journal)
+    assert not flush(settings).problems
+    journal.close()
+    ledger.offered.append(fresh.number)
+    ledger.acknowledged.add(fresh.number)
+    done = export(root, open_destination(str(there)))
+    assert not done.failed, done.failed
+    age_off(root, days=1, only_exported=True, now_ms=FAR_MS)
+    check_there(there, ledger)
+    assert find(root) == []
+    assert [finding for checked in check(root) for finding in checked.findings] == []
+    for folder in (root, there):
+        files = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+        strays = [path for path in files if not _belongs(path)]
+        assert not strays, f"no files of the layout in {folder}: {strays}"
+
+
+def check_there(there: Path, ledger: Ledger) -> None:
+    """The destination holds all that was acknowledged, each record once, and its manifests say so."""
+    lost, invented = compare(rows_of(there), ledger, ledger.acknowledged)
+    assert not lost, f"acknowledged and not at the destination: {lost}"
+    assert not invented, f"nobody emitted {invented}"
+    listed: dict[str, str] = {}
+    for path in there.glob("provenance/manifest/*/*.json"):
+        listed |= {name: one["sha256"] for name, one in json.loads(path.read_bytes()).items()}
+    files = {str(path.relative_to(there)): path.read_bytes() for path in there.rglob("*.parquet")}
+    assert listed == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def rows_of(there: Path) -> list[ProvenanceRecord]:
+    """Every row of every file of a destination."""
+    paths = sorted(there.glob("provenance/compacted/*/*/*.parquet"))
+    return [
+        record for path in paths for record in from_table(pq.read_table(path, partitioning=None).cast(SCHEMA))
+    ]
+
+
+def _belongs(path: Path) -> bool:
+    if path.name.startswith("."):
+        return path.name in {".compact.lock", ".waybill-export.lock", ".lock"}
+    kinds = {"aged": (4,), "ledger": (4,), "exports": (4, 5), "manifest": (4,), "compacted": (5,)}
+    return path.parts[0] == "events" or len(path.parts) in kinds.get(path.parts[1], ())
