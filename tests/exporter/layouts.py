@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from waybill.exporter import Compactor, RawName, RawWriter, hour_of
+from waybill.exporter.window import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport.files import Files
@@ -87,9 +88,9 @@ class Layout:
         RawWriter(self.root, files=self.files).write(RawName(node, first, last), records)
         return RawName(node, first, last)
 
-    def compactor(self) -> Compactor:
+    def compactor(self, window_rows: int = WINDOW_ROWS) -> Compactor:
         """A compactor that does one thing after the other."""
-        return Compactor(self.root, node=NODE, files=self.files, workers=1)
+        return Compactor(self.root, node=NODE, files=self.files, workers=1, window_rows=window_rows)
 
     def raw(self) -> list[Path]:
         """The raw files."""

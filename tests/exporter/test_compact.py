@@ -29,6 +29,7 @@ from layouts import (
 )
 
 from waybill.exporter import Compactor, Hour, Query, RawName, Retraction, check, find
+from waybill.exporter.window import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 
 if TYPE_CHECKING:
@@ -43,17 +44,22 @@ FIRST_HOUR = Hour("20260101", "00")
     st.lists(st.integers(0), max_size=4),
     st.sets(st.integers(0, 4)),
     st.sampled_from([(NODE,), (NODE, "ffff")]),
+    st.sampled_from([1, 3, WINDOW_ROWS]),
 )
-def test_any_split_into_raw_files_and_compactions_gives_what_the_merge_gives(
-    records: list[ProvenanceRecord], cuts: list[int], compacted_after: set[int], nodes: tuple[str, ...]
+def test_any_split_into_raw_files_windows_and_compactions_gives_what_the_merge_gives(
+    records: list[ProvenanceRecord],
+    cuts: list[int],
+    compacted_after: set[int],
+    nodes: tuple[str, ...],
+    window_rows: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout = Layout(Path(folder))
         for at, part in enumerate(split(records, cuts)):
             layout.write(*part, node=nodes[at % len(nodes)])
             if at in compacted_after:
-                layout.compactor().compact()
-        layout.compactor().compact()
+                layout.compactor(window_rows).compact()
+        layout.compactor(window_rows).compact()
         assert layout.rows() == in_order(merge_all(records))
         assert layout.raw() == []
 
@@ -277,6 +283,36 @@ def test_a_retraction_takes_records_out_of_raw_and_compacted_files_and_spares_it
     raw = layout.write(record("run", filename="right.csv"))
     layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
     assert layout.rows() == [record("a"), record("b"), record("run", filename="right.csv")]
+
+
+def test_a_large_hour_is_compacted_in_windows_and_its_retractions_with_it(layout: Layout) -> None:
+    for at in range(10):
+        layout.write(*(record(f"did-{at}-{more}", at_ms=at * 1_000 + more) for more in range(10)))
+    layout.compactor(window_rows=25).compact()
+    file = pq.ParquetFile(layout.compacted()[0])
+    assert [file.metadata.row_group(at).num_rows for at in range(file.num_row_groups)] == [20] * 5
+    gone = [record(f"did-{at}-0", at_ms=at * 1_000) for at in range(10)]
+    raw = layout.write(record("new", at_ms=500))
+    keys = frozenset(map(record_key, gone))
+    layout.compactor(window_rows=25).compact(retraction=Retraction(raw, keys))
+    dids = [row.did for row in layout.rows()]
+    assert len(dids) == 91
+    assert dids[9] == "new"
+    assert not {one.did for one in gone} & set(dids)
+
+
+def test_a_raw_file_damaged_in_the_middle_is_set_aside_whole(layout: Layout) -> None:
+    layout.write(*(record(f"good-{at}", at_ms=at) for at in range(100)))
+    for at in range(3):
+        layout.write(*(record(f"bad-{at}-{more}", at_ms=at * 1_000 + more) for more in range(100)))
+    bad = layout.raw()[-1]
+    data = bytearray(bad.read_bytes())
+    data[4:200] = bytes(196)  # its first pages
+    bad.write_bytes(data)
+    report = layout.compactor(window_rows=150).compact()
+    assert [one.path for one in report.aside] == [str(bad.relative_to(layout.root))]
+    assert {row.did.rpartition("-")[0] for row in layout.rows()} == {"good", "bad-0", "bad-1"}
+    assert layout.raw() == []
 
 
 def test_a_retraction_that_leaves_nothing_removes_the_file(layout: Layout) -> None:

@@ -24,7 +24,7 @@ from layouts import (
 )
 
 from waybill.exporter import Compactor, Query, Retraction, find, scan
-from waybill.exporter.reader import WINDOW_ROWS
+from waybill.exporter.window import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA
 

@@ -14,6 +14,7 @@ from waybill.exporter.layout import Hour
 from waybill.exporter.ledger import Changes, recorded
 from waybill.exporter.listing import raw_hours
 from waybill.exporter.turn import turn
+from waybill.exporter.window import WINDOW_ROWS
 from waybill.exporter.work import work, workers_default
 from waybill.transport.files import Files
 
@@ -66,15 +67,23 @@ class Compactor:
         root: the layout's root.
         node: whose unpublished raw files may be removed, since nobody else writes them.
         files: the file system.
-        workers: how many hours are compacted, and so held in memory, at once.
+        workers: how many hours are compacted at once.
+        window_rows: about how many rows of each hour are in memory at once.
     """
 
     def __init__(
-        self, root: Path, *, node: str | None = None, files: Files | None = None, workers: int | None = None
+        self,
+        root: Path,
+        *,
+        node: str | None = None,
+        files: Files | None = None,
+        workers: int | None = None,
+        window_rows: int = WINDOW_ROWS,
     ) -> None:
         self._root = root
         self._node = node
         self._files = files or Files()
+        self._window_rows = window_rows
         self._workers = min(workers or workers_default(), HOURS_AT_ONCE_MAX)
 
     def compact(self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None) -> Report:
@@ -93,7 +102,14 @@ class Compactor:
             return Report()
         with turn(self._root, self._files), recorded(self._root, self._files, wanted) as changed:
             reports = work(
-                lambda hour: compact_hour(self._root, hour, self._files, self._node, retraction),
+                lambda hour: compact_hour(
+                    self._root,
+                    hour,
+                    self._files,
+                    node=self._node,
+                    retraction=retraction,
+                    window_rows=self._window_rows,
+                ),
                 sorted(wanted),
                 workers=self._workers,
             )
@@ -102,7 +118,13 @@ class Compactor:
 
 
 def compact_hour(
-    root: Path, hour: Hour, files: Files, node: str | None = None, retraction: Retraction | None = None
+    root: Path,
+    hour: Hour,
+    files: Files,
+    *,
+    node: str | None = None,
+    retraction: Retraction | None = None,
+    window_rows: int = WINDOW_ROWS,
 ) -> HourReport:
     """Compact one hour; only whoever has the turn may.
 
@@ -112,8 +134,9 @@ def compact_hour(
         files: the file system.
         node: whose unpublished raw files may be removed, since nobody else writes them.
         retraction: records to take back.
+        window_rows: about how many rows are in memory at once.
     """
-    compaction = HourCompaction(root, hour, files, node)
+    compaction = HourCompaction(root, hour, files, node, window_rows)
     failed = None
     try:
         compaction.run(retraction)

@@ -26,7 +26,7 @@ from waybill.exporter.listing import files_of
 from waybill.exporter.manifest import Listed, list_files
 from waybill.exporter.merge import merge
 from waybill.exporter.removal import remove
-from waybill.exporter.seal import encode_sealed, is_intact, seal_in, seal_of
+from waybill.exporter.seal import finish_sealed, is_intact, seal_in, seal_of
 from waybill.exporter.sent import Mark, Sent, SentNotes
 from waybill.exporter.work import work
 from waybill.facets.arrow import SCHEMA
@@ -260,7 +260,9 @@ def _merge(there: bytes, ours: bytes) -> ReadableBuffer:
     merged = merge(parquet.join([table, more]))
     if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
         return there
-    return encode_sealed(merged, covers.uniting(more_covers).metadata(), seal)[0]
+    encoder = parquet.Encoder(filters=True)
+    encoder.add(merged)
+    return finish_sealed(encoder, covers.uniting(more_covers).metadata(), seal)[0]
 
 
 def _read(data: bytes) -> tuple[pa.Table, Covers, str | None]:

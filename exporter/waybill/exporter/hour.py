@@ -12,14 +12,18 @@ What comes for an hour whose compacted file was aged off goes into a late file i
 it into the file that left: a compacted file with a few late rows would replace the full one elsewhere.
 
 Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
+
+An hour with many rows is read and merged a window at a time. Its files are in memory as they are on disk,
+compressed; their rows are not.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,16 +36,84 @@ from waybill.exporter.layout import Hour, RawName, compacted_path, late_path, ra
 from waybill.exporter.listing import raw_files
 from waybill.exporter.litter import sweep
 from waybill.exporter.merge import merge, without
-from waybill.exporter.seal import encode_sealed, is_intact, seal_in, seal_of
+from waybill.exporter.seal import finish_sealed, is_intact, seal_in, seal_of
+from waybill.exporter.window import WINDOW_ROWS, Window, cut
 from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from waybill.exporter.retraction import Retraction
+    from waybill.facets.record import RecordKey
+
+_Read = TypeVar("_Read")
 
 _Part = tuple[RawName, pa.Table]
-_Known = tuple[pa.Table, Covers, str | None]
-"""What a compacted file holds: its rows, what it covers, its seal."""
-_NOTHING: Final[_Known] = (parquet.CODED_SCHEMA.empty_table(), Covers(), None)
+_NO_ROWS: Final = parquet.CODED_SCHEMA.empty_table()
+
+
+class _Raw(NamedTuple):
+    """An open raw file."""
+
+    path: Path
+    data: bytes
+    file: pq.ParquetFile
+
+
+class _Known(NamedTuple):
+    """What there is of a system already."""
+
+    file: pq.ParquetFile | None = None
+    """Its compacted file; None where it has none."""
+    covers: Covers = Covers()
+    seal: str | None = None
+
+
+class _SystemCompaction:
+    """One system's part of an hour: what it has, what comes to it, and what that makes together.
+
+    Args:
+        known: what is there already.
+        raws: the raw files that hold rows of it and are not covered.
+        retraction: what is taken back; None for nothing.
+        keys: the natural keys of that.
+    """
+
+    def __init__(
+        self,
+        known: _Known,
+        raws: Collection[RawName],
+        retraction: Retraction | None,
+        keys: frozenset[RecordKey],
+    ) -> None:
+        self.known = known
+        self.encoder = parquet.Encoder(filters=True)
+        self._raws = raws
+        self._retraction = retraction
+        self._keys = keys
+
+    def add(self, window: Window, parts: Sequence[_Part]) -> None:
+        """Merge the rows of one window.
+
+        Raises:
+            DAMAGED: the compacted file cannot be read.
+        """
+        base = _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
+        tables = [self._kept(base)]
+        for raw, table in parts:
+            if raw in self._raws:
+                takes = self._retraction is not None and self._retraction.takes_from(raw)
+                tables.append(self._kept(table) if takes else table)
+        merged = merge(parquet.join(tables))
+        if merged.num_rows:
+            self.encoder.add(merged)
+
+    def _kept(self, table: pa.Table) -> pa.Table:
+        return without(table, self._keys) if self._keys else table
+
+
+class _DamagedError(Exception):
+    """A raw file that was set aside when some of it had been read."""
 
 
 class HourCompaction:
@@ -52,6 +124,7 @@ class HourCompaction:
         hour: which.
         files: the file system.
         node: whose unpublished raw files may be removed, since nobody else writes them.
+        window_rows: about how many rows are in memory at once.
 
     Attributes:
         published: by path relative to the root, the seal of the file.
@@ -60,7 +133,9 @@ class HourCompaction:
         unreadable: a sentence for each file that cannot be read now.
     """
 
-    def __init__(self, root: Path, hour: Hour, files: Files, node: str | None) -> None:
+    def __init__(
+        self, root: Path, hour: Hour, files: Files, node: str | None, window_rows: int = WINDOW_ROWS
+    ) -> None:
         self.published: dict[str, str] = {}
         self.removed: list[str] = []
         self.aside: list[SetAside] = []
@@ -70,8 +145,9 @@ class HourCompaction:
         self._hour = hour
         self._files = files
         self._node = node
+        self._window_rows = window_rows
         self._folder = root / raw_folder(hour)
-        self._tables: dict[RawName, pa.Table] = {}
+        self._raws: dict[RawName, _Raw] = {}
         self._complete = True
 
     def run(self, retraction: Retraction | None) -> None:
@@ -83,38 +159,67 @@ class HourCompaction:
         if self._node is not None:
             sweep(self._files, self._folder, f"{self._node}-")
         paths = raw_files(self._root, self._hour)
-        self._tables = {
-            raw: table for raw, path in paths.items() if (table := self._read_raw(path)) is not None
-        }
-        parts = _by_system(self._tables)
+        self._raws = {raw: one for raw, path in paths.items() if (one := self._open_raw(path)) is not None}
         retracted = retraction.of(self._hour) if retraction else {}
-        for system in sorted(parts.keys() | retracted.keys()):
-            self._compact(system, parts.get(system, []), retraction if system in retracted else None)
+        while True:
+            try:
+                systems = self._systems(retraction, retracted)
+                self._merge(systems)
+                break
+            except _DamagedError:
+                continue
+        for system, compaction in systems.items():
+            self._publish(self._path_of(system), compaction)
         if self._complete:
-            self._remove([paths[raw] for raw in self._tables])
+            self._remove([one.path for one in self._raws.values()])
 
-    def _compact(self, system: str, parts: Sequence[_Part], retraction: Retraction | None) -> None:
-        path = self._path_of(system)
-        known = self._read_compacted(self._root / path)
-        if known is None:
-            self._complete = False
-            return
-        base, covers, seal = known
-        tables = [base, *(table for raw, table in parts if not covers.has(raw))]
-        # A range that is covered has had its retraction, so what it says itself must not be taken back.
-        if retraction is not None and not covers.has(retraction.raw):
-            keys = retraction.of(self._hour)[system]
-            tables = [without(base, keys)]
-            for raw, table in parts:
-                if not covers.has(raw):
-                    tables.append(without(table, keys) if retraction.takes_from(raw) else table)
-        elif len(tables) == 1:
-            return
-        merged = merge(parquet.join(tables))
-        if merged.num_rows:
-            self._publish(path, merged, covers.adding(self._tables), seal)
-        else:
-            self._emptied.append(path)
+    def _systems(
+        self, retraction: Retraction | None, retracted: Mapping[str, frozenset[RecordKey]]
+    ) -> dict[str, _SystemCompaction]:
+        """The systems that something comes to, or is taken from."""
+        sources: dict[str, list[RawName]] = defaultdict(list)
+        for raw in list(self._raws):
+            for system in self._read(raw, parquet.systems_in):
+                sources[system].append(raw)
+        systems = {}
+        for system in sorted(sources.keys() | retracted.keys()):
+            known = self._open_compacted(self._root / self._path_of(system))
+            if known is None:
+                self._complete = False
+                continue
+            fresh = {raw for raw in sources[system] if not known.covers.has(raw)}
+            # A range that is covered has had its retraction, so what it says itself must not be taken back.
+            heeded = retraction is not None and not known.covers.has(retraction.raw)
+            keys = retracted.get(system, frozenset()) if heeded else frozenset()
+            if fresh or keys:
+                systems[system] = _SystemCompaction(known, fresh, retraction, keys)
+        return systems
+
+    def _merge(self, systems: dict[str, _SystemCompaction]) -> None:
+        files = [
+            *(one.file for one in self._raws.values()),
+            *(one.known.file for one in systems.values() if one.known.file is not None),
+        ]
+        spans = [span for file in files for span in parquet.spans(file.metadata)]
+        for window in cut(spans, self._window_rows):
+            read = functools.partial(parquet.read_window, window=window)
+            parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
+            for system, one in list(systems.items()):
+                try:
+                    one.add(window, parts.get(system, []))
+                except parquet.DAMAGED as error:
+                    self._complete = False
+                    self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
+                    del systems[system]
+
+    def _read(self, raw: RawName, how: Callable[[pq.ParquetFile], _Read]) -> _Read:
+        one = self._raws[raw]
+        try:
+            return how(one.file)
+        except parquet.DAMAGED as error:
+            self._judge(one.path, one.data, error)
+            del self._raws[raw]
+            raise _DamagedError from None
 
     def _path_of(self, system: str) -> PurePosixPath:
         path = compacted_path(system, self._hour)
@@ -122,11 +227,15 @@ class HourCompaction:
             return late_path(system, self._hour)
         return path
 
-    def _publish(self, path: PurePosixPath, table: pa.Table, covers: Covers, before: str | None) -> None:
+    def _publish(self, path: PurePosixPath, one: _SystemCompaction) -> None:
+        if one.encoder.is_empty:
+            self._emptied.append(path)
+            return
         target = self._root / path
         self._files.make_folder(target.parent)
         sweep(self._files, target.parent, f"{target.name}.")
-        data, seal = encode_sealed(table, covers.metadata(), before)
+        covers = one.known.covers.adding(self._raws)
+        data, seal = finish_sealed(one.encoder, covers.metadata(), one.known.seal)
         publish(self._files, target, data)
         self.published[str(path)] = seal
 
@@ -144,7 +253,7 @@ class HourCompaction:
         if raws:
             self._files.remove_folder(self._folder)
 
-    def _read_raw(self, path: Path) -> pa.Table | None:
+    def _open_raw(self, path: Path) -> _Raw | None:
         try:
             data = path.read_bytes()
         except FileNotFoundError:
@@ -153,17 +262,17 @@ class HourCompaction:
             self.unreadable.append(parquet.unreachable(path, error))
             return None
         try:
-            return parquet.read(parquet.open_bytes(data))
+            return _Raw(path, data, parquet.open_bytes(data))
         except parquet.DAMAGED as error:
             self._judge(path, data, error)
             return None
 
-    def _read_compacted(self, path: Path) -> _Known | None:
+    def _open_compacted(self, path: Path) -> _Known | None:
         """What a compacted file holds, nothing where there is none; None if that cannot be told now."""
         try:
             data = path.read_bytes()
         except FileNotFoundError:
-            return _NOTHING
+            return _Known()
         except OSError as error:
             self.unreadable.append(parquet.unreachable(path, error))
             return None
@@ -173,9 +282,12 @@ class HourCompaction:
             seal = seal_in(metadata)
             if seal is not None and not is_intact(data, seal):
                 raise pa.ArrowInvalid("its bytes are not those that were sealed")
-            return parquet.read(file), Covers.read(metadata), seal
+            if seal is None:
+                # Nothing but reading it tells whether it is whole.
+                parquet.read(file)
+            return _Known(file, Covers.read(metadata), seal)
         except parquet.DAMAGED as error:
-            return _NOTHING if self._judge(path, data, error) else None
+            return _Known() if self._judge(path, data, error) else None
 
     def _judge(self, path: Path, data: bytes, error: Exception) -> bool:
         """Set a file aside whose bytes are to blame that it cannot be read; whether they are."""

@@ -8,7 +8,7 @@ types.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.exporter.window import Span, Window
 from waybill.facets.arrow import SCHEMA
+from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -85,38 +87,60 @@ def encode(
         metadata: key-value pairs for the footer.
         filters: with Bloom filters for what single files are looked for by.
     """
-    sink = pa.BufferOutputStream()
-    with _writer(sink, table.schema, _filters(table) if filters else None) as writer:
-        writer.write_table(table, row_group_size=ROW_GROUP)
-        writer.add_key_value_metadata(dict(metadata or {}))
-    return sink.getvalue()
+    encoder = Encoder(filters=filters)
+    encoder.add(table)
+    return encoder.finish(metadata)
 
 
-def encode_stream(tables: Iterable[pa.Table]) -> pa.Buffer:
-    """Tables of `CODED_SCHEMA` as the bytes of a Parquet file, each a row group, one at a time in memory."""
-    sink = pa.BufferOutputStream()
-    with _writer(sink, CODED_SCHEMA) as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=table.num_rows)
-    return sink.getvalue()
+class Encoder:
+    """Rows on their way to the bytes of a Parquet file, a table at a time.
+
+    Args:
+        filters: with Bloom filters for what single files are looked for by.
+    """
+
+    def __init__(self, *, filters: bool = False) -> None:
+        self._filters = filters
+        self._sink = pa.BufferOutputStream()
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, table: pa.Table) -> None:
+        """Go on with the rows of a table, of `SCHEMA` or `CODED_SCHEMA`, in row groups of their own."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                table.schema,
+                compression="zstd",
+                compression_level=_LEVEL,
+                use_dictionary=_DICTIONARY,
+                column_encoding=_ENCODING,
+                bloom_filter_options=_bloom_filters(table) if self._filters else None,
+                store_schema=False,
+            )
+        self._writer.write_table(table, row_group_size=ROW_GROUP)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no table was added."""
+        return self._writer is None
+
+    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> pa.Buffer:
+        """The bytes of the file.
+
+        Args:
+            metadata: key-value pairs for the footer.
+
+        Raises:
+            ValueError: no table was added.
+        """
+        if self._writer is None:
+            raise ValueError("there is nothing to encode: add a table first")
+        self._writer.add_key_value_metadata(dict(metadata or {}))
+        self._writer.close()
+        return self._sink.getvalue()
 
 
-def _writer(
-    sink: pa.NativeFile, schema: pa.Schema, filters: dict[str, dict[str, float]] | None = None
-) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression="zstd",
-        compression_level=_LEVEL,
-        use_dictionary=_DICTIONARY,
-        column_encoding=_ENCODING,
-        bloom_filter_options=filters,
-        store_schema=False,
-    )
-
-
-def _filters(table: pa.Table) -> dict[str, dict[str, float]]:
+def _bloom_filters(table: pa.Table) -> dict[str, dict[str, float]]:
     rows = max(min(table.num_rows, ROW_GROUP), 1)
     parents = pc.count_distinct(table["parent_did"]).as_py()
     distinct = {"did": rows, "parent_did": min(max(parents, 1), rows), "filename": rows}
@@ -165,16 +189,17 @@ def open_fragment(path: Path) -> ds.ParquetFileFragment:
     return fragment
 
 
-def spans(file: ds.ParquetFileFragment) -> list[tuple[int, int]]:
-    """Of each row group with rows: its earliest `completed` in epoch milliseconds, and how many they are."""
-    metadata = file.metadata
+def spans(metadata: pq.FileMetaData) -> list[Span]:
+    """What is known of the row groups of a file, in order."""
     place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "completed")
-    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
-    return [
-        (0 if (known := group.column(place).statistics) is None else known.min_raw, group.num_rows)
-        for group in groups
-        if group.num_rows
-    ]
+    return [_span(metadata.row_group(at), place) for at in range(metadata.num_row_groups)]
+
+
+def _span(group: pq.RowGroupMetaData, place: int) -> Span:
+    known = group.column(place).statistics
+    # A file of somebody else's may tell nothing: then it may hold anything.
+    first, last = (0, AFTER_LAST_MS) if known is None else (known.min_raw, known.max_raw)
+    return Span(first, last, group.num_rows)
 
 
 @functools.cache
@@ -202,30 +227,35 @@ def _check(schema: pa.Schema) -> None:
         raise pa.ArrowInvalid("its columns are not those of the provenance layout")
 
 
-def read_groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
-    """The rows of files in tables of about a row group each, however small the files are.
-
-    Raises:
-        FileNotFoundError: one is not there.
-        DAMAGED: one is no readable Parquet file of the layout.
-    """
-    waiting: list[pa.Table] = []
-    rows = 0
-    for path in paths:
-        file = open_file(path)
-        for at in range(file.num_row_groups):
-            if rows and rows + file.metadata.row_group(at).num_rows > ROW_GROUP:
-                yield join(waiting)
-                waiting, rows = [], 0
-            waiting.append(file.read_row_group(at, use_threads=False))
-            rows += waiting[-1].num_rows
-    if rows:
-        yield join(waiting)
-
-
 def read(file: pq.ParquetFile) -> pa.Table:
     """All rows of an open file."""
     return file.read(use_threads=False)
+
+
+def systems_in(file: pq.ParquetFile) -> list[str]:
+    """The names of the systems whose rows an open file has."""
+    names: list[str] = file.read(["system_name"], use_threads=False)["system_name"].unique().to_pylist()
+    return names
+
+
+def read_window(file: pq.ParquetFile, window: Window) -> pa.Table:
+    """The rows of an open file whose `completed` is within a window."""
+    known = spans(file.metadata)
+    groups = [
+        at
+        for at, span in enumerate(known)
+        if span.first_ms < window.until_ms and span.last_ms >= window.since_ms
+    ]
+    table = file.read_row_groups(groups, use_threads=False)
+    whole = all(
+        window.since_ms <= known[at].first_ms and known[at].last_ms < window.until_ms for at in groups
+    )
+    return table if whole else table.filter(_is_within(window))
+
+
+def _is_within(window: Window) -> pc.Expression:
+    since, until = (pa.scalar(epoch_ms, SCHEMA.field("completed").type) for epoch_ms in window)
+    return (pc.field("completed") >= since) & (pc.field("completed") < until)
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:

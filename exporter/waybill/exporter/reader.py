@@ -12,9 +12,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -27,15 +26,13 @@ from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, r
 from waybill.exporter.merge import merge
 from waybill.exporter.query import Query
 from waybill.exporter.raw import by_hour
+from waybill.exporter.window import WINDOW_ROWS, Window, cut
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
     from waybill.facets import ProvenanceRecord
-
-WINDOW_ROWS: Final = 250_000
-"""About how many rows are in memory at once."""
 
 log = logging.getLogger("waybill.exporter")
 
@@ -83,7 +80,7 @@ def scan(
     for hour in sorted(filter(query.touches, hours), reverse=True):
         opened = _open_hour(root, hour, query)
         # What one file is asked for is little, wherever it is.
-        windows = [query] if query.did is not None else _windows(query, hour, [opened], window_rows)
+        windows = [query] if query.did is not None else _windows(query, [opened], window_rows)
         for window in reversed(windows):
             table = _read(opened, window, waiting.get(hour))
             if table.num_rows:
@@ -98,7 +95,7 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
     hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
     for hour in sorted(hours):
         opened = [_open_hour(root, hour, Query()) for root in roots]
-        for window in _windows(Query(), hour, opened, WINDOW_ROWS):
+        for window in _windows(Query(), opened, WINDOW_ROWS):
             yield tuple(_read(one, window).cast(SCHEMA) for one in opened)
 
 
@@ -154,23 +151,20 @@ def _open_raw(path: Path) -> _Raw | None:
         return None
 
 
-def _windows(query: Query, hour: Hour, opened: Sequence[_OpenHour], window_rows: int) -> list[Query]:
-    """The query cut by `completed`, oldest first, so that no part has many more rows than wanted.
-
-    Repeats share their `completed`, so each is in the same part as the others.
-    """
-    groups = sorted(group for one in opened for file in one.files() for group in parquet.spans(file))
-    cuts, rows = [hour.start_ms], 0
-    for earliest_ms, count in groups:
-        if rows + count > window_rows and cuts[-1] < earliest_ms < hour.end_ms:
-            cuts.append(earliest_ms)
-            rows = 0
-        rows += count
-    since_ms = hour.start_ms if query.since_ms is None else query.since_ms
-    until_ms = hour.end_ms if query.until_ms is None else query.until_ms
-    spans = ((max(since_ms, start), min(until_ms, end)) for start, end in pairwise([*cuts, hour.end_ms]))
+def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> list[Query]:
+    """The query cut by `completed`, oldest first."""
+    spans = (span for one in opened for file in one.files() for span in parquet.spans(file.metadata))
+    windows = [
+        Window(
+            since_ms if query.since_ms is None else max(since_ms, query.since_ms),
+            until_ms if query.until_ms is None else min(until_ms, query.until_ms),
+        )
+        for since_ms, until_ms in cut(spans, window_rows)
+    ]
     return [
-        msgspec.structs.replace(query, since_ms=start, until_ms=end) for start, end in spans if start < end
+        msgspec.structs.replace(query, since_ms=window.since_ms, until_ms=window.until_ms)
+        for window in windows
+        if window.since_ms < window.until_ms
     ]
 
 

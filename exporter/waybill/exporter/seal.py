@@ -25,17 +25,17 @@ _MARK: Final = KEY + b"\x18\x40"
 _TAIL_BYTES: Final = 8
 
 
-def encode_sealed(
-    table: pa.Table, metadata: Mapping[bytes, bytes], before: str | None
+def finish_sealed(
+    encoder: parquet.Encoder, metadata: Mapping[bytes, bytes], before: str | None
 ) -> tuple[memoryview, str]:
-    """A table as the bytes of a sealed Parquet file, and its seal.
+    """What was encoded as the bytes of a sealed Parquet file, and its seal.
 
     Args:
-        table: of `SCHEMA` or `parquet.CODED_SCHEMA`, in order.
+        encoder: has all rows, in order.
         metadata: further key-value pairs for the footer.
         before: the seal of the file that this one replaces.
     """
-    return fill_in(parquet.encode(table, {**metadata, **to_be_sealed(before)}, filters=True))
+    return fill_in(encoder.finish({**metadata, **to_be_sealed(before)}))
 
 
 def to_be_sealed(before: str | None) -> dict[bytes, bytes]:

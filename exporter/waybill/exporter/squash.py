@@ -59,7 +59,7 @@ def squash(
         made = []
         for group in _groups(paths, covered, large_bytes):
             try:
-                data = parquet.encode_stream(_in_order(parquet.read_groups(paths[raw] for raw in group)))
+                data = _joined([paths[raw] for raw in group])
             except parquet.DAMAGED:
                 continue  # the compaction will tell
             raw = RawName(node, group[0].first, group[-1].last)
@@ -106,7 +106,28 @@ def _groups(paths: dict[RawName, Path], covered: Covers, large_bytes: int) -> It
         yield group
 
 
-def _in_order(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Each with the rows of a system together."""
-    for table in tables:
-        yield from (part for _, part in by_hour(table))
+def _joined(paths: Iterable[Path]) -> pa.Buffer:
+    """The rows of files as one, about a row group at a time in memory."""
+    encoder = parquet.Encoder()
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in _row_groups(paths):
+        if rows and rows + table.num_rows > parquet.ROW_GROUP:
+            _add(encoder, waiting)
+            waiting, rows = [], 0
+        waiting.append(table)
+        rows += table.num_rows
+    _add(encoder, waiting)
+    return encoder.finish()
+
+
+def _row_groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
+    for path in paths:
+        file = parquet.open_file(path)
+        yield from (file.read_row_group(at, use_threads=False) for at in range(file.num_row_groups))
+
+
+def _add(encoder: parquet.Encoder, tables: list[pa.Table]) -> None:
+    # In each row group the rows of a system are together, as a compaction wants them.
+    for _, table in by_hour(parquet.join(tables)):
+        encoder.add(table)

@@ -200,7 +200,7 @@ class _HourWriting:
     def finish(self) -> pa.RecordBatch:
         """Compact the hour; one row about it."""
         self._write()
-        report = compact_hour(self._root, hour_of(self.hour * HOUR_MS), Files(), self._node)
+        report = compact_hour(self._root, hour_of(self.hour * HOUR_MS), Files(), node=self._node)
         return pa.record_batch(
             {
                 "report": pa.array([msgspec.json.encode(report)], pa.binary()),
