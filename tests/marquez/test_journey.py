@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from waybill.marquez import EventReader, dead_letters, reconcile, repair
-from waybill.marquez.journey import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Journey, Node
+from waybill.marquez.file_event import Node
+from waybill.marquez.journey import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Journey
 from waybill.marquez.journey import Path as FilePath
 from waybill.marquez.notes import NOTES_MAX_BYTES, Notes, Owner, notes_of
 from waybill.transport import Journal, Kind, Settings, Tracker

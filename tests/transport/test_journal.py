@@ -381,6 +381,11 @@ def test_a_cursor_and_its_state_change_together(tmp_path: Path) -> None:
     assert reopened.cursor("marquez") == 0
     assert reopened.state("layout", "run:") == {"run:b": b"2", "run:c": b"4"}
     assert reopened.state_get("layout", "range") == b"3"
+    assert reopened.state_of("layout", ["run:a", "run:b", 'ra"nge', "range"]) == {
+        "run:b": b"2",
+        "range": b"3",
+    }
+    assert reopened.state_of("layout", []) == reopened.state_of("marquez", ["range"]) == {}
     assert reopened.state("marquez") == {}
 
 

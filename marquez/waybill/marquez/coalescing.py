@@ -21,7 +21,7 @@ from waybill.marquez.summary import Summary
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from waybill.marquez.summary import FileEvent, Flow
+    from waybill.marquez.file_event import FileEvent, Flow
     from waybill.transport.backends import Detail
     from waybill.transport.journal import Entry, Journal
 

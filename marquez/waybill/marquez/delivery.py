@@ -17,7 +17,8 @@ from waybill.marquez.answer import Answer, Verdict, explain, setting_of
 from waybill.marquez.coalescing import Coalescing, now_ms
 from waybill.marquez.endings import Endings
 from waybill.marquez.figures import FIGURES, Figures, figures_of
-from waybill.marquez.journey import JOURNEY_PREFIX, Journey, paths_of
+from waybill.marquez.file_event import file_event_of
+from waybill.marquez.journey import JOURNEY_PREFIX, Journey, path_of, paths_of_records
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
     OWED_PREFIX,
@@ -29,7 +30,6 @@ from waybill.marquez.letters import (
 )
 from waybill.marquez.order import subject_of
 from waybill.marquez.schedule import Outcome, Schedule
-from waybill.marquez.summary import file_event_of
 from waybill.marquez.window import Window
 from waybill.transport.backends import DETAIL_BACKLOG, MARQUEZ
 from waybill.transport.database import SYNC_EVERY_S
@@ -37,10 +37,10 @@ from waybill.transport.journal import Entry, Kind
 from waybill.transport.projection import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from waybill.marquez.client import Target
-    from waybill.marquez.journey import Node
+    from waybill.marquez.file_event import FileEvent, Node
     from waybill.transport.backends import Detail
     from waybill.transport.journal import Journal
 
@@ -164,10 +164,12 @@ class Delivery:
             return admitted
         after = self._window.read_after()
         entries = self._journal.read(after, limit=room, max_bytes=_READ_MAX_BYTES)
-        coalesced = 0
-        for entry in entries:
-            self._learn(entry)
-            if self._coalesce(entry):
+        coalesced, active = 0, self._coalescing.active
+        events = [file_event_of(one.body) if one.kind is Kind.OPENLINEAGE else None for one in entries]
+        begun = self._endings.open_of(f"run {one.run_id}" for one in events if one and active)
+        for entry, event in zip(entries, events, strict=True):
+            self._learn(entry, event)
+            if self._coalesce(entry, event, begun):
                 coalesced += 1
             else:
                 is_event = entry.kind is Kind.OPENLINEAGE
@@ -183,18 +185,15 @@ class Delivery:
             self._held_upto = seq
             self._put[_HELD_UPTO] = str(seq).encode()
 
-    def _coalesce(self, entry: Entry) -> bool:
-        """Let an event go into a summary, if it is a file's and the backend need not have it."""
+    def _coalesce(self, entry: Entry, event: FileEvent | None, begun: Collection[str]) -> bool:
+        """Let an event go into a summary, if it is a file's and of no run that the backend has begun."""
         if entry.kind is Kind.MARK and entry.body == _FLUSH:
             self._coalescing.close_all()
         # What may have been on its way when the last runner was killed: the backend may know of the run.
         if not self._coalescing.active or entry.seq <= self._sent_before:
             return False
-        event = file_event_of(entry.body) if entry.kind is Kind.OPENLINEAGE else None
-        if event is None:
-            return False
-        key = f"run {event.run_id}"
-        if not self._window.may_pass(entry.seq, key) or self._endings.is_open(key):
+        key = f"run {event.run_id}" if event is not None else ""
+        if event is None or key in begun or not self._window.may_pass(entry.seq, key):
             return False
         if self._coalescing.add(entry, event):
             self._window.set_aside(entry.seq)
@@ -214,9 +213,11 @@ class Delivery:
                 self._owe(seq, subject_of(entry.body, seq).key)
         return len(new)
 
-    def _learn(self, entry: Entry) -> None:
+    def _learn(self, entry: Entry, event: FileEvent | None) -> None:
         """See to it that the backend hears of the flows that an entry is the first to speak of."""
-        for path in paths_of(entry) if self._draws else ():
+        if not self._draws:
+            return
+        for path in paths_of_records(entry) if event is None else [path_of(event, entry.body)]:
             for node in self._journey.learn(path, now_ms()):
                 self._tell(node)
 

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from waybill.transport.journal import Journal
 
 ENDING_PREFIX: Final = "end:"
@@ -40,10 +42,11 @@ class Endings:
         row = self._journal.state_get(self._projection, _row_key(key))
         return None if row is None or row.startswith(_OPEN) else int(row)
 
-    def is_open(self, key: str) -> bool:
-        """Whether the backend was told of a run, and not of its end."""
-        row = self._journal.state_get(self._projection, _row_key(key))
-        return row is not None and row.startswith(_OPEN)
+    def open_of(self, keys: Iterable[str]) -> frozenset[str]:
+        """Of some runs those that the backend was told of, and not of their end."""
+        row_keys = {_row_key(key): key for key in keys}
+        rows = self._journal.state_of(self._projection, row_keys)
+        return frozenset(row_keys[row_key] for row_key, row in rows.items() if row.startswith(_OPEN))
 
     def note_open(self, key: str, seq: int) -> tuple[dict[str, bytes], list[str]]:
         """An event of a run was delivered that has not ended; otherwise as `note`."""

@@ -24,14 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import (
-    DELTA_FILE_FACET,
-    PRODUCER,
-    FinalState,
-    ProvenanceRecord,
-    RunEvent,
-    decode_event,
-)
+from waybill.facets import PRODUCER, FinalState
+from waybill.marquez.file_event import Node
 from waybill.marquez.notes import Notes, notes_of
 from waybill.transport.admission import admit_records
 from waybill.transport.errors import AdmissionError
@@ -40,6 +34,8 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from waybill.facets import ProvenanceRecord
+    from waybill.marquez.file_event import FileEvent
     from waybill.transport.journal import Entry
 
 JOURNEY_PREFIX: Final = "job:"
@@ -50,20 +46,17 @@ EDGES_MAX: Final = 20_000
 RENEW_AFTER_MS: Final = 86_400_000
 """A job still in use is told again after a day, because Marquez forgets what it does not hear of."""
 
+LEARNED_FOR_MS: Final = 10_000
+"""A path that was taken in is not looked at again for so long: most files go where the one before went."""
+PATHS_MAX: Final = 10_000
+"""How many paths are remembered so."""
+
 NOTE_AFTER_MS: Final = 60_000
 """Emitters that say different things of one job are not passed on one after the other without end."""
 
 SPLIT: Final = "split"
 
-_FACETED: Final = DELTA_FILE_FACET.encode()
 _SPEC: Final = "https://openlineage.io/spec"
-
-
-class Node(NamedTuple):
-    """A job or a dataset."""
-
-    namespace: str
-    name: str
 
 
 class Edge(NamedTuple):
@@ -125,34 +118,26 @@ def split_of(source: Node) -> Node:
     return Node(source.namespace, f"{source.name}.{SPLIT}")
 
 
-def paths_of(entry: Entry) -> list[Path]:
-    """What one entry of the journal says of the paths of files; nothing where it is no word of them."""
-    if entry.kind is Kind.PROVENANCE:
-        try:
-            records = admit_records(entry.body)
-        except AdmissionError:
-            return []
-        return [_path_of_record(record, entry.system_name) for record in records]
-    if entry.kind is not Kind.OPENLINEAGE or _FACETED not in entry.body:
+def path_of(event: FileEvent, body: bytes) -> Path:
+    """What one event says of the path of its file.
+
+    Args:
+        event: what it says.
+        body: all of it, for the notes.
+    """
+    is_split = event.state is FinalState.SPLIT
+    return Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes_of(body))
+
+
+def paths_of_records(entry: Entry) -> list[Path]:
+    """What DeltaFi's records say of the paths of files; nothing where an entry has none that can be read."""
+    if entry.kind is not Kind.PROVENANCE:
         return []
     try:
-        event = decode_event(entry.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        records = admit_records(entry.body)
+    except AdmissionError:
         return []
-    facets = event.run.facets if isinstance(event, RunEvent) else None
-    if facets is None or facets.delta_file is None or not isinstance(event, RunEvent):
-        return []
-    said, parent = facets.delta_file, facets.parent
-    of_file = said.parentDid is not None and parent is not None and parent.run.runId == said.parentDid
-    path = Path(
-        Node(said.systemName or event.job.namespace, said.dataSource or event.job.name),
-        said.transforms or (),
-        said.dataSink,
-        said.finalState is FinalState.SPLIT,
-        Node(parent.job.namespace, parent.job.name) if of_file and parent is not None else None,
-        notes_of(entry.body),
-    )
-    return [path]
+    return [_path_of_record(record, entry.system_name) for record in records]
 
 
 def _path_of_record(record: ProvenanceRecord, system_name: str) -> Path:
@@ -205,6 +190,7 @@ class Journey:
         self._numbers = {node: -number for number, node in enumerate(self._jobs, 1)}
         self._nodes = {number: node for node, number in self._numbers.items()}
         self._telling: dict[Node, tuple[int, Notes]] = {}
+        self._learned_until_ms: dict[Path, int] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
 
     def untold(self) -> list[Node]:
@@ -225,7 +211,10 @@ class Journey:
         Returns:
             The jobs that the backend has to be told of for it, being new, or changed, or long ago.
         """
-        due = set()
+        due: set[Node] = set()
+        if now_ms < self._learned_until_ms.get(path, 0):
+            return due
+        until_ms = now_ms + LEARNED_FOR_MS
         for edge in path.edges():
             job = self._jobs.get(edge.job)
             known = job is not None and edge.dataset in (job.outputs if edge.is_output else job.inputs)
@@ -242,6 +231,11 @@ class Journey:
                 due.add(edge.job)
             if job is not None and path.parent_job != edge.job and job.note(path.notes, now_ms):
                 due.add(edge.job)
+            if job is not None and job.told_ms:
+                until_ms = min(until_ms, job.told_ms + RENEW_AFTER_MS)
+        if len(self._learned_until_ms) >= PATHS_MAX:
+            self._learned_until_ms.clear()
+        self._learned_until_ms[path] = until_ms
         return due
 
     def _begin(self, node: Node) -> _Job:

@@ -9,159 +9,24 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, PRODUCER, FinalState, parse_instant_us
-from waybill.marquez.journey import Node
+from waybill.facets import PRODUCER, FinalState
+from waybill.marquez.file_event import Flow, Node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from waybill.marquez.file_event import FileEvent
+
 NAMES_MAX: Final = 100
 """How many data sinks, inputs and outputs a summary names."""
 
-_FACETED: Final = DELTA_FILE_FACET.encode()
 _SPEC: Final = "https://openlineage.io/spec"
 _T = TypeVar("_T")
-_ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
-
-
-class Flow(NamedTuple):
-    """What a summary is for.
-
-    Attributes:
-        job: what the files' runs are of.
-        parent: what their parents' runs are of, which Marquez makes part of the job's name.
-        source: the system and data source of the files.
-    """
-
-    job: Node
-    parent: Node | None
-    source: Node
-
-
-class FileEvent(NamedTuple):
-    """What a summary takes from one event of a file.
-
-    Attributes:
-        flow: what it belongs to.
-        run_id: its run.
-        parent_run_id: its run's parent, if it has one.
-        state: how a path of the file ended; None while it has not.
-        completed_ms: when, epoch milliseconds.
-        sink: the flow it left by.
-        inputs: the datasets that it reads.
-        outputs: those that it writes.
-        size_bytes: how much was written, as the outputs' statistics say.
-    """
-
-    flow: Flow
-    run_id: str
-    parent_run_id: str | None
-    state: FinalState | None
-    completed_ms: int
-    sink: str | None
-    inputs: list[Node]
-    outputs: list[Node]
-    size_bytes: int
-
-
-class _File(msgspec.Struct, rename="camel"):
-    system_name: str | None = None
-    data_source: str | None = None
-    data_sink: str | None = None
-    final_state: FinalState | None = None
-    completed: str | None = None
-
-
-class _Named(msgspec.Struct):
-    namespace: str
-    name: str
-
-    @property
-    def node(self) -> Node:
-        return Node(self.namespace, self.name)
-
-
-class _ParentRun(msgspec.Struct, rename="camel"):
-    run_id: str
-
-
-class _Parent(msgspec.Struct):
-    run: _ParentRun
-    job: _Named
-
-
-class _Facets(msgspec.Struct):
-    file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
-    parent: _Parent | None = None
-
-
-class _Run(msgspec.Struct, rename="camel"):
-    run_id: str
-    facets: _Facets | None = None
-
-
-class _Statistics(msgspec.Struct):
-    size: int | None = None
-
-
-class _OutputFacets(msgspec.Struct, rename="camel"):
-    output_statistics: _Statistics | None = None
-
-
-class _Output(_Named, rename="camel"):
-    output_facets: _OutputFacets | None = None
-
-
-class _Event(msgspec.Struct, rename="camel"):
-    """The few members of an event that a summary has to know; nothing else of it is decoded."""
-
-    event_time: str
-    event_type: str
-    run: _Run
-    job: _Named
-    inputs: list[_Named] | None = None
-    outputs: list[_Output] | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Event)
-
-
-def file_event_of(body: bytes) -> FileEvent | None:
-    """What a summary takes from an event; None where it is not one of a file."""
-    if _FACETED not in body:
-        return None
-    try:
-        event = _DECODER.decode(body)
-        facets = event.run.facets
-        if facets is None or facets.file is None or not event.run.run_id:
-            return None
-        said, parent = facets.file, facets.parent
-        completed_ms = parse_instant_us(said.completed or event.event_time) // 1000
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    end = _ENDS.get(event.event_type.upper())
-    source = Node(said.system_name or event.job.namespace, said.data_source or event.job.name)
-    return FileEvent(
-        flow=Flow(event.job.node, parent.job.node if parent else None, source),
-        run_id=event.run.run_id,
-        parent_run_id=parent.run.run_id if parent else None,
-        state=end and (said.final_state or end),
-        completed_ms=completed_ms,
-        sink=said.data_sink if end else None,
-        inputs=[dataset.node for dataset in event.inputs or ()],
-        outputs=[dataset.node for dataset in event.outputs or ()],
-        size_bytes=sum(map(_size_bytes, event.outputs or ())) if end else 0,
-    )
-
-
-def _size_bytes(output: _Output) -> int:
-    statistics = output.output_facets and output.output_facets.output_statistics
-    return max(statistics.size or 0, 0) if statistics else 0
 
 
 class Summary(msgspec.Struct):

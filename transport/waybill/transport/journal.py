@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -282,6 +282,17 @@ class Journal:
                 "SELECT value FROM state WHERE projection = ? AND key = ?", (projection, key)
             ).get
             return cast("bytes | None", row)
+
+    def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
+        """What a projection keeps under some keys, without those that it has nothing under."""
+        if not keys:
+            return {}
+        query = (
+            "SELECT key, value FROM state WHERE projection = ? AND key IN (SELECT value FROM json_each(?))"
+        )
+        with self._database.reading() as reader:
+            rows = reader.execute(query, (projection, msgspec.json.encode(list(keys)).decode())).fetchall()
+        return dict(cast("list[tuple[str, bytes]]", rows))
 
     def commit(
         self,
