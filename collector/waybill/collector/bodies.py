@@ -7,6 +7,7 @@ number of its values has a limit as well, and only one large body at a time is l
 from __future__ import annotations
 
 import asyncio
+import io
 import zlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -18,20 +19,25 @@ from waybill.transport.admission import MAX_BODY_BYTES
 if TYPE_CHECKING:
     from waybill.collector.exchange import Request
 
-HELD_BYTES_MAX: Final = 2 * MAX_BODY_BYTES
+HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
 """What the bodies of all requests under way may take together."""
 
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
 
 VALUES_MAX: Final = 3_000_000
-"""How many values a body may have, counted by its commas."""
+"""How many values and names of members a body may have, counted by its commas and colons."""
 
 _LARGE_BYTES: Final = 16 * 2**20
 _AT_ONCE_BYTES: Final = 256 * 2**10
 """A compressed body up to this size is decompressed between two requests, a larger one beside them."""
+_WHOLE_BYTES: Final = 4 * 2**20
+"""A body up to this size is read at once, a larger one part by part: at once it is in memory twice."""
 _GZIP_MEMBERS_MAX: Final = 64
-"""What follows a member is copied, so many of them would take long."""
+"""What follows a member in its piece is copied, so many of them would take long."""
+_PACKED_BYTES: Final = 64 * 2**10
+_UNPACKED_BYTES: Final = 2**20
+"""Pieces of what is decompressed, which would else be in memory twice."""
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
 
 
@@ -66,8 +72,9 @@ class Bodies:
         content = await self._content(request)
         if len(content) > _LARGE_BYTES:
             await self._take_turn(request)
-        if len(content) > VALUES_MAX and content.count(b",") > VALUES_MAX:
-            detail = f"the body has more than {VALUES_MAX:,} values; send less at once"
+        # At most every other byte of what is JSON is one of the two.
+        if len(content) > 2 * VALUES_MAX and content.count(b",") + content.count(b":") > VALUES_MAX:
+            detail = f"the body has more than {VALUES_MAX:,} values and names of members; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         return content
 
@@ -113,16 +120,19 @@ class Bodies:
         return encoding
 
     async def _read(self, request: Request) -> bytes:
-        length = request.header("content-length")
-        if length:
-            # The server holds a sender to the length that it gave.
-            self._hold(request, int(length))
+        # The server holds a sender to the length that it gives.
+        length = int(request.header("content-length") or 0)
+        self._hold(request, length)
+        if 0 < length <= _WHOLE_BYTES:
             return await request.proto()
-        parts: list[bytes] = []
+        content = io.BytesIO()
         async for part in request.proto:
-            self._hold(request, len(part))
-            parts.append(part)
-        return b"".join(parts)
+            content.write(part)
+            self._hold(request, max(0, content.tell() - request.held_bytes))
+        if content.tell() < length:
+            detail = f"the body broke off after {content.tell():,} of {length:,} bytes; send it again"
+            raise Problem(HTTPStatus.BAD_REQUEST, detail, close=True)
+        return content.getvalue()  # its own buffer, not copied
 
     def _hold(self, request: Request, size_bytes: int) -> None:
         if request.held_bytes + size_bytes > self._max_bytes:
@@ -148,17 +158,20 @@ class Bodies:
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    while body and max_bytes > 0:
-        if len(parts) == _GZIP_MEMBERS_MAX:
+    content, left, members = io.BytesIO(), memoryview(body), 0
+    while left and content.tell() < max_bytes:
+        if members == _GZIP_MEMBERS_MAX:
             raise zlib.error(f"it has more than {_GZIP_MEMBERS_MAX} members")
+        members += 1
         member = zlib.decompressobj(wbits=31)
-        parts.append(member.decompress(body, max_bytes))
-        max_bytes -= len(parts[-1])
-        if not member.eof and not member.unconsumed_tail:
-            raise zlib.error("it breaks off")
-        body = member.unused_data
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        while not member.eof and content.tell() < max_bytes:
+            piece = left[:_PACKED_BYTES]
+            part = member.decompress(piece, min(_UNPACKED_BYTES, max_bytes - content.tell()))
+            left = left[len(piece) - len(member.unconsumed_tail) - len(member.unused_data) :]
+            if not (part or left or member.eof):
+                raise zlib.error("it breaks off")
+            content.write(part)
+    return content.getvalue()
 
 
 def _unzstd(body: bytes, max_bytes: int) -> bytes:

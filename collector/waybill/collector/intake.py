@@ -98,14 +98,19 @@ class Intake:
     def _run(self) -> None:
         going_on = True
         while going_on:
-            group, going_on = self._next_group()
-            if group:
-                self._commit(group)
-                self._loop.call_soon_threadsafe(_tell, group)
+            going_on = self._commit_next()
             try:
                 self._idle()
             except Exception:
                 log.exception("the runner cannot be looked after; it is tried again")
+
+    def _commit_next(self) -> bool:
+        """Commit all that wait and let go of it; False when those were the last."""
+        group, going_on = self._next_group()
+        if group:
+            self._commit(group)
+            self._loop.call_soon_threadsafe(_tell, group)
+        return going_on
 
     def _next_group(self) -> tuple[list[_Waiting], bool]:
         """All that wait, once there is one; False with the last."""

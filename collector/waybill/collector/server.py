@@ -22,6 +22,7 @@ from waybill.collector.intake import Intake
 from waybill.collector.keeping import Keeping
 from waybill.collector.keys import Keys
 from waybill.collector.lineage import LineageDoors
+from waybill.collector.memory import give_back_large_blocks
 from waybill.collector.metrics import Metrics
 from waybill.collector.provenance import ProvenanceDoors
 from waybill.collector.reconciling import Reconciling
@@ -91,6 +92,7 @@ def serve(
         limits = _Limits(idle_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _allow_connections()
+        give_back_large_blocks()
         uvloop.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
         if keeper.settings.runner == "child":
             report = flush(keeper.settings, timeout_s=drain_timeout_s)
