@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from served import Collector
+from served import PROGRAM, Collector
 
 Start = Callable[..., Collector]
 
@@ -16,8 +16,8 @@ def start(home: Path) -> Iterator[Start]:
     """Start a collector of this test's own."""
     started: list[Collector] = []
 
-    def begin(*options: str, home: Path = home) -> Collector:
-        started.append(Collector(home, *options))
+    def begin(*options: str, home: Path = home, program: tuple[str, ...] = PROGRAM) -> Collector:
+        started.append(Collector(home, *options, program=program))
         return started[-1]
 
     yield begin

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from waybill.transport import Journal
 
+PROGRAM = (str(Path(sys.executable).parent / "waybill"),)
 JSON = {"Content-Type": "application/json"}
 DID = "01a1fd6a-9e75-7d78-870f-24897efac4a4"
 COMPLETED_MS = 1_769_860_800_000
@@ -61,10 +62,9 @@ class Reply(NamedTuple):
 class Collector:
     """A running `waybill serve`."""
 
-    def __init__(self, home: Path, *options: str) -> None:
-        script = Path(sys.executable).parent / "waybill"
+    def __init__(self, home: Path, *options: str, program: tuple[str, ...] = PROGRAM) -> None:
         command = [
-            str(script),
+            *program,
             "serve",
             "--home",
             str(home),

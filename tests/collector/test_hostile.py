@@ -7,17 +7,22 @@ import gzip
 import http.client
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from served import JSON, Collector, event, record, reply_of
+
+from waybill.collector.intake import STALLED_S
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -220,7 +225,7 @@ def test_a_full_disk_is_busy_and_it_goes_on_by_itself_when_there_is_room(start: 
         file.write(bytes(left.f_bavail * left.f_frsize - 2**20))
     acknowledged = []
     for number in range(100):
-        body = event(producer=f"https://example.org/{number}" + "x" * 50_000)
+        body = event(producer=f"https://example.org/{number}" + secrets.token_hex(25_000))
         reply = collector.post(PATH, body)
         if reply.status != 201:
             break
@@ -234,6 +239,26 @@ def test_a_full_disk_is_busy_and_it_goes_on_by_itself_when_there_is_room(start: 
         time.sleep(0.1)
     assert collector.get("/health/ready").json["ready"] is True
     assert collector.bodies() == [*acknowledged, own("after")]
+
+
+def test_a_disk_that_does_not_keep_up_is_busy_and_it_goes_on_by_itself(start: Start, tmp_path: Path) -> None:
+    stop = tmp_path / "stop"
+    program = (sys.executable, str(Path(__file__).with_name("slow_disk.py")), str(stop))
+    collector = start("--runner", "none", program=program)
+    assert collector.post(PATH, own("before")).status == 201
+    stop.touch()
+    with ThreadPoolExecutor(1) as pool:
+        held_up = pool.submit(collector.post, PATH, own("held up"))
+        time.sleep(STALLED_S + 1)
+        began_s = time.monotonic()
+        reply = collector.post(PATH, own("refused"))
+        assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+        assert collector.get("/health/live").status == 200
+        assert time.monotonic() - began_s < STALLED_S
+        stop.unlink()
+        assert held_up.result().status == 201
+    assert collector.post(PATH, own("after")).status == 201
+    assert collector.bodies() == [own("before"), own("held up"), own("after")]
 
 
 def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) -> None:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from served import event, record
+from served import DID, event, record
 
 from waybill.collector.receipt import Receipt
 from waybill.collector.whereabouts import Whereabouts, where
@@ -57,6 +57,8 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
     compacted = Placed(file=FILE, place=Place.COMPACTED)
     assert (look(home, receipt).projections, look(home, receipt).files) == (done, [compacted])
     assert (look(home, said).projections, look(home, said).files) == (done, [])
+    assert f"waybill explain {DID}" in waybill(home, "where", said).stdout
+    assert look(home, receipt).remark is None
     there = str(tmp_path / "there")
     export(home, open_destination(there))
     assert look(home, receipt).files == [Placed(file=FILE, place=Place.COMPACTED, exported=(there,))]

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waybill.transport import AdmissionError
@@ -121,6 +121,7 @@ def refused_event(body: bytes) -> list[AdmissionError] | None:
     return told
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_EVENTS), min_size=1, unique_by=lambda one: one[0]))
 def test_independent_faults_of_an_event_are_all_told(faults: list[tuple[str, object]]) -> None:
     event = copy.deepcopy(EVENT)
@@ -133,6 +134,7 @@ def test_independent_faults_of_an_event_are_all_told(faults: list[tuple[str, obj
     assert all(fault.what and fault.way_out for fault in told)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_RECORDS), min_size=1, unique_by=lambda one: one[0]))
 def test_independent_faults_of_records_are_all_told(faults: list[tuple[str, object]]) -> None:
     records = [copy.deepcopy(RECORD), copy.deepcopy(RECORD)]
@@ -160,6 +162,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([path for path, _ in IN_EVENTS] + ["run", "job", "schemaURL"]), JSON),

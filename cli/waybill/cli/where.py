@@ -48,3 +48,5 @@ def where(
     for file in found.files:
         exported = f", exported to {', '.join(file.exported)}" if file.exported else ""
         console.line(f"{file.place}\t{file.file}{exported}")
+    if found.remark:
+        console.line(f"file\t{found.remark}")

@@ -10,9 +10,11 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from waybill.collector.problem import busy
 from waybill.transport.errors import JournalError, JournalFullError
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ log = logging.getLogger("waybill.collector")
 
 Item = tuple["Kind", bytes, str]
 """Kind, body and stamped system name of an entry."""
+
+STALLED_S: Final = 5.0
+"""A commit that takes longer holds up so many that no more are let in until it has ended."""
+
+WAITING_MAX: Final = 2_000
+"""How many requests may wait to be kept; `Bodies` has the bound of their bytes."""
 
 _COMMIT_BYTES_MAX: Final = 16 * 2**20
 _IDLE_S: Final = 1.0
@@ -52,6 +60,8 @@ class Intake:
         self._idle = idle
         self.last_seq = journal.last_seq()
         """The newest entry when the intake began."""
+        self._waiting = 0
+        self._commit_began_s: float | None = None
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="waybill-intake", daemon=True)
@@ -66,10 +76,19 @@ class Intake:
         Raises:
             JournalFullError: there is no room.
             JournalError: they could not be kept.
+            Problem: the journal does not keep up with what is sent.
         """
+        began_s = self._commit_began_s
+        is_stalled = began_s is not None and time.monotonic() - began_s > STALLED_S
+        if is_stalled or self._waiting >= WAITING_MAX:
+            raise busy("the journal does not keep up with what is sent; send it again in a moment")
         waiting = _Waiting(items, self._loop.create_future())
-        self._queue.put(waiting)
-        return await waiting.future
+        self._waiting += 1
+        try:
+            self._queue.put(waiting)
+            return await waiting.future
+        finally:
+            self._waiting -= 1
 
     def close(self) -> None:
         """Commit what waits, and end."""
@@ -110,6 +129,7 @@ class Intake:
         return group, False
 
     def _commit(self, group: list[_Waiting]) -> None:
+        self._commit_began_s = time.monotonic()
         try:
             seqs = self._journal.append_many([item for waiting in group for item in waiting.items])
         except JournalError as error:
@@ -121,6 +141,8 @@ class Intake:
             for waiting in group:
                 self._commit([waiting])
             return
+        finally:
+            self._commit_began_s = None
         at = 0
         for waiting in group:
             waiting.seqs = seqs[at : at + len(waiting.items)]

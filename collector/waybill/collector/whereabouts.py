@@ -10,14 +10,16 @@ import msgspec
 
 from waybill.exporter.placed import Placed, placed
 from waybill.exporter.projection import Layout
+from waybill.facets import DELTA_FILE_FACET, RunEvent, decode_event
 from waybill.marquez import dead_letters
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.marks import Marks
+from waybill.transport.journal import Kind
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
     from waybill.collector.receipt import Receipt
-    from waybill.transport import Journal
+    from waybill.transport import Entry, Journal
 
 _IN_ORDER: Final = (Layout.name, "archive")
 """Projections that deal with entries strictly in order; all others are backends."""
@@ -42,13 +44,15 @@ class Whereabouts(msgspec.Struct, frozen=True, kw_only=True):
         projections: by name, how far each is; backends go by the names of the settings. An entry that gives
             no record, and one that a backend does not take, are done as well.
         files: where its records are. None where that is not known any more, or not yet: the journal has let
-            go of the entry, the layout has not come to it, or the record of its run comes with the run's end.
+            go of the entry, the layout has not come to it, or the record is made of more than this entry.
+        remark: why there are no files, where the layout has dealt with an event.
     """
 
     receipt: str
     in_journal: bool
     projections: dict[str, Progress]
     files: list[Placed]
+    remark: str | None = None
 
 
 def where(journal: Journal, root: Path, receipt: Receipt) -> Whereabouts | None:
@@ -68,11 +72,29 @@ def where(journal: Journal, root: Path, receipt: Receipt) -> Whereabouts | None:
     entries = [entry for entry in journal.read(receipt.seq - 1, limit=1) if entry.seq == receipt.seq]
     progress = {name: _progress(journal, name, receipt.seq) for name in sorted(statuses(journal))}
     filed = entries and progress.get(Layout.name) is Progress.DONE
+    files = placed(root, journal.node, entries[0]) if filed else []
     return Whereabouts(
         receipt=str(receipt),
         in_journal=bool(entries),
         projections=progress,
-        files=placed(root, journal.node, entries[0]) if filed else [],
+        files=files,
+        remark=_remark(entries[0]) if filed and not files else None,
+    )
+
+
+def _remark(entry: Entry) -> str | None:
+    """Why the records of an entry that is dealt with are in no file by its own."""
+    if entry.kind is not Kind.OPENLINEAGE:
+        return None
+    event = decode_event(entry.body)
+    if not isinstance(event, RunEvent):
+        return "it is static: an event of no run gives no record"
+    if event.run.facets is not None and event.run.facets.delta_file is not None:
+        return "it ends no path of its file: the event that does gives the record"
+    run = event.run.runId
+    return (
+        f"its run has no facet {DELTA_FILE_FACET}, so that one record is made of all the run's events once "
+        f"it has settled: `waybill explain {run}` names its file"
     )
 
 

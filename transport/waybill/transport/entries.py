@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 PACK_BYTES_MIN: Final = 8 * 2**10
 """Bodies from this size on may be packed; smaller ones have little in them that repeats."""
 
+PACK_BYTES_MAX: Final = 8 * 2**20
+"""Larger ones are not, for they would be in memory three times."""
+
 _ROWS_AT_ONCE: Final = 64
 _INSERT: Final = (
     "INSERT INTO entries (received_ms, kind, system_name, digest, body, unpacked_bytes) VALUES ",
@@ -55,7 +58,7 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
             database, and needs a quarter of the room.
     """
     digest = blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
-    if pack and len(body) >= PACK_BYTES_MIN:
+    if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
         packed = cast("bytes", codec().compress(body, asbytes=True))
         if len(packed) < len(body):
             return Row(kind, system_name, digest, packed, len(body))

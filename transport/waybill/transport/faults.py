@@ -33,6 +33,9 @@ from waybill.transport.errors import AdmissionError
 FAULTS_MAX: Final = 100
 """How many faults of one body are told."""
 
+EXPLAINED_BYTES_MAX: Final = 2**20
+"""Of a larger body only the first fault is told: to look for others takes many times its memory, and long."""
+
 
 def event_faults(body: bytes, first: AdmissionError) -> list[AdmissionError]:
     """Everything that is wrong with an OpenLineage event.
@@ -72,6 +75,8 @@ _NOTHING: Final = object()
 
 
 def _decoded(body: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    if len(body) > EXPLAINED_BYTES_MAX:
+        return _NOTHING
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
