@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stores import new_bucket, s3_server
 
 from waybill.exporter import find
 from waybill.transport import Journal, Kind
@@ -71,3 +72,20 @@ def test_what_cannot_be_is_one_sentence_with_the_way_out(
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_bucket_is_read_and_written_by_its_url(
+    waybill: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server() as address:
+        bucket = new_bucket(address, monkeypatch)
+        bucket.put("logs/all.jsonl", lines_of(kept.home, tmp_path / "lines").read_bytes())
+        there = ["--to", f"{bucket.url}/again", "--staging", tmp_path / "staging"]
+        done = waybill(
+            "rebuild", "--from", "jsonl", f"{bucket.url}/logs", *there, "--home", kept.home, "--json"
+        )
+        assert done.returncode == 0, done.stderr
+        found = {path.removeprefix("again/") for path in bucket.files() if path.endswith(".parquet")}
+        assert found == set(json.loads(done.stdout)["files"]) != set()
+        assert {row.did for row in bucket.rows()} == {kept.year, kept.first, kept.second}
+    assert list((tmp_path / "staging").iterdir()) == []

@@ -8,8 +8,7 @@ from pathlib import Path
 import pyarrow.fs
 import pytest
 from layouts import Layout
-from moto.server import ThreadedMotoServer
-from stores import Store, new_bucket
+from stores import Store, new_bucket, s3_server
 
 
 @pytest.fixture
@@ -21,11 +20,8 @@ def layout(root: Path) -> Layout:
 @pytest.fixture(scope="session")
 def s3() -> Iterator[str]:
     """The address of a server that speaks S3's protocol, conditional puts included."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+    with s3_server() as address:
+        yield address
 
 
 @pytest.fixture(params=["folder", "s3"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
+from moto.server import ThreadedMotoServer
 
 from waybill.exporter import open_destination
 from waybill.facets.arrow import from_table
@@ -50,6 +53,16 @@ def new_bucket(address: str, patch: pytest.MonkeyPatch, *, through: str | None =
     return Store(f"s3://{bucket}/line age", files, f"{bucket}/line age")
 
 
+@contextlib.contextmanager
+def s3_server() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol, conditional puts included."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"{host}:{port}"
+    server.stop()
+
+
 class Store:
     """A destination as a test sees it.
 
@@ -74,6 +87,12 @@ class Store:
             for info in sorted(self._files.get_file_info(selector), key=lambda info: info.path)
             if info.is_file and not Path(info.path).name.startswith(".")
         }
+
+    def put(self, path: str, data: bytes) -> None:
+        """Put a file there."""
+        self._files.create_dir(str(Path(path).parent))
+        with self._files.open_output_stream(path, compression=None) as stream:
+            stream.write(data)
 
     def rows(self) -> list[ProvenanceRecord]:
         """What all compacted files hold."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from databases import marquez_database
+from stores import Store, new_bucket, s3_server
 
 from waybill.exporter import (
     Compactor,
@@ -24,6 +25,7 @@ from waybill.exporter import (
     check,
     find,
     hour_of,
+    open_source,
     read_ledger,
     rebuild,
 )
@@ -42,7 +44,14 @@ WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause",
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
+def bucket() -> Iterator[Store]:
+    """An empty bucket, and the environment that leads there, which executors have from the driver."""
+    with s3_server() as address, pytest.MonkeyPatch.context() as patch:
+        yield new_bucket(address, patch)
+
+
+@pytest.fixture(scope="module")
+def spark(bucket: Store) -> Iterator[SparkSession]:  # noqa: ARG001 - its environment
     """A plain session, far from UTC, of two workers."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", "")
@@ -208,6 +217,56 @@ def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_do
     assert {hour_of(row.completed) for row in find(tmp_path)} == set(hours[1:])
     found = [finding for checked in check(tmp_path) for finding in checked.findings]
     assert [finding.kind for finding in found] == ["damaged"]
+
+
+def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 20_000)
+    (tmp_path / "log").write_bytes(b"\n".join(generated(300, hours=6)))
+    source = LinesSource((tmp_path / "log",))
+    expected = rebuild(source, tmp_path / "embedded", WANTED)
+    root, parts = tmp_path / "spark", source.parts()
+    blocked = root / "provenance/raw/20260101"
+    blocked.mkdir(parents=True)
+    (blocked / "03").write_bytes(b"in the way")
+    with pytest.raises(Exception, match="20260101/03"):
+        rebuild_on_spark(spark, source, root, WANTED)
+    (work,) = (root / ".rebuild").iterdir()
+    assert len(list(work.glob("part-*.arrow"))) == len(parts) > 2
+    done = {path.name for path in work.glob("hour-*.json")}
+    assert done < {f"hour-20260101{hour:02}.json" for hour in range(6)}
+    assert done
+    before = {path: path.stat().st_ino for path in root.glob("provenance/compacted/*/*/*.parquet")}
+    (blocked / "03").unlink()
+    (tmp_path / "log").write_bytes(bytes(4) * 5_000)  # nothing is read again
+    report = rebuild_on_spark(spark, source, root, WANTED)
+    assert (report.resumed, report.entries, report.records) == (len(parts), 300, expected.records)
+    assert report.files == expected.files
+    assert {path: path.stat().st_ino for path in before} == before
+    assert rows(root) == rows(tmp_path / "embedded")
+    assert not (root / ".rebuild").exists()
+
+
+def test_from_a_bucket_into_a_bucket_the_rows_are_those_of_folders_and_a_second_time_they_are_merged(
+    spark: SparkSession, bucket: Store, tmp_path: Path
+) -> None:
+    bodies = generated(200, hours=4)
+    (tmp_path / "log").write_bytes(b"\n".join(bodies))
+    bucket.put("logs/a.jsonl", b"\n".join(bodies[:100]))
+    bucket.put("logs/b.jsonl", b"\n".join(bodies[100:]))
+    given = Settings.load({"home": tmp_path, "root": tmp_path}, origin="tests", env={}, cwd=tmp_path)
+    source = open_source("jsonl", [f"{bucket.url}/logs"], given)
+    expected = rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", WANTED)
+    report = rebuild_on_spark(spark, source, f"{bucket.url}/root", WANTED)
+    assert (report.files, report.failed, report.damaged) == (expected.files, (), ())
+    found = {path: data for path, data in bucket.files().items() if path.endswith(".parquet")}
+    assert sorted(found) == [f"root/{path}" for path in expected.files]
+    assert len(bucket.rows()) == len(merge_all(bucket.rows()))
+    assert merge_all(bucket.rows()) == rows(tmp_path / "root")
+    again = rebuild_on_spark(spark, LinesSource((tmp_path / "log",)), f"{bucket.url}/root", WANTED)
+    assert again.files == expected.files
+    assert {path: data for path, data in bucket.files().items() if path in found} == found
 
 
 def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ from waybill.exporter import (
     open_source,
     read_ledger,
     rebuild,
+    rebuild_there,
     safe_name,
     scan,
     unfiled,
@@ -412,10 +413,18 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
     return report
 
 
+def a_rebuild_goes_to_an_object_store(source: Source, wanted: Wanted) -> RebuildReport:
+    there = open_destination("s3://bucket/lineage")
+    return rebuild_there(source, there, Path("staging"), wanted, workers=2, on_progress=print)
+
+
 def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
     spark = plain_session("local[2]")
     assert_type(spark, SparkSession)
     assert_type(compact_on_spark(spark, root), Report)
+    assert_type(
+        rebuild_on_spark(spark, source, "s3://bucket/lineage", Wanted(system_name="edge")), RebuildReport
+    )
     return rebuild_on_spark(spark, source, root, Wanted(system_name="edge"))
 
 

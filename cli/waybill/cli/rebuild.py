@@ -33,7 +33,11 @@ def rebuild(
         ),
     ],
     to: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the files go: a new root, or one to merge into.")
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Where the files go: a new root, or one to merge into; or s3://bucket/folder, gs://…, az://….",
+        ),
     ],
     places: Annotated[
         list[str] | None,
@@ -57,6 +61,14 @@ def rebuild(
         Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,
     master: Annotated[str | None, MASTER] = None,
+    staging: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where the embedded engine makes the files that go to an object store.",
+            show_default="<home>/rebuilds",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Make the provenance files once more from stored events.
@@ -71,10 +83,12 @@ def rebuild(
       waybill rebuild --from journal --to /tmp/again
       waybill rebuild --from events /data/lineage --to /data/again --since 2026-01-01
       waybill rebuild --from events /data/lineage --to /data/again --engine spark --master "local[8]"
+      waybill rebuild --from jsonl s3://bucket/events --to s3://bucket/lineage --engine spark
       waybill rebuild --from marquez http://localhost:5000 --to /data/again
       waybill rebuild --from jsonl events.jsonl older/*.jsonl.gz --to /data/again --json | jq .records
     """
     from waybill.exporter import Wanted, open_source
+    from waybill.exporter.store import local_or_url
 
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
@@ -85,41 +99,42 @@ def rebuild(
         until_ms=until,
         systems=frozenset(system or ()),
     )
-    root = to.absolute()
+    root = local_or_url(to)
     opened = open_source(source, places or [], agreed)
     if engine is Engine.SPARK:
         report = _on_spark(opened, root, wanted, master)
     else:
-        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1)
+        there = staging or agreed.home / "rebuilds"
+        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1, there.absolute())
     _show(report, root, as_json=as_json)
     if not report.is_whole:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _embedded(source: Source, root: Path, wanted: Wanted, workers: int) -> RebuildReport:
+def _embedded(source: Source, root: Path | str, wanted: Wanted, workers: int, staging: Path) -> RebuildReport:
+    from waybill.exporter import open_destination, rebuild_there
     from waybill.exporter import rebuild as rebuild_layout
 
     with console.progress() as bar:
         task = bar.add_task("reading", total=None)
-        return rebuild_layout(
-            source,
-            root,
-            wanted,
-            workers=workers,
-            on_progress=lambda what, done, total: bar.update(
-                task, description=what, completed=done, total=total
-            ),
-        )
+
+        def on_progress(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        if isinstance(root, Path):
+            return rebuild_layout(source, root, wanted, workers=workers, on_progress=on_progress)
+        there = open_destination(root)
+        return rebuild_there(source, there, staging, wanted, workers=workers, on_progress=on_progress)
 
 
-def _on_spark(source: Source, root: Path, wanted: Wanted, master: str | None) -> RebuildReport:
+def _on_spark(source: Source, root: Path | str, wanted: Wanted, master: str | None) -> RebuildReport:
     from waybill.spark import rebuild_on_spark
 
     with spark_for(master) as spark:
         return rebuild_on_spark(spark, source, root, wanted)
 
 
-def _show(report: RebuildReport, root: Path, *, as_json: bool) -> None:
+def _show(report: RebuildReport, root: Path | str, *, as_json: bool) -> None:
     if as_json:
         console.json(report)
     else:

@@ -19,7 +19,7 @@ from waybill.exporter.projection import Layout, open_layout
 from waybill.exporter.query import Query
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.reader import find, scan
-from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild
+from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild, rebuild_there
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
 from waybill.exporter.unfiled import unfiled
@@ -68,6 +68,7 @@ __all__ = [
     "open_source",
     "read_ledger",
     "rebuild",
+    "rebuild_there",
     "safe_name",
     "scan",
     "unfiled",

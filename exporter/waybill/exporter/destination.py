@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from waybill.exporter.litter import sweep
+from waybill.exporter.store import TIMEOUT_S, StoreError, is_url, open_store, reason_of
 from waybill.exporter.turn import locked
 from waybill.transport import WaybillError
 from waybill.transport.files import Files, publish
@@ -25,12 +25,7 @@ if TYPE_CHECKING:
     from obstore import PutMode
     from obstore.store import ObjectStore
 
-TIMEOUT_S: Final = 120.0
-"""No request to an object store takes longer."""
-
 _LOCK: Final = ".waybill-export.lock"
-_RETRIES: Final = 8
-_SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl"})
 
 
 class DestinationError(WaybillError):
@@ -87,10 +82,13 @@ def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files |
     Raises:
         DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
     """
-    parts = urlsplit(where)
-    if "://" not in where or parts.scheme == "file":
-        return Folder(Path(parts.path if "://" in where else where).expanduser().absolute(), files or Files())
-    return _open_store(where, timeout_s)
+    if not is_url(where):
+        path = urlsplit(where).path if "://" in where else where
+        return Folder(Path(path).expanduser().absolute(), files or Files())
+    try:
+        return Bucket(*open_store(where, timeout_s))
+    except StoreError as error:
+        raise DestinationError(str(error)) from None
 
 
 def key_of(destination: Destination) -> str:
@@ -198,39 +196,6 @@ class Bucket:
         return Version(put["e_tag"], put["version"])
 
     def _failure(self, path: str, error: Exception) -> DestinationError:
-        # The library's own words go on for lines; the first one says it.
-        reason = " ".join(str(error).split("\n\nDebug source:")[0].split())
-        return DestinationError(f"{self.name}/{path} failed ({reason}); mend that, and export again")
-
-
-def _open_store(where: str, timeout_s: float) -> Bucket:
-    try:
-        from obstore.exceptions import BaseError
-        from obstore.store import from_url
-    except ImportError:
-        raise DestinationError(
-            f"{where} needs the extra `export`: pip install 'waybill-lineage[export]'"
-        ) from None
-    parts = urlsplit(where)
-    if parts.scheme not in _SCHEMES:
-        raise DestinationError(
-            f"{where} is no destination; give s3://bucket/folder, gs://…, az://… or the path of a folder"
+        return DestinationError(
+            f"{self.name}/{path} failed ({reason_of(error)}); mend that, and export again"
         )
-    name = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
-    try:
-        store = from_url(
-            where,
-            client_options={
-                "timeout": timedelta(seconds=timeout_s),
-                "connect_timeout": timedelta(seconds=10),
-                # Only where the user's own endpoint is one of http.
-                "allow_http": True,
-            },
-            retry_config={"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=timeout_s)},
-        )
-    except (BaseError, ValueError, OSError) as error:
-        reason = " ".join(str(error).split("\n\nDebug source:")[0].split())
-        raise DestinationError(
-            f"{name} cannot be opened ({reason}); give s3://bucket/folder, gs://…, az://… or a folder's path"
-        ) from None
-    return Bucket(name, store)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MANIFEST: Final = PurePosixPath("provenance/manifest")
 """Folder of the manifests, relative to the destination."""
 
-_TRIES: Final = 20
+_TRIES: Final = 100  # executors of a rebuild may each have an hour of the same day
 
 
 class Listed(msgspec.Struct, frozen=True):

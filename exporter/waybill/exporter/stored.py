@@ -140,22 +140,23 @@ def last_seal(root: Path, node: str, upto: int) -> str | None:
     return None
 
 
-def read_entries(path: Path, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
+def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
     """The entries of a file of the archive, in batches that fit into memory.
 
     Args:
-        path: the file.
+        file: where it is, or all of it.
         run_ids: only entries of these runs; of the others hardly more than the ids is read.
 
     Raises:
         FileNotFoundError: it is not there.
         parquet.DAMAGED: it is no readable file of the archive.
     """
-    with pq.ParquetFile(pa.OSFile(str(path))) as file:
+    opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
+    with pq.ParquetFile(opened) as archived:
         columns = ["sequence", "arrived", "kind", "system_name", "body"]
-        groups = None if run_ids is None else _groups_of(file, run_ids)
+        groups = None if run_ids is None else _groups_of(archived, run_ids)
         columns += [] if run_ids is None else ["run_id"]
-        for batch in file.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
+        for batch in archived.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
             if run_ids is not None:
                 batch = batch.filter(_is_of(batch.column("run_id"), run_ids))  # noqa: PLW2901 - the rest
             arrived = batch.column("arrived").cast(pa.int64()).to_pylist()

@@ -2,9 +2,11 @@
 
 1. Each part of the source is read by one task; it gives records, and the runs that have none yet.
 2. The runs are brought together by run id and folded in order of it, one run in memory at a time.
-3. All records are brought together by hour; the task that has an hour writes its raw files and compacts them.
+3. All records are brought together by hour; the task that has an hour writes it, see `waybill.spark.hours`.
 
-Nothing but reports comes to the driver. Executors need Waybill installed, and the root at the same path.
+Nothing but reports comes to the driver. Executors need Waybill installed, and the root at the same path, or
+the object store's credentials. Below a root the outcome of each part and hour is kept until all is done, so
+that a rebuild that was cut short is taken up by giving the same order again.
 """
 
 from __future__ import annotations
@@ -19,24 +21,30 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter import Hour, RawName, RawWriter, RebuildReport, Source, Wanted, hour_of
-from waybill.exporter.compact import HourReport, compact_hour, fill_in, summed
+from waybill.exporter import Hour, RebuildReport, Source, Wanted, hour_of, open_destination
+from waybill.exporter.compact import summed
 from waybill.exporter.layout import HOUR_MS
-from waybill.exporter.ledger import recorded
 from waybill.exporter.rebuilding.part import PartReport, read_folded
 from waybill.exporter.rebuilding.spill import Runs, add_run, decode_state, encode_state
-from waybill.exporter.turn import turn
+from waybill.exporter.rebuilding.work import plan_work
 from waybill.facets import ProvenanceRecord, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.spark.engine import need_pandas
-from waybill.transport.files import Files
+from waybill.spark.hours import (
+    HourWriting,
+    RootTarget,
+    Target,
+    ThereTarget,
+    decode_written,
+    hour_number,
+)
+from waybill.transport.files import TEMPORARY_SUFFIX, Files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _INSTANTS: Final = ("created", "completed")
 _PIECE_RECORDS: Final = 5_000
-_RAW_ROWS_MAX: Final = 250_000
 
 # Instants cross to Spark and back as numbers, so that no session's time zone can touch them.
 _ROWS: Final = pa.schema(
@@ -53,61 +61,75 @@ _SPARK_ROWS: Final = (
     "system_name string, data_source string, filename string, transforms array<string>, "
     "data_sink string, final_state string, created long, completed long, annotations map<string, string>"
 )
-_SPARK_WRITTEN: Final = "report binary, records long"
+_SPARK_WRITTEN: Final = "written binary"
 _REPORT: Final = msgspec.json.Decoder(PartReport)
-_HOUR_REPORT: Final = msgspec.json.Decoder(HourReport)
+_KEPT: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 _Batches = Iterable[pa.RecordBatch]
 
 
-def rebuild_on_spark(spark: SparkSession, source: Source, root: Path, wanted: Wanted) -> RebuildReport:
+def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, wanted: Wanted) -> RebuildReport:
     """Rebuild a layout from stored entries, on Spark; the rows are those of `waybill.exporter.rebuild`.
-
-    One that was cut short is begun anew; nothing it wrote does harm.
 
     Args:
         spark: the session; any classic one.
         source: what is read. Executors open it themselves.
-        root: where the files go; the same folder for the driver and every executor.
+        root: where the files go: a folder that is the same for the driver and every executor, or the URL of
+            one in an object store, where they are merged with what is there. What was cut short goes on in
+            a folder, and is begun anew in an object store, where nothing it wrote does harm.
         wanted: which records.
 
     Raises:
         SparkSetupError: something is missing here.
         SourceError: the source is not there.
+        DestinationError: the object store cannot be opened.
+        RebuildError: the same rebuild is under way in another process.
         OSError: the root cannot be written.
     """
+    need_pandas()
+    if isinstance(root, str):
+        open_destination(root)
+        return _rebuild(spark, source, source.parts(), wanted, ThereTarget(root))
+    with plan_work(source, root, wanted) as (plan, site):
+        return _rebuild(spark, source, plan.parts, wanted, RootTarget(root, plan.node, site.work))
+
+
+def _rebuild(
+    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, target: Target
+) -> RebuildReport:
     from pyspark import StorageLevel
     from pyspark.sql.functions import col
 
-    need_pandas()
     began_s = time.monotonic()
-    parts = source.parts()
-    node = secrets.token_hex(6)
-    names = spark.createDataFrame([(part,) for part in parts], "part string")
+    resumed = sum(path is not None and path.exists() for path in map(target.part_path, range(len(parts))))
+    names = spark.createDataFrame(list(enumerate(parts)), "index long, part string")
     read = names.repartition(max(len(parts), 1)).mapInArrow(
-        lambda batches: _read(source, wanted, batches), _SPARK_ROWS
+        lambda batches: _read(source, wanted, target, batches), _SPARK_ROWS
     )
     read = read.persist(StorageLevel.DISK_ONLY)
     runs = read.where(col("run_id").isNotNull()).repartition("run_id").sortWithinPartitions("run_id")
     derived = runs.mapInArrow(lambda batches: _fold(wanted, batches), _SPARK_ROWS)
     records = read.where(col("did").isNotNull()).unionAll(derived)
+    known = target.written()
+    records = records.where(~col("hour").isin([hour_number(one.report.hour) for one in known]))
     hours = records.repartition("hour").sortWithinPartitions("hour")
-    files = Files()
     try:
         reports = _reports(read)
         touched = {hour for report in reports for hour in report.hours}
-        with turn(root, files), recorded(root, files, touched) as changed:
-            written = hours.mapInArrow(lambda batches: _write(root, node, batches), _SPARK_WRITTEN).collect()
-            compacted = [_HOUR_REPORT.decode(bytes(row.report)) for row in written]
-            fill_in(changed, compacted)
+        with target.changing(touched - {one.report.hour for one in known}) as fill_in:
+            rows = hours.mapInArrow(lambda batches: _write(target, batches), _SPARK_WRITTEN).collect()
+            fresh = [decode_written(bytes(row.written)) for row in rows]
+            fill_in([one.report for one in fresh])
     finally:
         read.unpersist()
-    done = summed(compacted)
+    written = [*known, *fresh]
+    done = summed(one.report for one in written)
     return RebuildReport(
         source=source.describe(),
         parts=len(parts),
+        resumed=resumed,
         entries=sum(report.entries for report in reports),
-        records=sum(row.records for row in written),
+        records=sum(one.records for one in written),
         unreadable=sum(report.unreadable for report in reports),
         first_unreadable=next((one.first_unreadable for one in reports if one.first_unreadable), None),
         damaged=tuple(report.damaged for report in reports if report.damaged),
@@ -123,16 +145,39 @@ def _reports(read: DataFrame) -> list[PartReport]:
     return [_REPORT.decode(bytes(row.report)) for row in rows]
 
 
-def _read(source: Source, wanted: Wanted, batches: _Batches) -> Iterator[pa.RecordBatch]:
+def _read(source: Source, wanted: Wanted, target: Target, batches: _Batches) -> Iterator[pa.RecordBatch]:
     """Read parts: rows of records, of runs, and one of the report for each part."""
     for batch in batches:
-        for part in batch["part"].to_pylist():
-            report = PartReport()
-            for records, runs in read_folded(source, part, wanted, report):
-                report.hours |= _hours(records, runs)
-                yield from _record_rows(records)
-                yield from _run_rows(runs)
-            yield from _rows(report=[msgspec.json.encode(report)])
+        for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
+            path = target.part_path(index)
+            if path is None:
+                yield from _read_part(source, part, wanted)
+                continue
+            if not path.exists():
+                _keep(path, _read_part(source, part, wanted))
+            with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as kept:
+                yield from (kept.get_batch(at) for at in range(kept.num_record_batches))
+
+
+def _read_part(source: Source, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    report = PartReport()
+    for records, runs in read_folded(source, part, wanted, report):
+        report.hours |= _hours(records, runs)
+        yield from _record_rows(records)
+        yield from _run_rows(runs)
+    yield from _rows(report=[msgspec.json.encode(report)])
+
+
+def _keep(path: Path, batches: _Batches) -> None:
+    """Keep what a part came to; it is there whole or not at all."""
+    files = Files()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, _ROWS, options=_KEPT) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    files.fsync(temporary)
+    files.rename(temporary, path)
+    files.fsync_folder(path.parent)
 
 
 def _hours(records: pa.Table, runs: Runs) -> set[Hour]:
@@ -164,60 +209,22 @@ def _records_of(run: Runs) -> list[ProvenanceRecord]:
     return [one for state in run.values() if state is not None for one in records_of(state)]
 
 
-def _write(root: Path, node: str, batches: _Batches) -> Iterator[pa.RecordBatch]:
-    """Write and compact hours, whose records come one hour after the other."""
-    writing: _HourWriting | None = None
+def _write(target: Target, batches: _Batches) -> Iterator[pa.RecordBatch]:
+    """Write hours, whose records come one hour after the other; a row about each."""
+    writing: HourWriting | None = None
     for batch in batches:
         for hour, rows in _by_hour(batch):
             if writing is None or writing.hour != hour:
                 if writing is not None:
-                    yield writing.finish()
-                writing = _HourWriting(root, node, hour)
+                    yield _written(writing)
+                writing = target.begin(hour)
             writing.add(rows)
     if writing is not None:
-        yield writing.finish()
+        yield _written(writing)
 
 
-class _HourWriting:
-    """One hour's records on their way to raw files, and those to compacted ones."""
-
-    def __init__(self, root: Path, node: str, hour: int) -> None:
-        self.hour = hour
-        self._root = root
-        self._node = node
-        self._writer = RawWriter(root)
-        self._waiting: list[pa.Table] = []
-        self._waiting_rows = 0
-        self._files = 0
-        self._rows = 0
-
-    def add(self, rows: pa.Table) -> None:
-        self._waiting.append(rows)
-        self._waiting_rows += rows.num_rows
-        if self._waiting_rows >= _RAW_ROWS_MAX:
-            self._write()
-
-    def finish(self) -> pa.RecordBatch:
-        """Compact the hour; one row about it."""
-        self._write()
-        report = compact_hour(self._root, hour_of(self.hour * HOUR_MS), Files(), node=self._node)
-        return pa.record_batch(
-            {
-                "report": pa.array([msgspec.json.encode(report)], pa.binary()),
-                "records": pa.array([self._rows], pa.int64()),
-            }
-        )
-
-    def _write(self) -> None:
-        if not self._waiting:
-            return
-        self._files += 1
-        # This task alone writes this hour, so the numbers need be its own only.
-        self._writer.write_table(
-            RawName(self._node, self._files, self._files), pa.concat_tables(self._waiting).combine_chunks()
-        )
-        self._rows += self._waiting_rows
-        self._waiting, self._waiting_rows = [], 0
+def _written(writing: HourWriting) -> pa.RecordBatch:
+    return pa.record_batch({"written": pa.array([msgspec.json.encode(writing.finish())], pa.binary())})
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:

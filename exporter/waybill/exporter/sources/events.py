@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from waybill.exporter import parquet
+from waybill.exporter.layout import RawName
+from waybill.exporter.sources.objects import list_objects, read_object, shown
 from waybill.exporter.sources.source import SourceError, Stored
+from waybill.exporter.store import local_or_url
 from waybill.exporter.stored import EVENTS, archived_files, read_entries
 
 if TYPE_CHECKING:
@@ -20,10 +23,10 @@ class EventsSource(msgspec.Struct, frozen=True):
     """What an archive holds.
 
     Attributes:
-        root: the folder that has ``events/`` in it.
+        root: the folder that has ``events/`` in it, or the URL of one in an object store.
     """
 
-    root: Path
+    root: Path | str
 
     def describe(self) -> str:
         """Name the root."""
@@ -35,6 +38,8 @@ class EventsSource(msgspec.Struct, frozen=True):
         Raises:
             SourceError: there is no archive.
         """
+        if isinstance(self.root, str):
+            return self._objects(self.root)
         if not (self.root / EVENTS).is_dir():
             raise SourceError(
                 f"there is no archive below {self.root}; give the root that has {EVENTS}/ in it"
@@ -45,17 +50,26 @@ class EventsSource(msgspec.Struct, frozen=True):
         """The entries of a file.
 
         Raises:
+            SourceUnreachableError: the object store does not give it.
             SourceError: it is damaged.
         """
+        path = Path(self.root, part)
+        file = path if isinstance(self.root, Path) else read_object(part)
         try:
-            for batch in read_entries(self.root / part):
+            for batch in read_entries(file):
                 yield [Stored(one.seq, one.kind, one.system_name, one.body) for one in batch]
         except parquet.DAMAGED as error:
-            raise SourceError(parquet.unreadable(self.root / part, error)) from None
+            raise SourceError(parquet.unreadable(path, error)) from None
 
     def place(self, part: str, at: int) -> str:
         """The file, and the sequence number in it."""
-        return f"entry {at} in {self.root / part}"
+        return f"entry {at} in {self.root / part if isinstance(self.root, Path) else shown(part)}"
+
+    def _objects(self, url: str) -> list[str]:
+        names = list_objects(f"{url.rstrip('/')}/{EVENTS}")
+        if not names:
+            raise SourceError(f"there is no archive below {url}; give the root that has {EVENTS}/ in it")
+        return [name for name in names if RawName.parse(name.rpartition("/")[2])]
 
 
 def open_events(places: Sequence[str], settings: Settings) -> EventsSource:
@@ -66,4 +80,4 @@ def open_events(places: Sequence[str], settings: Settings) -> EventsSource:
     """
     if len(places) > 1:
         raise SourceError("the source `events` takes one root; rebuild from each in turn")
-    return EventsSource(Path(places[0]).absolute() if places else settings.root)
+    return EventsSource(local_or_url(places[0]) if places else settings.root)

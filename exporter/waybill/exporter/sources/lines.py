@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
+from waybill.exporter.sources.objects import list_objects, open_object, shown
 from waybill.exporter.sources.source import SourceError, Stored
+from waybill.exporter.store import is_url, local_or_url
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ class LinesSource(msgspec.Struct, frozen=True):
     """Events in files, one a line.
 
     Attributes:
-        paths: files, and folders whose files are read.
+        paths: files, and folders whose files are read, on a disk or as URLs of an object store.
     """
 
-    paths: tuple[Path, ...]
+    paths: tuple[Path | str, ...]
 
     def describe(self) -> str:
         """Name the paths."""
@@ -57,22 +59,23 @@ class LinesSource(msgspec.Struct, frozen=True):
 
         Raises:
             OSError: the file cannot be read.
+            SourceUnreachableError: the object store does not give it.
             SourceError: it is damaged.
         """
         extent, _, name = part.partition(":")
         start, end = map(int, extent.split("-"))
         try:
-            with _open(Path(name)) as file:
+            with _open(name) as file:
                 if start:
                     file.seek(start - 1)
                     start += len(file.readline()) - 1
                 yield from _batches(file, start, end)
         except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
-            raise SourceError(f"{name} is damaged ({error}); put a good copy in its place") from None
+            raise SourceError(f"{shown(name)} is damaged ({error}); put a good copy in its place") from None
 
     def place(self, part: str, at: int) -> str:
         """The file, and how many bytes are before the line."""
-        return f"byte {at:,} of {part.partition(':')[2]}"
+        return f"byte {at:,} of {shown(part.partition(':')[2])}"
 
 
 def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noqa: ARG001 - of the protocol
@@ -83,39 +86,59 @@ def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noq
     """
     if not places:
         raise SourceError("the source `jsonl` takes the paths of files or folders; give at least one")
-    return LinesSource(tuple(Path(place).absolute() for place in places))
+    return LinesSource(tuple(map(local_or_url, places)))
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_dir():
-        return sorted(one for one in path.rglob("*") if one.is_file() and not one.name.startswith("."))
-    if not path.is_file():
+def _files(path: Path | str) -> list[str]:
+    """The names of the files at a path, or below it."""
+    if isinstance(path, str):
+        found = list_objects(path)
+    elif path.is_dir():
+        files = sorted(one for one in path.rglob("*") if one.is_file() and not one.name.startswith("."))
+        return list(map(str, files))
+    else:
+        found = [str(path)] if path.is_file() else []
+    if not found:
         raise SourceError(f"{path} is not there; give files or folders of JSON lines")
-    return [path]
+    return found
 
 
-def _cut(path: Path) -> list[str]:
-    size_bytes = path.stat().st_size
-    if _magic(path).startswith((_GZIP, _ZSTD)):
-        return [f"0-0:{path}"]
+def _cut(name: str) -> list[str]:
+    with _plain(name) as file:
+        magic = file.read(len(_ZSTD))
+        size_bytes = file.seek(0, io.SEEK_END)
+    if magic.startswith((_GZIP, _ZSTD)):
+        return [f"0-0:{name}"]
     return [
-        f"{start}-{min(start + _PART_BYTES, size_bytes)}:{path}"
+        f"{start}-{min(start + _PART_BYTES, size_bytes)}:{name}"
         for start in range(0, size_bytes, _PART_BYTES)
     ]
 
 
-def _magic(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(len(_ZSTD))
+def _plain(name: str) -> io.BufferedReader:
+    return open_object(name) if is_url(name) else io.BufferedReader(io.FileIO(name), 2**20)
 
 
-def _open(path: Path) -> io.BufferedReader:
-    magic = _magic(path)
+def _open(name: str) -> io.BufferedReader:
+    file = _plain(name)
+    magic = file.peek(len(_ZSTD))
     if magic.startswith(_GZIP):
-        return io.BufferedReader(gzip.GzipFile(path), 2**20)
+        return io.BufferedReader(_Unzipped(file), 2**20)
     if magic.startswith(_ZSTD):
-        return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"), 2**20)
-    return io.BufferedReader(io.FileIO(path), 2**20)
+        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd"), 2**20)
+    return file
+
+
+class _Unzipped(gzip.GzipFile):
+    """Closes, when it is closed, what it reads from."""
+
+    def __init__(self, inner: io.BufferedReader) -> None:
+        super().__init__(fileobj=inner)
+        self._inner = inner
+
+    def close(self) -> None:
+        super().close()
+        self._inner.close()
 
 
 def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[Stored]]:

@@ -1,0 +1,143 @@
+"""Objects of a store as files to be read: a source's files may be at a URL as well as on a disk.
+
+An object is named by the URL of the folder that was given, `MARK`, and its path below that.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter.sources.source import SourceError, SourceUnreachableError
+from waybill.exporter.store import StoreError, open_store, reason_of
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+    from obstore.store import ObjectStore
+
+MARK: Final = "!/"
+"""Between the folder and the path in the name of an object."""
+
+_BUFFER_BYTES: Final = 8 * 2**20
+
+
+def list_objects(url: str) -> list[str]:
+    """The names of the object at a URL, or of all below it, in order; none where there is nothing.
+
+    Raises:
+        SourceUnreachableError: the store cannot be asked.
+        SourceError: it is of no known kind.
+    """
+    from obstore.exceptions import BaseError
+
+    folder, _, name = url.rstrip("/").rpartition("/")
+    try:
+        if name and not folder.endswith(":/"):
+            try:
+                _store(folder).head(name)
+            except FileNotFoundError:
+                pass
+            else:
+                return [f"{folder}{MARK}{name}"]
+        # What is empty holds nothing, or marks a folder.
+        found = [one["path"] for batch in _store(url).list() for one in batch if one["size"]]
+    except (BaseError, OSError) as error:
+        raise _unreachable(url, error) from None
+    shown = [path for path in sorted(found) if not path.rpartition("/")[2].startswith(".")]
+    return [f"{url.rstrip('/')}{MARK}{path}" for path in shown]
+
+
+def read_object(name: str) -> bytes:
+    """All of an object.
+
+    Raises:
+        SourceUnreachableError: it cannot be had now.
+    """
+    from obstore.exceptions import BaseError
+
+    folder, _, path = name.partition(MARK)
+    try:
+        return bytes(_store(folder).get(path).bytes())
+    except (BaseError, OSError) as error:
+        raise _unreachable(shown(name), error) from None
+
+
+def open_object(name: str) -> io.BufferedReader:
+    """An object as a file, of which some megabytes at a time are fetched.
+
+    Raises:
+        SourceUnreachableError: it cannot be had now; reading raises it, too.
+    """
+    return io.BufferedReader(_Object(name), _BUFFER_BYTES)
+
+
+def size_of(name: str) -> int:
+    """How many bytes an object has.
+
+    Raises:
+        SourceUnreachableError: the store cannot be asked, or has it no longer.
+    """
+    from obstore.exceptions import BaseError
+
+    folder, _, path = name.partition(MARK)
+    try:
+        return _store(folder).head(path)["size"]
+    except (BaseError, OSError) as error:
+        raise _unreachable(shown(name), error) from None
+
+
+def shown(name: str) -> str:
+    """The URL of an object."""
+    return name.replace(MARK, "/", 1)
+
+
+class _Object(io.RawIOBase):
+    """An object, fetched in the ranges that are read."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._size_bytes = size_of(name)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begins = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size_bytes}
+        self._at = begins[whence] + offset
+        return self._at
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        from obstore.exceptions import BaseError
+
+        view = memoryview(buffer).cast("B")
+        length = min(len(view), self._size_bytes - self._at)
+        if length <= 0:
+            return 0
+        folder, _, path = self._name.partition(MARK)
+        try:
+            found = bytes(_store(folder).get_range(path, start=self._at, length=length))
+        except (BaseError, OSError) as error:
+            raise _unreachable(shown(self._name), error) from None
+        view[: len(found)] = found
+        self._at += len(found)
+        return len(found)
+
+
+@functools.cache
+def _store(folder: str) -> ObjectStore:
+    try:
+        return open_store(folder)[1]
+    except StoreError as error:
+        raise SourceError(str(error)) from None
+
+
+def _unreachable(what: str, error: Exception) -> SourceUnreachableError:
+    return SourceUnreachableError(f"{what} cannot be read ({reason_of(error)}); see to it, and do it again")

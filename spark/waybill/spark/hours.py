@@ -1,0 +1,220 @@
+"""Where a rebuild on Spark puts its hours: below a root, or in an object store; each is an executor's task.
+
+Below a root an hour becomes raw files and these are compacted, as ever. For an object store that is done in a
+folder of the executor's own, which is then exported: an hour that is there already is merged with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+import pyarrow as pa
+
+from waybill.exporter import Exported, Hour, RawName, RawWriter, export, hour_of, open_destination
+from waybill.exporter.compact import HourReport, compact_hour
+from waybill.exporter.compact import fill_in as fill_in_changes
+from waybill.exporter.layout import HOUR_MS
+from waybill.exporter.ledger import recorded
+from waybill.exporter.turn import turn
+from waybill.transport.files import Files, publish
+
+_RAW_ROWS_MAX: Final = 250_000
+_PREFIX: Final = "hour-"
+
+FillIn = Callable[[Iterable[HourReport]], None]
+
+
+class Written(msgspec.Struct, frozen=True):
+    """An hour that is where it belongs.
+
+    Attributes:
+        report: what became of it.
+        records: how many records there were, before repeats are merged.
+    """
+
+    report: HourReport
+    records: int
+
+
+class HourWriting(Protocol):
+    """One hour's records on their way."""
+
+    hour: int
+
+    def add(self, rows: pa.Table) -> None:
+        """Add records, as a table of `waybill.facets.arrow.SCHEMA`."""
+
+    def finish(self) -> Written:
+        """Put the hour where it belongs."""
+
+
+class Target(Protocol):
+    """Where the hours go; executors get a copy."""
+
+    def part_path(self, index: int) -> Path | None:
+        """Where the outcome of a part is kept; None: nowhere."""
+
+    def written(self) -> list[Written]:
+        """What an earlier rebuild of the same order has put there."""
+
+    def changing(self, hours: Iterable[Hour]) -> contextlib.AbstractContextManager[FillIn]:
+        """Hold others off while these hours change; what came of it is to be filled in."""
+
+    def begin(self, hour: int) -> HourWriting:
+        """Begin an hour, by its number since the epoch."""
+
+
+class RootTarget(msgspec.Struct, frozen=True):
+    """A root that the driver and the executors have at the same path.
+
+    Attributes:
+        root: the layout's root.
+        node: the rebuild's own id in the names of raw files.
+        work: the rebuild's own folder.
+    """
+
+    root: Path
+    node: str
+    work: Path
+
+    def part_path(self, index: int) -> Path | None:
+        """Where the outcome of a part is kept."""
+        return self.work / f"part-{index:07}.arrow"
+
+    def written(self) -> list[Written]:
+        """The hours that have a note."""
+        return [decode_written(path.read_bytes()) for path in sorted(self.work.glob(f"{_PREFIX}*.json"))]
+
+    @contextlib.contextmanager
+    def changing(self, hours: Iterable[Hour]) -> Iterator[FillIn]:
+        """Have the root's turn, and keep its ledger."""
+        files = Files()
+        with turn(self.root, files), recorded(self.root, files, hours) as changed:
+            yield lambda reports: fill_in_changes(changed, reports)
+
+    def begin(self, hour: int) -> HourWriting:
+        """Begin an hour below the root."""
+        return _BelowRoot(self, hour)
+
+
+class ThereTarget(msgspec.Struct, frozen=True):
+    """A folder of an object store.
+
+    Attributes:
+        url: see `waybill.exporter.open_destination`.
+    """
+
+    url: str
+
+    def part_path(self, index: int) -> Path | None:  # noqa: ARG002 - of the protocol
+        """Nowhere: executors share no disk."""
+        return None
+
+    def written(self) -> list[Written]:
+        """Nothing: each hour is merged with what is there."""
+        return []
+
+    @contextlib.contextmanager
+    def changing(self, hours: Iterable[Hour]) -> Iterator[FillIn]:  # noqa: ARG002 - of the protocol
+        """Each put is conditional, so nobody is held off."""
+        yield lambda _reports: None
+
+    def begin(self, hour: int) -> HourWriting:
+        """Begin an hour in a folder of this executor's own."""
+        return _InStore(self.url, hour)
+
+
+class _Raw:
+    """Raw files of one hour, which one task alone writes."""
+
+    def __init__(self, root: Path, node: str, hour: int) -> None:
+        self._root = root
+        self._node = node
+        self._hour = hour_of(hour * HOUR_MS)
+        self._writer = RawWriter(root)
+        self._waiting: list[pa.Table] = []
+        self._waiting_rows = 0
+        self._files = 0
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        if self._waiting_rows >= _RAW_ROWS_MAX:
+            self._write()
+
+    def compact(self) -> Written:
+        self._write()
+        return Written(compact_hour(self._root, self._hour, Files(), node=self._node), self._rows)
+
+    def _write(self) -> None:
+        if not self._waiting:
+            return
+        self._files += 1
+        # The numbers need be this hour's own only.
+        self._writer.write_table(
+            RawName(self._node, self._files, self._files), pa.concat_tables(self._waiting).combine_chunks()
+        )
+        self._rows += self._waiting_rows
+        self._waiting, self._waiting_rows = [], 0
+
+
+class _BelowRoot:
+    def __init__(self, target: RootTarget, hour: int) -> None:
+        self.hour = hour
+        self._work = target.work
+        self._raw = _Raw(target.root, target.node, hour)
+
+    def add(self, rows: pa.Table) -> None:
+        self._raw.add(rows)
+
+    def finish(self) -> Written:
+        done = self._raw.compact()
+        if done.report.failed is None and done.report.unreadable is None:
+            hour = done.report.hour
+            path = self._work / f"{_PREFIX}{hour.day}{hour.hour}.json"
+            publish(Files(), path, msgspec.json.encode(done))
+        return done
+
+
+class _InStore:
+    def __init__(self, url: str, hour: int) -> None:
+        self.hour = hour
+        self._url = url
+        self._folder = tempfile.TemporaryDirectory(prefix="waybill-rebuild-")
+        self._raw = _Raw(Path(self._folder.name), secrets.token_hex(6), hour)
+
+    def add(self, rows: pa.Table) -> None:
+        self._raw.add(rows)
+
+    def finish(self) -> Written:
+        with self._folder as folder:
+            done = self._raw.compact()
+            sent = export(Path(folder), open_destination(self._url))
+        return Written(_as_sent(done.report, sent), done.records)
+
+
+def _as_sent(report: HourReport, sent: Exported) -> HourReport:
+    """What became of an hour, told by what arrived."""
+    failed = next((f"{path}: {why}" for path, why in sent.failed.items()), report.failed)
+    there = {path: seal for path, seal in report.changed.items() if path not in sent.failed}
+    return msgspec.structs.replace(report, changed=there, failed=failed)
+
+
+def decode_written(said: bytes) -> Written:
+    """What `Written` became as JSON."""
+    return _WRITTEN.decode(said)
+
+
+def hour_number(hour: Hour) -> int:
+    """Which hour since the epoch it is."""
+    return hour.start_ms // HOUR_MS
+
+
+_WRITTEN: Final = msgspec.json.Decoder(Written)

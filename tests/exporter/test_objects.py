@@ -1,0 +1,164 @@
+"""Rebuilds from object stores and into them: the rows of a rebuild from and to folders."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+from layouts import HOUR_MS, START_MS, Layout
+from proxy import Fault, Proxy
+from stores import Store, new_bucket
+
+from waybill.exporter import (
+    RebuildReport,
+    Source,
+    SourceError,
+    SourceUnreachableError,
+    Wanted,
+    open_source,
+    rebuild,
+    rebuild_there,
+)
+from waybill.exporter.sources import LinesSource
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+
+WANTED = Wanted(system_name="host")
+
+
+def body(number: int, *, faceted: bool) -> bytes:
+    facet = {"_producer": "p", "_schemaURL": "s", "did": f"d{number:03}", "systemName": "own"}
+    event = {
+        "eventTime": f"2026-01-01T0{number % 3}:00:00.{number:03}Z",
+        "eventType": "COMPLETE",
+        "producer": "https://example.org",
+        "run": {"runId": f"r{number:03}", "facets": {"waybill_deltaFile": facet} if faceted else {}},
+        "job": {"namespace": "edge", "name": "job"},
+    }
+    return json.dumps(event).encode()
+
+
+BODIES = [body(number, faceted=number % 2 == 0) for number in range(120)]
+
+
+def expected(folder: Path) -> list[ProvenanceRecord]:
+    """What a rebuild from a file on a disk into a folder gives."""
+    (folder / "lines").write_bytes(b"\n".join(BODIES))
+    rebuild(LinesSource((folder / "lines",)), folder / "expected", WANTED)
+    return Layout(folder / "expected").rows()
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty bucket."""
+    return new_bucket(s3, monkeypatch)
+
+
+def from_url(name: str, *places: str, settings: Settings) -> Source:
+    return open_source(name, places, settings)
+
+
+def test_lines_of_a_bucket_plain_and_compressed_give_the_rows_of_those_on_a_disk(
+    bucket: Store, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 5_000)
+    monkeypatch.setattr("waybill.exporter.sources.objects._BUFFER_BYTES", 1_000)
+    bucket.put("logs/a.jsonl", b"\n".join(BODIES[:60]))
+    bucket.put("logs/older/b.gz", gzip.compress(b"\n".join(BODIES[60:90])))
+    bucket.put("logs/older/c.zst", zstandard.compress(b"\n".join(BODIES[90:])))
+    bucket.put("logs/.hidden", b"nonsense")
+    source = from_url("jsonl", f"{bucket.url}/logs", settings=settings)
+    report = rebuild(source, tmp_path / "again", WANTED)
+    assert (report.entries, report.is_whole, report.parts > 3) == (120, True, True)
+    assert Layout(tmp_path / "again").rows() == expected(tmp_path)
+    one = from_url("jsonl", f"{bucket.url}/logs/older/b.gz", settings=settings)
+    assert rebuild(one, tmp_path / "one", WANTED).entries == 30
+
+
+def test_a_place_where_nothing_is_or_a_store_that_fails_is_said(
+    bucket: Store, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SourceError, match="is not there"):
+        rebuild(from_url("jsonl", f"{bucket.url}/none", settings=settings), tmp_path / "root", WANTED)
+    with pytest.raises(SourceError, match="there is no archive"):
+        rebuild(from_url("events", bucket.url, settings=settings), tmp_path / "root", WANTED)
+    with pytest.raises(SourceError, match="no object store"):
+        rebuild(from_url("jsonl", "ftp://host/file", settings=settings), tmp_path / "root", WANTED)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("waybill.exporter.store._RETRIES", 0)
+    with pytest.raises(SourceUnreachableError, match="do it again"):
+        rebuild(from_url("jsonl", f"{bucket.url}/other", settings=settings), tmp_path / "root", WANTED)
+
+
+def test_what_is_damaged_in_a_bucket_is_said_and_the_rest_is_read(
+    bucket: Store, tmp_path: Path, settings: Settings
+) -> None:
+    bucket.put("logs/a.gz", gzip.compress(b"\n".join(BODIES))[:-40])
+    bucket.put("logs/b", BODIES[0] + b"\nnonsense")
+    source = from_url("jsonl", f"{bucket.url}/logs", settings=settings)
+    report = rebuild(source, tmp_path / "root", WANTED)
+    (damaged,) = report.damaged
+    assert f"{bucket.url}/logs/a.gz is damaged" in damaged
+    assert f"{bucket.url}/logs/b" in (report.first_unreadable or "")
+    assert "!" not in f"{damaged}{report.first_unreadable}"
+
+
+def test_an_archive_in_a_bucket_gives_the_rows_of_the_live_layout(
+    bucket: Store, tmp_path: Path, settings: Settings
+) -> None:
+    journal = Journal(settings.home)
+    for at in (0, 60):
+        journal.append_many((Kind.OPENLINEAGE, one, "") for one in BODIES[at : at + 60])
+        assert flush(settings).problems == {}
+    journal.close()
+    for path in settings.root.glob("events/*/*/*.parquet"):
+        bucket.put(f"root/{path.relative_to(settings.root)}", path.read_bytes())
+    source = from_url("events", f"{bucket.url}/root/", settings=settings)
+    report = rebuild(source, tmp_path / "again", WANTED)
+    assert (report.parts, report.is_whole) == (2, True)
+    assert Layout(tmp_path / "again").rows() == Layout(settings.root).rows() != []
+
+
+def there(store: Store, folder: Path) -> RebuildReport:
+    """Rebuild what the test has written into a store."""
+    source = LinesSource((folder / "lines",))
+    return rebuild_there(source, store.open(timeout_s=1.0), folder / "staging", WANTED)
+
+
+def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
+    store: Store, tmp_path: Path
+) -> None:
+    rows = expected(tmp_path)
+    first = there(store, tmp_path)
+    assert (first.is_whole, len(first.files)) == (True, len(Layout(tmp_path / "expected").compacted()))
+    assert store.rows() == rows
+    assert list((tmp_path / "staging").iterdir()) == []
+    before = store.files()
+    assert there(store, tmp_path).is_whole
+    assert store.files() == before
+    (tmp_path / "lines").write_bytes(body(999, faceted=True))
+    assert there(store, tmp_path).is_whole
+    assert {row.did for row in store.rows()} == {*(row.did for row in rows), "d999"}
+    assert START_MS + HOUR_MS in {row.completed - row.completed % HOUR_MS for row in rows}
+
+
+def test_a_rebuild_whose_files_do_not_arrive_goes_on_with_the_sending(
+    s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = expected(tmp_path)
+    with Proxy(s3, lambda _: Fault.BUSY) as proxy:
+        store = new_bucket(s3, monkeypatch, through=proxy.address)
+        failed = there(store, tmp_path)
+        assert not failed.is_whole
+        assert all("export again" in why or "not tried" in why for why in failed.failed)
+        assert store.rows() == []
+        proxy.plan = lambda _: None
+        (tmp_path / "lines").unlink()  # nothing is read again
+        assert there(store, tmp_path).is_whole
+    assert store.rows() == rows
