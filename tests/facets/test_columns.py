@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ALLOWED = frozenset({"customer", "b", "é"})
 GOOD = {"did": "d", "finalState": "COMPLETE", "created": 1, "completed": 2}
 
-text = st.one_of(st.sampled_from(["", "a", "\0", "é😀", '"\\\n', "null"]), st.text(max_size=5))
+text = st.one_of(st.sampled_from(["", "a", "},{", "}, {", "\0", "é😀", '"\\\n', "null"]), st.text(max_size=5))
 absent = st.none()
 instant = st.integers(1, 253_402_300_799_999)
 annotation_keys = st.one_of(st.sampled_from(sorted(ALLOWED)), text)
@@ -49,7 +49,9 @@ optional: dict[str, st.SearchStrategy[Any]] = {
     "transforms": st.lists(text, max_size=3) | absent,
     "dataSink": text | absent,
     "annotations": st.dictionaries(annotation_keys, text | absent, max_size=4) | absent,
-    "unknown": st.recursive(text | st.integers() | st.booleans(), lambda inner: st.lists(inner, max_size=2)),
+    "unknown": st.recursive(
+        text | st.integers() | st.booleans() | st.just([{}, {}]), lambda inner: st.lists(inner, max_size=2)
+    ),
 }
 
 
@@ -68,7 +70,11 @@ def sent_records(draw: st.DrawFn) -> str:
     return "{" + f",{space}".join(members) + space + "}"
 
 
-bodies = st.lists(sent_records(), max_size=4).map(lambda records: f"[{','.join(records)}]".encode())
+bodies = st.builds(
+    lambda records, comma: f"[{comma.join(records)}]".encode(),
+    st.lists(sent_records(), max_size=4),
+    st.sampled_from([",", ", ", " , ", ",\n"]),
+)
 
 
 def one_by_one(sent: Sequence[bytes], allowed: frozenset[str] = ALLOWED) -> pa.Table:

