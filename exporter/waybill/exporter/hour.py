@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 _Part = tuple[RawName, pa.Table]
-_NO_ROWS: Final = parquet.CODED_SCHEMA.empty_table()
+_NO_ROWS: Final = pa.Table.from_batches([], schema=parquet.CODED_SCHEMA)
 
 
 class _Raw(NamedTuple):
