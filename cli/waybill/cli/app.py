@@ -32,6 +32,7 @@ from waybill.cli.status import status
 from waybill.cli.verify import verify
 from waybill.cli.where import where
 from waybill.transport import SettingsError, WaybillError
+from waybill.transport.process import prepare
 
 app: Final = typer.Typer(
     name="waybill",
@@ -93,6 +94,7 @@ def main() -> None:
     """Run the command line of this process and end it with an exit code that scripts can trust."""
     # An error is one sentence; the rooms' log, with its tracebacks, is shown where somebody asks for it.
     logging.getLogger("waybill").addHandler(logging.NullHandler())
+    prepare()
     try:
         app(prog_name="waybill")
     except SettingsError as error:

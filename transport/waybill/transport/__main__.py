@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from waybill.transport import lease
+from waybill.transport import lease, process
 from waybill.transport.agreement import obey
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner
@@ -26,6 +26,7 @@ def main(home: Path) -> int:
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
     )
     os.nice(_BELOW_PIPELINES)
+    process.prepare()
     stop_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
     while (held := _take(home)) is not None:
