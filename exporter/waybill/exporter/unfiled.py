@@ -44,11 +44,14 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
     Raises:
         JournalError: the journal cannot be read.
     """
-    wanted = (query or Query()).by_key()
+    query = query or Query()
+    wanted = query.by_key()
     tables = []
     after = journal.cursor(Layout.name)
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
+        if query.did is not None:
+            entries = [entry for entry in entries if _may_say(entry, query.did)]
         allowed = settings.provenance_annotations_allowed
         found = records_sent(
             entries, system_name=settings.system_name, allowed=allowed, on_error=_leave_to_the_layout
@@ -75,6 +78,12 @@ def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
                 yield from records_of(seen)
     except UNREADABLE:
         return  # the layout says so in its log
+
+
+def _may_say(entry: Entry, did: str) -> bool:
+    """Whether an entry can be about a file; for most it takes no decoding to know that it is not."""
+    # JSON may write any letter as an escape.
+    return did.encode("utf-8", "surrogatepass") in entry.body or b"\\" in entry.body
 
 
 def _leave_to_the_layout(entry: Entry, error: Exception) -> None:
