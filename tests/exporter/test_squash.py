@@ -21,7 +21,7 @@ from layouts import (
 
 from waybill.exporter import Hour, RawName, Retraction, find
 from waybill.exporter.layout import hour_of
-from waybill.exporter.listing import raw_hours
+from waybill.exporter.listing import raw_files, raw_hours
 from waybill.exporter.squash import squash
 from waybill.facets import ProvenanceRecord, merge_all, record_key
 from waybill.transport.files import Files
@@ -78,6 +78,16 @@ def test_no_file_becomes_much_larger_than_large(layout: Layout) -> None:
     assert len(find(layout.root)) == 9
 
 
+def test_an_older_file_waits_until_those_after_it_are_as_large_together(layout: Layout) -> None:
+    sizes = []
+    for at in range(32):
+        layout.write(*(record(f"did-{at}-{more}", filename=f"{at}{more}" * 20) for more in range(20)))
+        squash(layout.root, HOUR, node=NODE)
+        sizes.append(len(layout.raw()))
+    assert 2 <= max(sizes) <= 8
+    assert len(find(layout.root)) == 32 * 20
+
+
 def test_files_of_another_journal_are_not_touched(layout: Layout) -> None:
     others = [layout.write(record(f"o{at}"), node="bb") for at in range(3)]
     layout.write(record("a"))
@@ -130,7 +140,9 @@ def test_a_squash_stopped_anywhere_loses_nothing_and_the_next_one_ends_it(
             assert len(find(layout.root)) == len(wanted)
             for hour in hours:
                 squash(layout.root, hour, node=NODE)
-        assert len(layout.raw()) == len(hours)
+        for hour in hours:
+            ranges_left = [(raw.first, raw.last) for raw in raw_files(layout.root, hour)]
+            assert all(one[1] < two[0] for one, two in itertools.pairwise(ranges_left))
         assert merge_all(find(layout.root)) == wanted
         layout.compactor().compact()
         assert merge_all(layout.rows()) == wanted

@@ -1,7 +1,8 @@
 """The squash of an hour that has not ended: its many small raw files become few, each of one longer range.
 
 A reader opens every raw file of an hour, and compacting again and again what still grows would rewrite all of
-it each time. So small files become larger ones, and large ones are left alone until the hour is compacted.
+it each time. So a file is joined with those after it once they are as large together as it is, and a large
+one is left alone until the hour is compacted: a row is rewritten few times.
 
 The larger file is published before the smaller ones go. A crash in between leaves rows twice, which every
 reader merges; the next squash removes what is left of them.
@@ -90,20 +91,27 @@ def _covered(root: Path, hour: Hour) -> Covers | None:
 
 def _groups(paths: dict[RawName, Path], covered: Covers, large_bytes: int) -> Iterator[list[RawName]]:
     """Small files that follow each other, as many as make a large one; the new range holds nothing else."""
-    group: list[RawName] = []
-    size_bytes = 0
+    group: dict[RawName, int] = {}
     for raw, path in paths.items():
-        own_bytes = path.stat().st_size
-        ends = own_bytes >= large_bytes or covered.has(raw)
-        if ends or size_bytes >= 2 * large_bytes:
-            if len(group) > 1:
-                yield group
-            group, size_bytes = [], 0
+        size_bytes = path.stat().st_size
+        ends = size_bytes >= large_bytes or covered.has(raw)
+        if ends or sum(group.values()) >= 2 * large_bytes:
+            yield from _worthwhile(group)
+            group = {}
         if not ends:
-            group.append(raw)
-            size_bytes += own_bytes
-    if len(group) > 1:
-        yield group
+            group[raw] = size_bytes
+    yield from _worthwhile(group)
+
+
+def _worthwhile(group: dict[RawName, int]) -> Iterator[list[RawName]]:
+    """The group, given with sizes in bytes, without the first files that are larger than all after them."""
+    raws, after_bytes = list(group), sum(group.values())
+    while len(raws) > 1:
+        after_bytes -= group[raws[0]]
+        if group[raws[0]] <= after_bytes:
+            yield raws
+            return
+        raws.pop(0)
 
 
 def _joined(paths: Iterable[Path]) -> pa.Buffer:
