@@ -159,7 +159,7 @@ def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
 
 @pytest.fixture(params=["contract", "real"])
 def troubled(request: pytest.FixtureRequest, marquez: ContractServer) -> ContractServer:
-    """A backend that fails on request: the stand-in, and itself in front of the real one where there is one."""
+    """A backend that fails on request: the stand-in, and that in front of the real one where there is one."""
     if request.param == "real":
         marquez.upstream = request.getfixturevalue("real_marquez_url").rstrip("/")
     return marquez
