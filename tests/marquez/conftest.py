@@ -157,6 +157,14 @@ def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
     return real.rstrip("/")
 
 
+@pytest.fixture(params=["contract", "real"])
+def troubled(request: pytest.FixtureRequest, marquez: ContractServer) -> ContractServer:
+    """A backend that fails on request: the stand-in, and that in front of the real one where there is one."""
+    if request.param == "real":
+        marquez.upstream = request.getfixturevalue("real_marquez_url").rstrip("/")
+    return marquez
+
+
 def numbers(stored: list[dict[str, Any]], run: str) -> list[int]:
     """The numbers of one run's events in the order of their arrival."""
     return [event["number"] for event in stored if event.get("run", {}).get("runId") == run]

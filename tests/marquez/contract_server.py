@@ -16,6 +16,8 @@ is (`fault_of`):
     "cut"                      ends within the answer's status    "drip"         a 500 whose body never ends
     "302"                      a redirect to a page that answers 200
     "page"                     a web page answers 200: this is not Marquez at all
+
+With an `upstream` it stands in front of a real Marquez: what no fault keeps back gets that one's answer.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -79,6 +82,8 @@ class ContractServer:
     """The server; `start` makes it listen, `refuse` makes connections fail until `start` is called again."""
 
     port: int = 0
+    upstream: str | None = None
+    """Where a real Marquez is; its state then is what counts, and not what is noted here."""
     api_key: str | None = None
     reads_gzip: bool = True
     fault: str | None = None
@@ -204,7 +209,10 @@ class _Handler(BaseHTTPRequestHandler):
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body, problem = self._unzipped(raw)
         fault = contract.take_fault(body)
-        status, answer = problem or self._refusal(contract) or judge(body)
+        passes = contract.upstream is not None and (fault is None or fault.endswith("-stored"))
+        status, answer = (
+            problem or self._refusal(contract) or (self._pass_on(body) if passes else judge(body))
+        )
         stored = status == 201
         if fault == "hang":
             self._keep(body, None, stored=False)
@@ -309,6 +317,17 @@ class _Handler(BaseHTTPRequestHandler):
         if nodes is None:
             return 404, json.dumps({"code": 404, "message": f"Node '{node_id}' not found."})
         return 200, json.dumps({"graph": nodes})
+
+    def _pass_on(self, body: bytes) -> tuple[int, str]:
+        """Ask the real Marquez."""
+        parts = urlsplit(str(self.server.contract.upstream))
+        connection = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
+        try:
+            connection.request("POST", LINEAGE, body, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
 
     def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
