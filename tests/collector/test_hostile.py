@@ -150,15 +150,15 @@ HOSTILE = {
         413,
     ),
     "short texts": (
-        json.dumps([record(transforms=[f"{at:02}" for at in range(100)] * 25_000)]).encode(),
+        json.dumps([record(transforms=[f"{at:02}" for at in range(100)] * 24_900)]).encode(),
         202,
     ),
     "short annotations": (
-        json.dumps([record(annotations={f"{at:06x}": f"{at % 100:02}" for at in range(1_490_000)})]).encode(),
+        json.dumps([record(annotations={f"{at:06x}": f"{at % 100:02}" for at in range(1_240_000)})]).encode(),
         202,
     ),
     "more annotations": (
-        json.dumps([record(annotations={f"{at:06x}": "" for at in range(1_510_000)})]).encode(),
+        json.dumps([record(annotations={f"{at:06x}": "" for at in range(1_260_000)})]).encode(),
         413,
     ),
     "one name": (json.dumps([record(filename="a" * (60 * 2**20))]).encode(), 202),

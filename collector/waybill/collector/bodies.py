@@ -25,7 +25,7 @@ HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
 
-VALUES_MAX: Final = 3_000_000
+VALUES_MAX: Final = 2_500_000
 """How many values and names of members a body may have, counted by its commas and colons."""
 
 _LARGE_BYTES: Final = 16 * 2**20

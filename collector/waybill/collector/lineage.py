@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -95,8 +95,8 @@ class LineageDoors:
             try:
                 good.append(self._redaction.admit(event))
             except AdmissionError as error:
-                faults = event_faults(event, error) if len(failed) < EXPLAINED_MAX else [error]
-                failed.append(FailedEvent(index, BETWEEN_REASONS.join(map(str, faults))))
+                reasons = reasons_of(event, error, event_faults, len(failed))
+                failed.append(FailedEvent(index, BETWEEN_REASONS.join(reasons)))
                 refused.append((event, str(error)))
         if refused:
             await self._keeping.reject(Kind.OPENLINEAGE, refused)
@@ -146,6 +146,20 @@ def _count(body: bytes) -> None:
         return _COUNTED
 
     msgspec.json.decode(body, type=list[_Element], dec_hook=count)
+
+
+def reasons_of(
+    element: bytes,
+    error: AdmissionError,
+    faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]],
+    refused: int,
+) -> list[str]:
+    """Why an element may not be kept: every reason, or one where many were refused before it.
+
+    Where the error was caught no variable may outlive it: its traceback has that frame, and in a cycle the
+    bodies that the frame knows would stay in memory until the garbage collector looks.
+    """
+    return [str(fault) for fault in (faults_of(element, error) if refused < EXPLAINED_MAX else [error])]
 
 
 def refusal(faults: Sequence[AdmissionError]) -> Problem:

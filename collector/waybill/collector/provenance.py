@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
-from waybill.collector.lineage import BETWEEN_REASONS, EXPLAINED_MAX, elements, refusal
+from waybill.collector.lineage import BETWEEN_REASONS, elements, reasons_of, refusal
 from waybill.collector.problem import Problem
 from waybill.transport import flush
 from waybill.transport.admission import check_records
@@ -112,8 +112,10 @@ class ProvenanceDoors:
             try:
                 check_records(alone)
             except AdmissionError as error:
-                faults = record_faults(alone, error) if len(failed) < EXPLAINED_MAX else [error]
-                reasons = [_FIRST.sub(f"$[{index}]", str(fault), count=1) for fault in faults]
+                reasons = [
+                    _FIRST.sub(f"$[{index}]", reason, count=1)
+                    for reason in reasons_of(alone, error, record_faults, len(failed))
+                ]
                 failed.append(FailedRecord(index, BETWEEN_REASONS.join(reasons)))
                 told += reasons
                 refused.append((alone, str(error)))
