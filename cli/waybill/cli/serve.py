@@ -38,6 +38,9 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="Speak TLS with this certificate, PEM.")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key, PEM.")] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="How many processes answer at the address.")
+    ] = 1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
 ) -> None:
     """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
@@ -69,6 +72,7 @@ def serve(
         idle_timeout_s=idle_timeout,
         body_timeout_s=body_timeout,
         without_keys=without_keys,
+        workers=workers,
         tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
     # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an

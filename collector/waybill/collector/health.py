@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from waybill.collector.metrics import Metrics
+    from waybill.collector.tallies import Tallies
     from waybill.transport import Journal
 
 _OWNER: Final = "collector"
@@ -43,13 +44,15 @@ class HealthDoors:
     Args:
         journal: the home's journal.
         root: its root.
-        metrics: what was counted.
+        metrics: what was counted here.
+        tallies: what other workers have counted; None: there are none.
     """
 
-    def __init__(self, journal: Journal, root: Path, metrics: Metrics) -> None:
+    def __init__(self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None) -> None:
         self._journal = journal
         self._root = root
         self._metrics = metrics
+        self._tallies = tallies
 
     async def live(self, _: Request) -> Answer:
         """200 for as long as requests are answered at all."""
@@ -63,7 +66,7 @@ class HealthDoors:
 
     async def metrics(self, _: Request) -> Answer:
         """What was counted, for Prometheus."""
-        lines = await asyncio.to_thread(lambda: [*self._metrics.text(), *home_text(self._journal)])
+        lines = await asyncio.to_thread(self._figures)
         return Answer(HTTPStatus.OK, [("content-type", TEXT)], ("\n".join(lines) + "\n").encode())
 
     async def where(self, request: Request) -> Answer:
@@ -80,6 +83,10 @@ class HealthDoors:
             detail = "this collector never gave that receipt; ask the one that answered"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
         return json_answer(found)
+
+    def _figures(self) -> list[str]:
+        total = self._tallies.total(self._metrics) if self._tallies else self._metrics
+        return [*total.text(), *home_text(self._journal)]
 
     def _readiness(self) -> Readiness:
         journal = self._journal

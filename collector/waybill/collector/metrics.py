@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from waybill.marquez import dead_letters, figures_of
 from waybill.transport.runner import lag_s, statuses
 
@@ -35,6 +37,14 @@ _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 Labels = tuple[tuple[str, str], ...]
 
 
+class Tally(msgspec.Struct, frozen=True, array_like=True):
+    """What was counted, to be added to what another process has counted."""
+
+    counts: list[tuple[str, Labels, int]]
+    latencies: dict[str, list[int]]
+    seconds: dict[str, float]
+
+
 class Metrics:
     """Counts; one event loop uses it, and any thread may read it."""
 
@@ -54,6 +64,22 @@ class Metrics:
             self._latencies[path] = [0] * (len(_LATENCIES_S) + 1)
         self._latencies[path][bisect_left(_LATENCIES_S, took_s)] += 1
         self._seconds[path] += took_s
+
+    def tally(self) -> Tally:
+        """What was counted so far."""
+        counts = [(name, labels, number) for (name, labels), number in list(self._counts.items())]
+        latencies = {path: list(buckets) for path, buckets in list(self._latencies.items())}
+        return Tally(counts, latencies, dict(self._seconds))
+
+    def add(self, tally: Tally) -> None:
+        """Add what another process has counted."""
+        for name, labels, number in tally.counts:
+            self._counts[name, labels] += number
+        for path, buckets in tally.latencies.items():
+            own = self._latencies.get(path) or [0] * len(buckets)
+            self._latencies[path] = [sum(pair) for pair in zip(own, buckets, strict=True)]
+        for path, seconds in tally.seconds.items():
+            self._seconds[path] += seconds
 
     def text(self) -> Iterator[str]:
         """The lines of what was counted."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import socket
 import ssl
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
@@ -28,14 +31,14 @@ from waybill.collector.provenance import ProvenanceDoors
 from waybill.collector.reconciling import Reconciling
 from waybill.collector.rejects import Rejects
 from waybill.collector.routes import routes_of
-from waybill.transport import Journal, SettingsError, flush, lease
+from waybill.collector.tallies import Tallies
+from waybill.collector.workers import Worker, Workers
+from waybill.transport import Journal, JournalError, SettingsError, flush, lease
 from waybill.transport.keeper import Keeper
 from waybill.transport.redaction import Redaction
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from granian.server.embed import Server
 
     from waybill.collector.app import Application
@@ -66,6 +69,7 @@ def serve(
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
     tls: tuple[Path, Path] | None = None,
+    workers: int = 1,
 ) -> None:
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
 
@@ -80,6 +84,7 @@ def serve(
         body_timeout_s: how long a body may take to arrive.
         without_keys: listen where other machines can come in even if there are no keys.
         tls: PEM files of a certificate, with those that vouch for it, and of its key; None: plain HTTP.
+        workers: how many processes answer; with more than one, this one only looks after them.
 
     Raises:
         SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
@@ -93,7 +98,11 @@ def serve(
         _check_tls(settings, tls)
         _allow_connections()
         give_back_large_blocks()
-        uvloop.run(_Server(journal, keeper, on_listening, limits, without_keys=without_keys).run())
+        server = _Server(journal, keeper, limits, without_keys=without_keys)
+        if workers == 1:
+            uvloop.run(server.run(on_listening))
+        else:
+            server.run_workers(workers, on_listening)
         if keeper.settings.runner == "child":
             report = flush(keeper.settings, timeout_s=drain_timeout_s)
             if report.left:
@@ -134,7 +143,6 @@ class _Server:
         self,
         journal: Journal,
         keeper: Keeper,
-        on_listening: Callable[[str], None],
         limits: _Limits,
         *,
         without_keys: bool,
@@ -143,14 +151,12 @@ class _Server:
         self._journal = journal
         self._keeper = keeper
         self._settings = keeper.settings
-        self._on_listening = on_listening
         self._look_due_s = 0.0
         self._without_keys = without_keys
         self._keys = Keys(journal)
         self._metrics = Metrics()
-
-    async def run(self) -> None:
-        host, port = _free_address(self._settings)
+        self._tallies: Tallies | None = None
+        host, _ = self._address = _free_address(self._settings)
         self._guard = Guard(self._metrics, loopback=is_loopback(host), without_keys=self._without_keys)
         self._guard.keys = self._keys.all()
         if not (is_loopback(host) or self._guard.keys or self._without_keys):
@@ -159,19 +165,46 @@ class _Server:
                 "127.0.0.1, or say that anybody may come in (`--without-keys`)"
             )
             raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
+
+    @property
+    def _url(self) -> str:
+        host, port = self._address
+        name = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._limits.tls else 'http'}://{name}:{port}"
+
+    def run_workers(self, count: int, on_listening: Callable[[str], None]) -> None:
+        """Serve with several processes."""
+        with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
+
+            def work(worker: Worker) -> None:
+                self._tallies = Tallies(Path(folder), worker.place)
+                self._tallies.take_up(self._metrics)
+                uvloop.run(self.run(lambda _: worker.ready(), worker))
+                self._tallies.keep(self._metrics)
+                self._journal.close()
+
+            Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
+
+    async def run(self, on_listening: Callable[[str], None], worker: Worker | None = None) -> None:
+        """Serve with this process.
+
+        Args:
+            on_listening: called with the URL once requests are taken.
+            worker: which one of several this is; None: the only one.
+        """
+        host, port = self._address
         intake = Intake(self._journal, self._look_around)
         reconciling = Reconciling(self._journal, self._settings)
-        reconciling.start()
+        if worker is None or worker.place == 0:
+            reconciling.start()
         try:
             server = _granian(self._application(intake), host, port, self._limits)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
-            name = f"[{host}]" if ":" in host else host
-            scheme = "https" if self._limits.tls else "http"
-            listening = asyncio.create_task(
-                _say_when_listening(host, port, self._on_listening, f"{scheme}://{name}:{port}")
-            )
+            if worker is not None:
+                loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
+            listening = asyncio.create_task(_say_when_listening(host, port, on_listening, self._url))
             await server.serve()
             await listening
         finally:
@@ -193,19 +226,43 @@ class _Server:
         routes = routes_of(
             LineageDoors(bodies, keeping, redaction),
             ProvenanceDoors(bodies, keeping, self._journal, self._settings),
-            HealthDoors(self._journal, self._settings.root, self._metrics),
+            HealthDoors(self._journal, self._settings.root, self._metrics, self._tallies),
         )
         return Application(routes, bodies, self._guard, self._metrics)
 
     def _look_around(self) -> None:
-        """See that there is a runner for as long as something is left to do, and which keys there are."""
+        """See which keys there are, and look after the runner or let other workers know the figures."""
+        if not self._is_due():
+            return
+        self._guard.keys = self._keys.all()
+        if self._tallies is None:
+            self._keep_runner()
+        else:
+            self._tallies.keep(self._metrics)
+
+    def _look_after_runner(self) -> None:
+        if self._is_due():
+            try:
+                self._keep_runner()
+            except JournalError:
+                log.exception("the runner cannot be looked after; it is tried again")
+
+    def _is_due(self) -> bool:
         now_s = time.monotonic()
         if now_s < self._look_due_s:
-            return
+            return False
         self._look_due_s = now_s + _LOOK_EVERY_S
-        self._guard.keys = self._keys.all()
+        return True
+
+    def _keep_runner(self) -> None:
+        """See that there is a runner for as long as something is left to do."""
         if _left(self._journal):
             self._keeper.keep()
+
+
+def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
+    loop.remove_reader(life)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _left(journal: Journal) -> dict[str, int]:

@@ -1,0 +1,124 @@
+"""`waybill serve --workers`: several processes at one address, over one journal."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from served import JSON, Collector, event, reply_of
+
+from waybill.transport import Journal, lease
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+PATH = "/api/v1/lineage"
+WAIT_S = 30.0
+
+
+def workers_of(collector: Collector) -> set[int]:
+    pid = collector.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return {int(child) for child in children}
+
+
+def counted(collector: Collector) -> int:
+    text = collector.get("/metrics").body.decode()
+    found = re.search(r'^waybill_accepted_total\{kind="openlineage"\} (\d+)$', text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+class Sender(threading.Thread):
+    """Sends until it is told to stop, with a new connection whenever one breaks, and notes the receipts."""
+
+    def __init__(self, collector: Collector, number: int) -> None:
+        super().__init__(daemon=True)
+        self.receipts: dict[str, bytes] = {}
+        self.broken = 0
+        self.stop = False
+        self._collector = collector
+        self._number = number
+
+    def run(self) -> None:
+        connection, at = self._collector.connect(), 0
+        while not self.stop:
+            body = event(producer=f"https://example.org/{self._number}-{at}")
+            try:
+                reply = reply_of(connection, "POST", PATH, body, JSON)
+            except (OSError, http.client.HTTPException):
+                self.broken += 1
+                connection.close()
+                continue
+            assert reply.status == 201, reply
+            self.receipts[reply.headers["waybill-receipt"]] = body
+            at += 1
+        connection.close()
+
+
+def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start: Start) -> None:
+    collector = start("--runner", "none", "--workers", "3", "--verbose")
+    first = workers_of(collector)
+    assert len(first) == 3
+    senders = [Sender(collector, number) for number in range(6)]
+    for sender in senders:
+        sender.start()
+    time.sleep(1)
+    victim = min(first)
+    os.kill(victim, signal.SIGKILL)
+    deadline_s = time.monotonic() + WAIT_S
+    while len(workers_of(collector) - {victim}) < 3:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    time.sleep(1)
+    for sender in senders:
+        sender.stop = True
+    for sender in senders:
+        sender.join(WAIT_S)
+        assert not sender.is_alive()
+        assert sender.broken <= 1
+    assert first - {victim} <= workers_of(collector)
+
+    receipts = {receipt: body for sender in senders for receipt, body in sender.receipts.items()}
+    assert len(receipts) == sum(len(sender.receipts) for sender in senders)
+    journal = Journal(collector.home)
+    kept = {f"{journal.node}-{entry.seq}": entry.body for entry in journal.read(0, limit=10**6)}
+    journal.close()
+    assert receipts.items() <= kept.items()
+    code, log = collector.stop()
+    assert code == 0
+    assert f"process {victim}) has ended: signal 9" in log
+    assert not lease.is_held(collector.home, "collector")
+
+
+def test_any_worker_tells_what_all_have_counted(start: Start) -> None:
+    collector = start("--runner", "none", "--workers", "2")
+    for number in range(40):  # a connection each, so that both workers get some
+        assert collector.post(PATH, event(producer=f"https://example.org/{number}")).status == 201
+    deadline_s = time.monotonic() + WAIT_S
+    while {counted(collector) for _ in range(8)} != {40}:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+    code, log = collector.stop()
+    assert (code, log) == (0, "")
+
+
+def test_workers_end_with_the_process_that_looks_after_them(start: Start) -> None:
+    collector = start("--runner", "none", "--workers", "2")
+    workers = workers_of(collector)
+    collector.process.kill()
+    collector.process.communicate()
+    deadline_s = time.monotonic() + WAIT_S
+    for pid in workers:
+        with contextlib.suppress(ProcessLookupError):
+            while time.monotonic() < deadline_s:
+                os.kill(pid, 0)
+                time.sleep(0.05)
+            raise AssertionError(f"worker {pid} lives on")
+    assert start("--runner", "none").post(PATH, event()).status == 201
