@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from waybill.exporter import (
     check,
     export,
     open_destination,
+    read_ledger,
     rebuild,
 )
 from waybill.exporter.sources import LinesSource
@@ -208,3 +210,113 @@ def test_a_crash_at_any_step_is_no_finding_then_or_later(tmp_path: Path) -> None
         assert kinds(layout.root) == [(FILE, "removed")]
     else:
         pytest.fail("it never ran to its end")
+
+
+# -- days that are over ------------------------------------------------------------------------------------
+
+
+class Calendar:
+    """A clock that a test sets."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._now_ns = time.time_ns()
+        patch.setattr(time, "time_ns", lambda: self._now_ns)
+
+    def pass_days(self, days: int) -> None:
+        self._now_ns += days * 86_400 * 10**9
+
+
+def folded(root: Path) -> list[list[str]]:
+    """What each day of the ledger has."""
+    return [sorted(path.name for path in day.iterdir()) for day in sorted((root / LEDGER).iterdir())]
+
+
+def test_a_day_that_is_over_becomes_one_file_with_the_chain_as_it_was(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calendar = Calendar(monkeypatch)
+    before = read_ledger(layout.root)
+    calendar.pass_days(1)
+    add(layout, "d")
+    add(layout, "e")
+    assert folded(layout.root) == [
+        ["0000000001-0000000003.jsonl"],
+        ["0000000004.json", "0000000005.json"],
+    ]
+    after = read_ledger(layout.root)
+    assert before is not None
+    assert after is not None
+    assert before.heads < after.heads
+    assert (after.entries, after.broken) == (5, [])
+    assert kinds(layout.root) == []
+    calendar.pass_days(30)
+    add(layout, "f")
+    assert [len(day) for day in folded(layout.root)] == [1, 1, 1]
+    assert kinds(layout.root) == []
+
+
+@pytest.mark.parametrize("change", ["a byte", "a line", "the file"])
+def test_what_is_changed_in_a_days_file_is_found(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    Calendar(monkeypatch).pass_days(1)
+    add(layout, "d")
+    (day,) = (layout.root / LEDGER).rglob("*.jsonl")
+    lines = day.read_bytes().splitlines(keepends=True)
+    if change == "a byte":
+        day.write_bytes(b"".join(lines).replace(b'"at_ms":1', b'"at_ms":2', 1))
+    elif change == "a line":
+        day.write_bytes(b"".join(lines[:1] + lines[2:]))
+    else:
+        day.unlink()
+    assert (LEDGER, "ledger") in kinds(layout.root)
+
+
+def test_a_crash_at_any_step_when_a_day_is_folded_breaks_no_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calendar = Calendar(monkeypatch)
+    for at in range(1, 100):
+        layout = Layout(tmp_path / str(at))
+        for did in "abc":
+            add(layout, did)
+        calendar.pass_days(1)
+        layout.write(record("d"))
+        try:
+            Compactor(layout.root, node="a1b2c3", files=StoppingFiles(at), workers=1).compact()
+            survived = True
+        except StoppedError:
+            survived = False
+        assert {kind for _, kind in kinds(layout.root)} <= {"left"}
+        add(layout, "e")
+        assert kinds(layout.root) == []
+        calendar.pass_days(1)
+        add(layout, "f")
+        assert kinds(layout.root) == []
+        assert [len(day) for day in folded(layout.root)] == [1] * len(folded(layout.root))
+        if survived:
+            return
+    pytest.fail("it never ran to its end")
+
+
+def test_a_ledger_is_read_whole_while_its_days_are_folded(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calendar = Calendar(monkeypatch)
+    stop, seen = threading.Event(), []
+
+    def read() -> None:
+        while not stop.is_set():
+            state = read_ledger(layout.root)
+            seen.append((state.broken, state.entries) if state else ([], 0))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(12):
+        calendar.pass_days(number % 2)
+        add(layout, f"n{number}")
+    stop.set()
+    reader.join()
+    assert [broken for broken, _ in seen if broken] == []
+    counts = [count for _, count in seen]
+    assert counts == sorted(counts)

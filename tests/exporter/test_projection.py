@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
 from openlineage.client.uuid import generate_new_uuid
 
-from waybill.exporter import Archive, Query, find, open_layout
+from waybill.exporter import Archive, Query, find, list_aside, open_layout
 from waybill.exporter import Layout as Projection
 from waybill.facets import FinalState, ProvenanceRecord, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
@@ -434,11 +434,19 @@ def test_a_damaged_file_is_set_aside_and_holds_up_nothing(site: Site) -> None:
     site.restart()
     site.emit(event("r", "COMPLETE", 5))
     site.journal.mark(b"flush")
-    for _ in range(3):
-        site.layout.step()
-    assert not bad.exists()
-    kept = (site.settings.root / "provenance/damaged/raw/20260101/05").glob("ffff-1-2.parquet.*.damaged")
-    assert [path.read_bytes() for path in kept] == [b"damaged"]
+    assert [site.layout.step().problem for _ in range(3)] == [None] * 3
+    assert [site.settings.root / one.path for one in list_aside(site.settings.root)] == [bad]
+    assert [row.did for row in site.rows()] == ["r"]
+
+
+def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing(site: Site) -> None:
+    bad = site.settings.root / "provenance/raw/20260101/05/ffff-1-2.parquet"
+    bad.mkdir(parents=True)
+    site.restart()
+    site.emit(event("r", "COMPLETE", 5))
+    site.journal.mark(b"flush")
+    problems = [site.layout.step().problem for _ in range(3)]
+    assert str(bad) in str(problems[-1])
     assert [row.did for row in site.rows()] == ["r"]
 
 

@@ -5,7 +5,7 @@
     provenance/late/<safe system name>/YYYYMMDD/HH.parquet
     provenance/aged/<safe system name>/YYYYMMDD.json
     provenance/damaged/<path below provenance>.<16 hex digits>.damaged
-    provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
+    provenance/ledger/YYYYMMDD/…
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
 
 Nothing here touches a disk. Each name has one formatter and one parser, so no other module knows its shape.

@@ -1,11 +1,10 @@
 """The ledger of a root: every change of its compacted, late and archive files, in a chain of small entries.
 
-    provenance/ledger/YYYYMMDD/NNNNNNNNNN.json
-
 An entry holds the hash of the one before it, so none can be changed, left out or slipped in without all that
 follow being made anew, and the last one's hash, noted anywhere else, stands for everything before it. It is
 begun, with the hours that are about to change, before the first file changes, and completed after the last.
 Where a crash came between the two, the next change first completes it by what the files of those hours say.
+Where entries are on disk is for `waybill.exporter.entries` to say.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +21,8 @@ import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
 from waybill.exporter.aside import list_aside
-from waybill.exporter.layout import LEDGER, RAW, Hour, RawName
+from waybill.exporter.entries import Kept, fold_days, last_entry, next_path, read_entries
+from waybill.exporter.layout import RAW, Hour, RawName
 from waybill.exporter.listing import compacted_in, names
 from waybill.exporter.litter import sweep
 from waybill.exporter.seal import seal_in
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
     from waybill.exporter.aside import SetAside
-
-_SUFFIX: Final = ".json"
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,8 +109,10 @@ def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Change
         OSError: an entry cannot be read or written.
     """
     last = _complete(root, files)
-    entry = LedgerEntry(_hash(last.read_bytes()) if last else "", _now_ms(), tuple(sorted(hours)))
-    path = _next(root, last, entry.at_ms)
+    entry = LedgerEntry(_hash(last.content) if last else "", _now_ms(), tuple(sorted(hours)))
+    path = next_path(root, last, entry.at_ms)
+    if last is not None and last.path.parent != path.parent:
+        fold_days(root, files, path.parent.name)
     files.make_folder(path.parent)
     sweep(files, path.parent)
     publish(files, path, _ENCODER.encode(entry))
@@ -135,11 +134,7 @@ def read_ledger(root: Path) -> State | None:
         OSError: an entry cannot be read.
     """
     state, any_ = State(), False
-    for path in (path for day in _days(root) for path in _entries(root, day)):
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            continue
+    for path, _, content in read_entries(root):
         any_ = True
         try:
             entry = _DECODER.decode(content)
@@ -173,17 +168,18 @@ def _follow(state: State, entry: LedgerEntry) -> None:
             state.seals[path] = (seal, before[0])
 
 
-def _complete(root: Path, files: Files) -> Path | None:
-    """Complete an entry that a crash left; where the last one is."""
-    last = next((path for day in reversed(_days(root)) for path in reversed(_entries(root, day))), None)
+def _complete(root: Path, files: Files) -> Kept | None:
+    """Complete an entry that a crash left; the last one, as it is then."""
+    last = last_entry(root)
     if last is None:
         return None
     try:
-        entry = _DECODER.decode(last.read_bytes())
+        entry = _DECODER.decode(last.content)
     except msgspec.DecodeError as error:
-        raise OSError(f"{last} is no entry of a ledger ({error}); restore it from a copy") from None
+        raise OSError(f"{last.path} is no entry of a ledger ({error}); restore it from a copy") from None
     if entry.files is None:
-        _complete_by_files(root, files, last, entry)
+        _complete_by_files(root, files, last.path, entry)
+        last = last._replace(content=last.path.read_bytes())
     return last
 
 
@@ -214,23 +210,6 @@ def is_of(path: str, hour: Hour) -> bool:
 def relative(root: Path, path: PurePath) -> str:
     """A path as a ledger has it."""
     return path.relative_to(root).as_posix()
-
-
-def _days(root: Path) -> list[str]:
-    return list(names(root / LEDGER))
-
-
-def _entries(root: Path, day: str) -> list[Path]:
-    return [root / LEDGER / day / name for name in names(root / LEDGER / day) if name.endswith(_SUFFIX)]
-
-
-def _next(root: Path, last: Path | None, at_ms: int) -> Path:
-    day = f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y%m%d}"
-    number = 1
-    if last is not None:
-        # A clock that was put back does not put the order back.
-        day, number = max(day, last.parent.name), int(last.stem) + 1
-    return root / LEDGER / day / f"{number:010}{_SUFFIX}"
 
 
 def _hash(content: bytes) -> str:

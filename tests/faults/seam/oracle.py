@@ -151,7 +151,7 @@ def _belongs(path: Path) -> bool:
     if parts[:2] == ("provenance", "compacted"):
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
     if parts[:2] == ("provenance", "ledger"):
-        return len(parts) == 4 and parts[3].endswith(".json") and not parts[3].startswith(".")
+        return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
     if parts[0] == "events":
         return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
     return path == Path("provenance/.compact.lock")
