@@ -18,6 +18,7 @@ BENCHMARKS = (
     ("spark", "--events", "10000000", "--hours", "240", "--rounds", "1"),
     ("ingest",),
     ("ingest", "--backends"),
+    ("steady", "--rate", "20000", "40000", "80000", "--seconds", "60"),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),

@@ -1,0 +1,202 @@
+"""The rate that a collector holds, with everything visible in `/provenance/query` soon after it is sent.
+
+    python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
+    python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
+
+Each rate is a fresh collector with its runner at work: archive, raw and compacted files are made meanwhile.
+A process of its own sends batches of 100 over 8 connections, as many a second as the rate asks for, every
+record different and ended now; late batches are sent as soon as it goes. Every half second a record of its
+own kind is sent and asked for until it shows. A rate is held when what was asked for was sent, and every one
+of those showed in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from benchmarks.emit import end_runner
+from benchmarks.ingest import cpu_s_of, peak_mb, record_lines
+from waybill.transport import Journal, lease
+
+BATCH: Final = 100
+CONNECTIONS: Final = 8
+TEMPLATES: Final = 64
+VISIBLE_S: Final = 2.0
+"""What is sent must show within this time."""
+SENT_SHARE: Final = 0.99
+"""How much of the rate must have been sent; the rest is what the last batches are late."""
+PROBE_EVERY_S: Final = 0.5
+JSON: Final = {"Content-Type": "application/json"}
+_MARK: Final = b"#######-"
+_NOW: Final = b"1111111111111"
+
+
+class Held(NamedTuple):
+    """How one rate went."""
+
+    rate: int
+    sent_per_s: float
+    visible_s: list[float]
+    cpu_s_per_million: float
+    memory_mb: float
+    behind: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all was sent and visible in time."""
+        return self.sent_per_s >= SENT_SHARE * self.rate and max(self.visible_s) <= VISIBLE_S
+
+
+def main() -> None:
+    """Try the rates and print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rate", type=int, nargs="+", default=[80_000], help="records a second")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long each is held (default 600)")
+    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured")
+    parser.add_argument("--json", type=Path, help="write every measurement there")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    results = []
+    print(
+        "| rate | sent a second | shows after p50 s | max s | CPU s per million | memory MB | behind | held |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    try:
+        for rate in arguments.rate:
+            home = folder / str(rate)
+            held = _measured(home, rate, arguments.seconds)
+            results.append(held._asdict() | {"is_held": held.is_held})
+            print(
+                f"| {held.rate:,} | {held.sent_per_s:,.0f} | {statistics.median(held.visible_s):.2f} "
+                f"| {max(held.visible_s):.2f} | {held.cpu_s_per_million:.1f} | {held.memory_mb:.0f} "
+                f"| {held.behind:,} | {'yes' if held.is_held else 'no'} |",
+                flush=True,
+            )
+            shutil.rmtree(home, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def _measured(home: Path, rate: int, seconds: float) -> Held:
+    command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
+    command += ["--provenance-enabled", "--drain-timeout", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    address = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2]
+    ours, theirs = multiprocessing.Pipe()
+    sender = multiprocessing.get_context("spawn").Process(target=_send, args=(address, rate, seconds, theirs))
+    sender.start()
+    ours.recv()  # it has built its bodies
+    cpu_s, began_s = _cpu_s(server.pid, home), time.perf_counter()
+    ours.send(None)
+    visible_s = _probe(address, began_s + seconds)
+    sent = ours.recv()
+    took_s = time.perf_counter() - began_s
+    sender.join()
+    cpu_s = _cpu_s(server.pid, home) - cpu_s
+    memory_mb, behind = peak_mb(server.pid), _behind(home)
+    server.terminate()
+    server.wait(60)
+    end_runner(home)
+    return Held(rate, sent / took_s, visible_s, cpu_s / sent * 1e6, memory_mb, behind)
+
+
+def _probe(address: str, until_s: float) -> list[float]:
+    """How long each of some records took to show."""
+    connection = HTTPConnection(address, timeout=60)
+    visible_s = []
+    while not visible_s or time.perf_counter() < until_s:
+        did, began_s = str(uuid.uuid4()), time.perf_counter()
+        now_ms = time.time_ns() // 1_000_000
+        record = {"did": did, "finalState": "COMPLETE", "created": now_ms, "completed": now_ms}
+        record |= {"systemName": "probe", "dataSource": "probe", "filename": did}
+        _answer(connection, "POST", "/provenance", json.dumps([record]).encode())
+        while not json.loads(_answer(connection, "GET", f"/provenance/query?did={did}")):
+            time.sleep(0.01)
+        visible_s.append(time.perf_counter() - began_s)
+        time.sleep(PROBE_EVERY_S)
+    connection.close()
+    return visible_s
+
+
+def _answer(connection: HTTPConnection, method: str, path: str, body: bytes | None = None) -> bytes:
+    connection.request(method, path, body, JSON)
+    response = connection.getresponse()
+    answer = response.read()
+    assert response.status in {200, 202}, answer
+    return answer
+
+
+def _send(address: str, rate: int, seconds: float, pipe: Connection) -> None:
+    """Send at a rate; in a process of its own, which the probe does not hold up."""
+    bodies = _templates()
+    pipe.send(None)
+    pipe.recv()
+    count = int(rate * seconds) // BATCH
+    began_s = time.perf_counter()
+    # Each connection takes the next batch when it is free and that is due.
+    batches = iter([(at, began_s + at * BATCH / rate) for at in range(count)])
+    threads = [
+        threading.Thread(target=_send_some, args=(address, batches, bodies)) for _ in range(CONNECTIONS)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    pipe.send(count * BATCH)
+
+
+def _send_some(address: str, batches: Iterator[tuple[int, float]], bodies: list[bytes]) -> None:
+    connection = HTTPConnection(address, timeout=60)
+    for at, due_s in batches:
+        time.sleep(max(0.0, due_s - time.perf_counter()))
+        now = b"%d" % (time.time_ns() // 1_000_000)
+        body = bodies[at % TEMPLATES].replace(_MARK, b"%07x-" % at).replace(_NOW, now)
+        _answer(connection, "POST", "/provenance", body)
+    connection.close()
+
+
+def _templates() -> list[bytes]:
+    """Bodies whose every `did` has a place for the number of the batch, and whose instants are now."""
+    lines = []
+    for line in record_lines(TEMPLATES * BATCH):
+        record = json.loads(line)
+        record |= {"did": _MARK.decode() + record["did"], "created": int(_NOW), "completed": int(_NOW)}
+        lines.append(json.dumps(record, separators=(",", ":")).encode())
+    return [b"[" + b",".join(lines[at : at + BATCH]) + b"]" for at in range(0, len(lines), BATCH)]
+
+
+def _cpu_s(server: int, home: Path) -> float:
+    """Of the server and of the runner, which does the rest."""
+    runner = lease.holder(home)
+    return cpu_s_of(server) + (cpu_s_of(runner) if runner else 0.0)
+
+
+def _behind(home: Path) -> int:
+    journal = Journal(home)
+    behind = journal.last_seq() - journal.cursor("layout")
+    journal.close()
+    return behind
+
+
+if __name__ == "__main__":
+    main()
