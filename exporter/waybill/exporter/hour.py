@@ -148,6 +148,7 @@ class HourCompaction:
         self._window_rows = window_rows
         self._folder = root / raw_folder(hour)
         self._raws: dict[RawName, _Raw] = {}
+        self._paths: dict[str, PurePosixPath] = {}
         self._complete = True
 
     def run(self, retraction: Retraction | None) -> None:
@@ -222,10 +223,13 @@ class HourCompaction:
             raise _DamagedError from None
 
     def _path_of(self, system: str) -> PurePosixPath:
-        path = compacted_path(system, self._hour)
-        if not (self._root / path).exists() and is_gone(self._root, safe_name(system), self._hour):
-            return late_path(system, self._hour)
-        return path
+        # Decided once: a file that is set aside meanwhile is replaced where it was.
+        if system not in self._paths:
+            path = compacted_path(system, self._hour)
+            if not (self._root / path).exists() and is_gone(self._root, safe_name(system), self._hour):
+                path = late_path(system, self._hour)
+            self._paths[system] = path
+        return self._paths[system]
 
     def _publish(self, path: PurePosixPath, one: _SystemCompaction) -> None:
         if one.encoder.is_empty:
