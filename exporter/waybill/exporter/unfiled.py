@@ -44,11 +44,14 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
     Raises:
         JournalError: the journal cannot be read.
     """
-    wanted = (query or Query()).by_key()
+    query = query or Query()
+    wanted = query.by_key()
+    texts = [text.encode() for text in (query.did, query.data_sink) if text]
     tables = []
     after = journal.cursor(Layout.name)
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
+        entries = [entry for entry in entries if _may_hold(entry.body, texts)]
         allowed = settings.provenance_annotations_allowed
         found = records_sent(
             entries, system_name=settings.system_name, allowed=allowed, on_error=_leave_to_the_layout
@@ -61,6 +64,11 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
         ]
         tables += [table.filter(wanted) for table in (*found, to_table(records)) if table.num_rows]
     return pa.concat_tables(tables or [SCHEMA.empty_table()])
+
+
+def _may_hold(body: bytes, texts: list[bytes]) -> bool:
+    """Whether JSON can hold these texts, which is told far quicker than what it holds; any may be escaped."""
+    return b"\\" in body or all(text in body for text in texts)
 
 
 def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
