@@ -78,6 +78,19 @@ def test_annotations_and_transforms_come_back_intact(shared: Collector) -> None:
     assert [one["did"] for one in ask(shared, annotation_key="k", annotation_value="%C3%BC")] == ["odd"]
 
 
+def test_a_record_is_found_however_its_texts_are_written(shared: Collector) -> None:
+    did, sink = 'a"b/\u00fc\u4e2d', "out\\\u00fc"
+    for raw in (True, False):  # as UTF-8 and with escapes
+        told = record(did=f"{did}{raw}", dataSink=sink, annotations={"note": "plain"})
+        assert shared.post("/provenance", json.dumps([told], ensure_ascii=not raw).encode()).status == 202
+        plain = record(did=f"\u00fc{raw}", dataSink=f"\u00fc{raw}")
+        assert shared.post("/provenance", json.dumps([plain], ensure_ascii=not raw).encode()).status == 202
+        assert [one["data_sink"] for one in ask(shared, did=quote(f"{did}{raw}"))] == [sink]
+        assert [one["did"] for one in ask(shared, data_sink=quote(f"\u00fc{raw}"))] == [f"\u00fc{raw}"]
+    assert len(ask(shared, data_sink=quote(sink))) == 2
+    assert ask(shared, did="ab") == []
+
+
 def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
     send(
         shared,

@@ -46,12 +46,12 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
     """
     query = query or Query()
     wanted = query.by_key()
+    texts = [text.encode("utf-8", "surrogatepass") for text in (query.did, query.data_sink) if text]
     tables = []
     after = journal.cursor(Layout.name)
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
-        if query.did is not None:
-            entries = [entry for entry in entries if _may_say(entry, query.did)]
+        entries = [entry for entry in entries if _may_hold(entry.body, texts)]
         allowed = settings.provenance_annotations_allowed
         found = records_sent(
             entries, system_name=settings.system_name, allowed=allowed, on_error=_leave_to_the_layout
@@ -66,6 +66,11 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
     return pa.concat_tables(tables or [SCHEMA.empty_table()])
 
 
+def _may_hold(body: bytes, texts: list[bytes]) -> bool:
+    """Whether JSON can hold these texts, which is told far quicker than what it holds; any may be escaped."""
+    return b"\\" in body or all(text in body for text in texts)
+
+
 def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
     """The records that an entry alone makes certain; those of a run without the facet come with its end."""
     system_name = entry.system_name or system_name
@@ -78,12 +83,6 @@ def records_in(entry: Entry, system_name: str) -> Iterator[ProvenanceRecord]:
                 yield from records_of(seen)
     except UNREADABLE:
         return  # the layout says so in its log
-
-
-def _may_say(entry: Entry, did: str) -> bool:
-    """Whether an entry can be about a file; for most it takes no decoding to know that it is not."""
-    # JSON may write any letter as an escape.
-    return did.encode("utf-8", "surrogatepass") in entry.body or b"\\" in entry.body
 
 
 def _leave_to_the_layout(entry: Entry, error: Exception) -> None:
