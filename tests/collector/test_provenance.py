@@ -219,6 +219,19 @@ def test_a_refused_event_is_a_reject_too(shared: Collector) -> None:
     assert bad in rejects(shared).values()
 
 
+def test_more_than_fits_into_memory_is_not_asked_of_the_journal_at_once(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    for at in range(40):
+        body = [record(did=f"{at}-{more}", filename="n" * 20_000) for more in range(100)]
+        assert send(collector, *body).status == 202
+    for path in ("/provenance/query", "/provenance/stats"):
+        reply = collector.get(path)
+        assert reply.status == 503
+        assert "too far behind" in reply.json["detail"]
+        assert reply.headers["retry-after"] == "2"
+    assert [one["did"] for one in ask(collector, did="7-7")] == ["7-7"]
+
+
 def test_each_record_is_seen_once_while_it_moves_from_the_journal_to_the_files(start: Start) -> None:
     collector = start("--provenance-enabled")
     sent = 0

@@ -16,6 +16,7 @@ from waybill.collector import ApiKey, Keys, Reject, Rejects, Role, serve
 from waybill.exporter import (
     AgedOff,
     Archive,
+    BacklogError,
     Checked,
     Compactor,
     Destination,
@@ -466,7 +467,10 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
         did="0193", final_state=FinalState.ERROR, annotations={"kind": "orders"}, since_ms=1, limit=5
     )
     assert_type(find(root, query), list[ProvenanceRecord])
-    waiting = unfiled(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
+    try:
+        waiting = unfiled(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
+    except BacklogError:
+        return
     tables = sum(1 for _ in scan(root, query, unfiled=waiting))  # pyright: ignore[reportUnknownArgumentType]
     assert_type(tables, int)
 

@@ -14,7 +14,7 @@ import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.lineage import BETWEEN_REASONS, elements, reasons_of, refusal
-from waybill.collector.problem import Problem
+from waybill.collector.problem import Problem, busy
 from waybill.transport import flush
 from waybill.transport.admission import check_records
 from waybill.transport.errors import AdmissionError
@@ -164,7 +164,12 @@ class ProvenanceDoors:
             raise Problem(HTTPStatus.CONFLICT, detail)
 
     async def _in_thread(self, ask: Callable[[Query], _T], query: Query) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, ask, query)
+        from waybill.exporter import BacklogError
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask, query)
+        except BacklogError as error:
+            raise busy(str(error)) from None
 
     def _find(self, query: Query) -> list[ProvenanceRecord]:
         from waybill.exporter import find, unfiled

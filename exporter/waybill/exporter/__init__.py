@@ -22,12 +22,13 @@ from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild, rebuild_there
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
-from waybill.exporter.unfiled import unfiled
+from waybill.exporter.unfiled import BacklogError, unfiled
 from waybill.exporter.verify import Checked, Finding, check
 
 __all__ = [
     "AgedOff",
     "Archive",
+    "BacklogError",
     "Checked",
     "Compactor",
     "Destination",

@@ -20,6 +20,7 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.arrow import SCHEMA, to_table
+from waybill.transport.errors import WaybillError
 from waybill.transport.journal import Entry, Kind
 
 if TYPE_CHECKING:
@@ -30,24 +31,44 @@ if TYPE_CHECKING:
 _CHUNK_BYTES: Final = 16 * 2**20
 _CHUNK_ENTRIES: Final = 10_000
 
+UNFILED_BYTES_MAX: Final = 64 * 2**20
+"""How much of what only the journal has may be in memory for one question."""
 
-def unfiled(journal: Journal, settings: Settings, query: Query | None = None) -> pa.Table:
+
+class BacklogError(WaybillError):
+    """The layout is so far behind the journal that a question cannot be answered in bounded memory."""
+
+
+def unfiled(
+    journal: Journal,
+    settings: Settings,
+    query: Query | None = None,
+    *,
+    max_bytes: int = UNFILED_BYTES_MAX,
+) -> pa.Table:
     """The records in entries that the layout has not dealt with, as far as a query may ask for them.
 
     Only what is certain: records as DeltaFi sends them and those of events that carry the facet. A run
     without it becomes records once it has settled. Some of these records may be in files already; `find` and
     `scan` see each once.
 
+    Args:
+        journal: the home's.
+        settings: those of the home.
+        query: what is asked.
+        max_bytes: see `UNFILED_BYTES_MAX`.
+
     Returns:
         A table of `waybill.facets.arrow.SCHEMA`, in any order.
 
     Raises:
         JournalError: the journal cannot be read.
+        BacklogError: there are too many such records.
     """
     query = query or Query()
     wanted = query.by_key()
     texts = [text.encode("utf-8", "surrogatepass") for text in (query.did, query.data_sink) if text]
-    tables = []
+    tables, kept_bytes = [], 0
     after = journal.cursor(Layout.name)
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
@@ -62,7 +83,14 @@ def unfiled(journal: Journal, settings: Settings, query: Query | None = None) ->
             for entry in events
             for record in records_in(entry, settings.system_name)
         ]
-        tables += [table.filter(wanted) for table in (*found, to_table(records)) if table.num_rows]
+        kept = [table.filter(wanted) for table in (*found, to_table(records)) if table.num_rows]
+        kept_bytes += sum(table.nbytes for table in kept)
+        if kept_bytes > max_bytes:
+            raise BacklogError(
+                "the files are too far behind what was accepted to answer this now; ask again in a while, or "
+                "for less: one file, one system, a final state, a span of time"
+            )
+        tables += kept
     return pa.concat_tables(tables or [SCHEMA.empty_table()])
 
 
