@@ -118,8 +118,8 @@ def test_an_archive_in_a_bucket_gives_the_rows_of_the_live_layout(
         assert flush(settings).problems == {}
     journal.close()
     for path in settings.root.glob("events/*/*/*.parquet"):
-        bucket.put(f"root/{path.relative_to(settings.root)}", path.read_bytes())
-    source = from_url("events", f"{bucket.url}/root/", settings=settings)
+        bucket.put(f"live/{path.relative_to(settings.root)}", path.read_bytes())
+    source = from_url("events", f"{bucket.url}/live/", settings=settings)
     report = rebuild(source, tmp_path / "again", WANTED)
     assert (report.parts, report.is_whole) == (2, True)
     assert Layout(tmp_path / "again").rows() == Layout(settings.root).rows() != []
