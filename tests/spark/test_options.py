@@ -23,6 +23,21 @@ def test_the_system_name_is_the_namespace_unless_the_user_gave_one() -> None:
     assert told({"spark.openlineage.namespace": "mine"})["spark.openlineage.namespace"] == "mine"
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"spark.app.name": "orders"}, "orders"),
+        ({"spark.app.name": "orders", "spark.openlineage.appName": "mine"}, "mine"),
+        ({"spark.app.name": "orders", "spark.glue.JOB_NAME": "glued"}, None),
+        ({}, None),
+    ],
+)
+def test_the_listener_is_told_the_application_s_name_which_it_may_not_know_yet(
+    given: Mapping[str, str], name: str | None
+) -> None:
+    assert told(given).get("spark.openlineage.appName") == name
+
+
 def test_listeners_of_the_users_stay_and_ours_is_there_once() -> None:
     assert (
         told({"spark.extraListeners": "com.example.A"})["spark.extraListeners"]

@@ -28,6 +28,8 @@ OVERRIDES: Final = (
 )
 """Fields of a record that a property ``spark.waybill.<field>`` sets."""
 
+_APP_NAME: Final = "spark.openlineage.appName"
+_GLUE_NAME: Final = "spark.glue.JOB_NAME"
 _CAPTURED: Final = "spark.openlineage.capturedProperties"
 _TAGS: Final = "spark.openlineage.run.tags"
 _PROPERTY: Final = "spark.waybill."
@@ -64,6 +66,10 @@ def listener_options(
         NAMESPACE: given(NAMESPACE) or namespace,
         _CAPTURED: ",".join(dict.fromkeys(captured)),
     }
+    # On a busy machine the listener begins the application before it can ask Spark for its name, and calls it
+    # "unknown". What AWS Glue calls a job is dearer to it than Spark's name.
+    if (name := given(_APP_NAME) or given("spark.app.name")) and not given(_GLUE_NAME):
+        options[_APP_NAME] = name
     all_tags = [*filter(None, [given(_TAGS)]), *(_tag(key, value) for key, value in tags.items())]
     return options | {_TAGS: ";".join(all_tags)} if all_tags else options
 
