@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ from waybill.exporter.sources import JournalSource, LinesSource, Source
 from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.spark import compact_on_spark, plain_session, rebuild_on_spark
+from waybill.spark.jar import spark_home
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 
 REAL = Path(__file__).parent.parent / "facets/expected"
 START_MS = 1_767_225_600_000
+MASTER = "SPARK_MASTER"
+"""Environment variable with another master, for example ``local-cluster[2,1,1024]``."""
 WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause", "customer"}))
 
 
@@ -52,11 +56,12 @@ def bucket() -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def spark(bucket: Store) -> Iterator[SparkSession]:  # noqa: ARG001 - its environment
-    """A plain session, far from UTC, of two workers."""
+    """A plain session, far from UTC, of two workers; `MASTER` may ask for executors of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", "")
         patch.setenv("TZ", "America/New_York")
-        session = plain_session("local[2]")
+        patch.setenv("SPARK_HOME", str(spark_home()))
+        session = plain_session(os.environ.get(MASTER, "local[2]"))
         session.conf.set("spark.sql.shuffle.partitions", "3")
         session.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         yield session

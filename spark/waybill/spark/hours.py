@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from waybill.exporter import Exported, Hour, RawName, RawWriter, export, hour_of, open_destination
 from waybill.exporter.compact import HourReport, compact_hour
-from waybill.exporter.compact import fill_in as fill_in_changes
 from waybill.exporter.layout import HOUR_MS
 from waybill.exporter.ledger import recorded
 from waybill.exporter.turn import turn
@@ -26,8 +25,6 @@ from waybill.transport.files import Files, publish
 
 _RAW_ROWS_MAX: Final = 250_000
 _PREFIX: Final = "hour-"
-
-FillIn = Callable[[Iterable[HourReport]], None]
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -63,8 +60,8 @@ class Target(Protocol):
     def written(self) -> list[Written]:
         """What an earlier rebuild of the same order has put there."""
 
-    def changing(self, hours: Iterable[Hour]) -> contextlib.AbstractContextManager[FillIn]:
-        """Hold others off while these hours change; what came of it is to be filled in."""
+    def changing(self, hours: Collection[Hour]) -> contextlib.AbstractContextManager[None]:
+        """Hold others off while these hours change."""
 
     def begin(self, hour: int) -> HourWriting:
         """Begin an hour, by its number since the epoch."""
@@ -92,15 +89,25 @@ class RootTarget(msgspec.Struct, frozen=True):
         return [decode_written(path.read_bytes()) for path in sorted(self.work.glob(f"{_PREFIX}*.json"))]
 
     @contextlib.contextmanager
-    def changing(self, hours: Iterable[Hour]) -> Iterator[FillIn]:
+    def changing(self, hours: Collection[Hour]) -> Iterator[None]:
         """Have the root's turn, and keep its ledger."""
         files = Files()
+        if not hours:
+            yield
+            return
         with turn(self.root, files), recorded(self.root, files, hours) as changed:
-            yield lambda reports: fill_in_changes(changed, reports)
+            # A task that Spark had to repeat says only what its last attempt did: the files tell all.
+            changed.certain = False
+            yield
 
     def begin(self, hour: int) -> HourWriting:
-        """Begin an hour below the root."""
-        return _BelowRoot(self, hour)
+        """Begin an hour below the root, unless an earlier attempt has done it."""
+        note = self.note_path(hour_of(hour * HOUR_MS))
+        return _Done(hour, decode_written(note.read_bytes())) if note.exists() else _BelowRoot(self, hour)
+
+    def note_path(self, hour: Hour) -> Path:
+        """Where it is noted what became of an hour."""
+        return self.work / f"{_PREFIX}{hour.day}{hour.hour}.json"
 
 
 class ThereTarget(msgspec.Struct, frozen=True):
@@ -120,10 +127,9 @@ class ThereTarget(msgspec.Struct, frozen=True):
         """Nothing: each hour is merged with what is there."""
         return []
 
-    @contextlib.contextmanager
-    def changing(self, hours: Iterable[Hour]) -> Iterator[FillIn]:  # noqa: ARG002 - of the protocol
+    def changing(self, hours: Collection[Hour]) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - of the protocol
         """Each put is conditional, so nobody is held off."""
-        yield lambda _reports: None
+        return contextlib.nullcontext()
 
     def begin(self, hour: int) -> HourWriting:
         """Begin an hour in a folder of this executor's own."""
@@ -168,7 +174,7 @@ class _Raw:
 class _BelowRoot:
     def __init__(self, target: RootTarget, hour: int) -> None:
         self.hour = hour
-        self._work = target.work
+        self._target = target
         self._raw = _Raw(target.root, target.node, hour)
 
     def add(self, rows: pa.Table) -> None:
@@ -177,10 +183,20 @@ class _BelowRoot:
     def finish(self) -> Written:
         done = self._raw.compact()
         if done.report.failed is None and done.report.unreadable is None:
-            hour = done.report.hour
-            path = self._work / f"{_PREFIX}{hour.day}{hour.hour}.json"
-            publish(Files(), path, msgspec.json.encode(done))
+            publish(Files(), self._target.note_path(done.report.hour), msgspec.json.encode(done))
         return done
+
+
+class _Done:
+    def __init__(self, hour: int, written: Written) -> None:
+        self.hour = hour
+        self._written = written
+
+    def add(self, rows: pa.Table) -> None:
+        """They are there."""
+
+    def finish(self) -> Written:
+        return self._written
 
 
 class _InStore:

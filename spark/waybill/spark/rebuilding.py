@@ -116,10 +116,9 @@ def _rebuild(
     try:
         reports = _reports(read)
         touched = {hour for report in reports for hour in report.hours}
-        with target.changing(touched - {one.report.hour for one in known}) as fill_in:
+        with target.changing(touched - {one.report.hour for one in known}):
             rows = hours.mapInArrow(lambda batches: _write(target, batches), _SPARK_WRITTEN).collect()
-            fresh = [decode_written(bytes(row.written)) for row in rows]
-            fill_in([one.report for one in fresh])
+        fresh = [decode_written(bytes(row.written)) for row in rows]
     finally:
         read.unpersist()
     written = [*known, *fresh]
