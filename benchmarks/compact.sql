@@ -1,5 +1,5 @@
--- The compaction of benchmarks/compact.py as DuckDB does it: the same merge of repeats, the same order, the same
--- partitions and compression. $raw and $out are folders.
+-- How DuckDB makes compacted files of records: the same merge of repeats, the same order, the same partitions and
+-- compression. The source is a table of records; out is a folder.
 COPY (
     SELECT
         did, parent_did, system_name, data_source, filename, transforms, data_sink, final_state, created, completed,
@@ -19,7 +19,7 @@ COPY (
             min(created) AS created,
             list(annotations) AS maps,
             CASE WHEN count(*) > 1 THEN list_sort(list_distinct(flatten(list(map_keys(annotations))))) END AS keys
-        FROM read_parquet('$raw/*/*/*.parquet')
+        FROM $source
         GROUP BY did, system_name, transforms, data_sink, final_state, completed
     )
     ORDER BY completed, did

@@ -26,7 +26,6 @@ import argparse
 import http.client
 import http.server
 import json
-import resource
 import socket
 import statistics
 import subprocess
@@ -41,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from benchmarks import flow
+from benchmarks.turns import measured, peak_mb
 
 if TYPE_CHECKING:
     from waybill.marquez import Delivery
@@ -109,8 +109,8 @@ def _throughput(arguments: argparse.Namespace) -> None:
     per_s: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(arguments.rounds):
         for case in CASES:
-            measured = _measure(case, arguments.url, events, arguments.connections)
-            per_s[case].append(events / measured["wall_s"])
+            wall_s = _measure(case, arguments, arguments.url, events)["wall_s"]
+            per_s[case].append(events / wall_s)
     print(f"{events:,} events, {arguments.connections} connections\n\n            events/s")
     for case in CASES:
         print(f"{case:10} {statistics.median(per_s[case]):9.1f}")
@@ -122,19 +122,17 @@ def _waiting(arguments: argparse.Namespace) -> None:
     events = arguments.events or 1_000_000
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-    measured = _measure("waiting", url, events, arguments.connections)
+    figures = _measure("waiting", arguments, url, events)
     print(
-        f"{events:,} events waiting: {measured['peak_mb']:.0f} MB at most (wanted: under {MEMORY_MAX_MB})\n"
-        f"first one delivered {measured['first_s']:.2f} s after an outage of {OUTAGE_S:.0f} s "
+        f"{events:,} events waiting: {figures['peak_mb']:.0f} MB at most (wanted: under {MEMORY_MAX_MB})\n"
+        f"first one delivered {figures['first_s']:.2f} s after an outage of {OUTAGE_S:.0f} s "
         f"(wanted: within {FIRST_MAX_S:.0f} s)"
     )
 
 
-def _measure(case: str, url: str, events: int, connections: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", __spec__.name, "--worker", case, url, str(events), str(connections)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    measured: dict[str, Any] = json.loads(done.stdout)
-    return measured
+def _measure(case: str, arguments: argparse.Namespace, url: str, events: int) -> dict[str, Any]:
+    words = (case, url, events, arguments.connections)
+    return measured("benchmarks.delivery", *words, errors=subprocess.DEVNULL)
 
 
 def _work(case: str, url: str, events: int, connections: int) -> dict[str, float]:
@@ -188,8 +186,7 @@ def _outlast(delivery: Delivery, url: str, events: int) -> dict[str, float]:
     delivery.finish()
     backend.kill()
     backend.wait()
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"peak_mb": peak_mb, "first_s": first_s or 0.0}
+    return {"peak_mb": peak_mb(), "first_s": first_s or 0.0}
 
 
 def _bare(url: str, events: int, connections: int) -> dict[str, float]:

@@ -20,46 +20,33 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
+
+from benchmarks.turns import Results, in_folder, measured, median, parser_of
 
 CASES: Final = ("nothing", "file", "async_http", "waybill process", "waybill power")
 BACKENDS: Final = ("answering", "refusing", "hanging", "failing")
+FIGURES: Final = ("events_per_s", "p50_us", "p99_us")
 WARM_UP: Final = 200
 
 
 def main() -> None:
     """Run the measurement that the arguments ask for and print its table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--backends", action="store_true", help="our p99 with the backend up and down")
     parser.add_argument("--events", type=int, default=4000, help="events of one measurement (default 4000)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
-    parser.add_argument(
-        "--folder", type=Path, help="where homes go; the disk that is measured (default: a temporary one)"
-    )
-    parser.add_argument("--json", type=Path, help="write every measurement there")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", nargs=1, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        print(json.dumps(_work(json.loads(arguments.worker))))
-        return
-    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
-    try:
-        results = (
-            _compare_backends(arguments, folder) if arguments.backends else _compare_cases(arguments, folder)
-        )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+        _work(json.loads(arguments.worker[0]))
+    else:
+        in_folder(arguments, _compare_backends if arguments.backends else _compare_cases)
 
 
-def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def _compare_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     results = []
     with StandIn("answering") as backend:
         for round_ in range(arguments.rounds):
@@ -76,7 +63,7 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
                     results.append(_measured(job))
                     end_runner(home)
                     shutil.rmtree(home, ignore_errors=True)
-    fdatasync_us = statistics.median(result["fdatasync_us"] for result in results)
+    fdatasync_us = median(results, ("fdatasync_us",))["fdatasync_us"]
     print(f"fdatasync of 4 KiB appended on this disk: {fdatasync_us:.0f} µs (median)\n")
     print(
         f"{'transport':<16} {'threads':>7} {'events/s':>9} {'p50 µs':>8} {'p99 µs':>8} "
@@ -84,9 +71,9 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
     )
     net: dict[tuple[str, int], float] = {}
     for threads in (1, 8):
-        base = _median(results, "nothing", threads)
+        base = median(results, FIGURES, case="nothing", threads=threads)
         for case in CASES:
-            row = _median(results, case, threads)
+            row = median(results, FIGURES, case=case, threads=threads)
             net[case, threads] = row["p50_us"] - base["p50_us"]
             print(
                 f"{case:<16} {threads:>7} {row['events_per_s']:>9.0f} "
@@ -103,7 +90,7 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> list[dict[str
     return results
 
 
-def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
     results = []
     for round_ in range(arguments.rounds):
         for state in BACKENDS:
@@ -121,13 +108,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
                 shutil.rmtree(home, ignore_errors=True)
     columns = f"{'p50 µs':>8} {'p99 µs':>8} {'p99 / answering':>16} {'events/s':>9} {'/ answering':>12}"
     print(f"{'Marquez':<12} {columns}")
-    medians = {
-        state: {
-            name: statistics.median(result[name] for result in results if result["state"] == state)
-            for name in ("p50_us", "p99_us", "events_per_s")
-        }
-        for state in BACKENDS
-    }
+    medians = {state: median(results, FIGURES, state=state) for state in BACKENDS}
     for state, of in medians.items():
         up = medians["answering"]
         print(
@@ -138,17 +119,8 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> list[dict[
     return results
 
 
-def _median(results: list[dict[str, Any]], case: str, threads: int) -> dict[str, float]:
-    rows = [result for result in results if (result["case"], result["threads"]) == (case, threads)]
-    return {
-        name: statistics.median(row[name] for row in rows) for name in ("events_per_s", "p50_us", "p99_us")
-    }
-
-
 def _measured(job: dict[str, Any]) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.emit", "--worker", json.dumps(job)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return {**job, **json.loads(output.splitlines()[-1])}
+    return {**job, **measured("benchmarks.emit", json.dumps(job))}
 
 
 def end_runner(home: Path) -> None:
@@ -163,7 +135,7 @@ def end_runner(home: Path) -> None:
 # -- one measurement, in a process of its own ----------------------------------------------------------------
 
 
-def _work(job: dict[str, Any]) -> dict[str, float]:
+def _work(job: dict[str, Any]) -> NoReturn:
     from openlineage.client import OpenLineageClient
 
     home = Path(job["home"])
@@ -219,7 +191,7 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
         from openlineage.client.transport.transport import Transport
 
         nothing = Transport()
-        nothing.emit = lambda _event: None  # type: ignore[method-assign]
+        nothing.emit = lambda _event: None  # type: ignore[assignment]
         return nothing
     from openlineage.client.transport import get_default_factory
 

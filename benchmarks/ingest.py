@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import selectors
 import shutil
@@ -22,7 +21,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,6 +29,7 @@ import msgspec
 
 from benchmarks.emit import BACKENDS, StandIn, end_runner
 from benchmarks.records import records
+from benchmarks.turns import Results, in_folder, median, parser_of, peak_mb
 
 
 class Case(NamedTuple):
@@ -63,28 +62,16 @@ _TICKS_A_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 def main() -> None:
     """Run the cases and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--seconds", type=float, default=8.0, help="of a case, at most (default 8)")
     parser.add_argument("--count", type=int, default=400_000, help="records or events of a case, at most")
-    parser.add_argument("--backends", action="store_true", help="with the backend up and down instead")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns of --backends (default 3)")
+    parser.add_argument("--backends", action="store_true", help="with the backend up and down, in rounds")
     parser.add_argument("--runner", choices=("none", "child"), default="none")
-    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured")
-    parser.add_argument("--json", type=Path, help="write every measurement there")
     arguments = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
-    try:
-        if arguments.backends:
-            _compare_backends(folder, arguments)
-        else:
-            _run_cases(folder, arguments)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    in_folder(arguments, _compare_backends if arguments.backends else _run_cases)
 
 
-def _run_cases(folder: Path, arguments: argparse.Namespace) -> None:
+def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     lines = record_lines(arguments.count)
     results = []
     print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
@@ -101,12 +88,12 @@ def _run_cases(folder: Path, arguments: argparse.Namespace) -> None:
             f"| {result['memory_mb']:.0f} |",
             flush=True,
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    return results
 
 
-def _compare_backends(folder: Path, arguments: argparse.Namespace) -> None:
-    case, per_s = Case("events", "/api/v1/lineage", 1, 8), {state: list[float]() for state in BACKENDS}
+def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
+    case = Case("events", "/api/v1/lineage", 1, 8)
+    results: Results = []
     bodies = _event_lines(min(arguments.count, 100_000))
     arguments.runner = "child"
     for round_ in range(arguments.rounds):
@@ -115,12 +102,13 @@ def _compare_backends(folder: Path, arguments: argparse.Namespace) -> None:
             with StandIn(state) as backend:
                 result = _measured(case, bodies, home, arguments, "--marquez-url", backend.url)
                 end_runner(home)
-            per_s[state].append(result["per_s"])
+            results.append({"state": state, **result})
             shutil.rmtree(home, ignore_errors=True)
     print("| Marquez | events a second | / answering (to reach: at least 0.95) |\n|---|---|---|")
-    for state in BACKENDS:
-        median = statistics.median(per_s[state])
-        print(f"| {state} | {median:,.0f} | {median / statistics.median(per_s['answering']):.2f} |")
+    medians = {state: median(results, ("per_s",), state=state)["per_s"] for state in BACKENDS}
+    for state, per_s in medians.items():
+        print(f"| {state} | {per_s:,.0f} | {per_s / medians['answering']:.2f} |")
+    return results
 
 
 def _measured(
@@ -263,14 +251,6 @@ def cpu_s_of(pid: int) -> float:
     """The CPU seconds that a process has used."""
     words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / _TICKS_A_SECOND
-
-
-def peak_mb(pid: int) -> float:
-    """The most memory that a process has taken, without what its parent had when it was forked."""
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return 0.0
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@
     python -m benchmarks.rebuild --events 10000000 --hours 240 --only waybill --rounds 1
 
 All read the same file, take the records out of the facets, merge what came twice, sort, and write one zstd
-file per system and hour; what DuckDB runs is benchmarks/rebuild.sql, what polars runs is below. Polars has no
-maps: it is told which annotations there are, and writes lists of keys and values. Ours also looks for events
-without the facet, makes every file durable, and could go on after a crash. Each measurement is a fresh
-process with all its workers counted; they take turns, and the median of the rounds is shown. The rows of all
-are compared. The second command shows the memory of a large one, and whether its time is ten times the
-first's.
+file per system and hour; what DuckDB runs is benchmarks/compact.sql over rebuild.sql, what polars runs is
+below. Polars has no maps: it is told which annotations there are, and writes lists of keys and values. Ours
+also looks for events without the facet, makes every file durable, and could go on after a crash. Each
+measurement is a fresh process with all its workers counted; they take turns, and the median of the rounds is
+shown. The rows of all are compared. The second command shows the memory of a large one, and whether its time
+is ten times the first's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,41 +26,40 @@ from string import Template
 from typing import Any, Final
 
 from benchmarks.lines import ANNOTATIONS, write_lines
+from benchmarks.turns import (
+    Results,
+    add_rows_options,
+    check_same,
+    cpu_s,
+    files_of,
+    in_folder,
+    measured,
+    median,
+    parser_of,
+)
 
 CASES: Final = ("waybill", "duckdb", "polars")
+MERGE_SQL: Final = Path(__file__).with_name("compact.sql")
 SQL: Final = Path(__file__).with_suffix(".sql")
+FIGURES: Final = ("wall_s", "cpu_s", "peak_mb", "size_mb")
 RATIO_MAX: Final = 1.0
 
 
 def main() -> None:
     """Make the file, let both rebuild from it in turns, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
-    parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
-    parser.add_argument("--repeats", type=float, default=0.01, help="share that comes twice (default 0.01)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns (default 3)")
-    parser.add_argument("--only", choices=CASES, help="measure this one, without the comparison")
-    parser.add_argument("--seed", type=int, default=7, help="of the records (default 7)")
-    parser.add_argument("--folder", type=Path, help="the disk that is measured (default: a temporary folder)")
-    parser.add_argument("--json", type=Path, help="write every measurement there")
+    add_rows_options(parser, CASES)
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         case, lines, out = arguments.worker
         print(json.dumps(_work(case, Path(lines), Path(out))))
-        return
-    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
-    try:
-        results = _compare(arguments, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    else:
+        in_folder(arguments, _compare)
 
 
-def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
     lines = folder / "events.jsonl"
     cases = (arguments.only,) if arguments.only else CASES
     count = write_lines(
@@ -81,16 +75,16 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]
             if round_:
                 shutil.rmtree(out)
     for rival in cases[1:]:
-        check_same(folder / "0-waybill", folder / f"0-{rival}", arguments.events)
+        check_same(folder / "0-waybill/provenance", folder / f"0-{rival}/provenance", arguments.events)
     print(f"{'':<10} {'wall s':>8} {'CPU s':>8} {'peak MB':>8} {'MB':>8}")
-    median = {case: _median(results, case) for case in cases}
-    for case, row in median.items():
+    medians = {case: median(results, FIGURES, case=case) for case in cases}
+    for case, row in medians.items():
         print(
             f"{case:<10} {row['wall_s']:>8.2f} {row['cpu_s']:>8.2f} {row['peak_mb']:>8.0f} "
             f"{row['size_mb']:>8.1f}"
         )
     for rival in cases[1:]:
-        ratio = median["waybill"]["wall_s"] / median[rival]["wall_s"]
+        ratio = medians["waybill"]["wall_s"] / medians[rival]["wall_s"]
         print(f"waybill / {rival}, wall: {ratio:.2f} (to reach: at most {RATIO_MAX})")
     return results
 
@@ -99,15 +93,10 @@ def _work(case: str, lines: Path, out: Path) -> dict[str, float]:
     """Rebuild and tell what it took, child processes included; imports of this process do not count."""
     do = {"waybill": _waybill, "duckdb": _duckdb, "polars": _polars}[case](lines, out)
     peak = _Peak()
-    before, start_s = _cpu_s(), time.perf_counter()
+    before, start_s = cpu_s(), time.perf_counter()
     do()
     wall_s = time.perf_counter() - start_s
-    return {"wall_s": wall_s, "cpu_s": _cpu_s() - before, "peak_mb": peak.stop()}
-
-
-def _cpu_s() -> float:
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return {"wall_s": wall_s, "cpu_s": cpu_s() - before, "peak_mb": peak.stop()}
 
 
 class _Peak(threading.Thread):
@@ -154,7 +143,8 @@ def _duckdb(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be time
     import duckdb
 
     out.mkdir(parents=True)
-    sql = Template(SQL.read_text()).substitute(lines=lines, out=out / "provenance")
+    source = Template(SQL.read_text()).substitute(lines=lines)
+    sql = Template(MERGE_SQL.read_text()).substitute(source=source, out=out / "provenance")
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     return lambda: connection.execute(sql)
@@ -164,13 +154,13 @@ def _polars(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be time
     import polars as pl
 
     texts = ["did", "parentDid", "systemName", "dataSource", "filename", "dataSink", "finalState"]
-    fields = {
+    fields: dict[str, Any] = {
         **dict.fromkeys((*texts, "created", "completed"), pl.String),
         "transforms": pl.List(pl.String),
         "annotations": pl.Struct(dict.fromkeys(ANNOTATIONS, pl.String)),
     }
     facets = pl.Struct({"waybill_deltaFile": pl.Struct(fields)})
-    schema = {"eventType": pl.String, "run": pl.Struct({"facets": facets})}
+    schema: dict[str, Any] = {"eventType": pl.String, "run": pl.Struct({"facets": facets})}
     key = ["did", "system_name", "steps", "data_sink", "final_state", "completed"]
 
     def instant(name: str) -> Any:  # noqa: ANN401 - an expression
@@ -232,46 +222,8 @@ def _polars(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be time
 
 
 def _measured(case: str, lines: Path, out: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.rebuild", "--worker", case, str(lines), str(out)]
-    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    size_mb = sum(path.stat().st_size for path in out.rglob("*.parquet")) / 1e6
-    return {"case": case, **json.loads(output.splitlines()[-1]), "size_mb": size_mb}
-
-
-def _median(results: list[dict[str, Any]], case: str) -> dict[str, float]:
-    rows = [result for result in results if result["case"] == case]
-    return {
-        name: statistics.median(row[name] for row in rows)
-        for name in ("wall_s", "cpu_s", "peak_mb", "size_mb")
-    }
-
-
-def check_same(ours: Path, theirs: Path, records: int) -> None:
-    """See that two folders hold the same rows, so many.
-
-    Raises:
-        SystemExit: they do not.
-    """
-    import duckdb
-
-    connection = duckdb.connect()
-    mine, others = (
-        connection.read_parquet(f"{out}/provenance/**/*.parquet", hive_partitioning=False)
-        for out in (ours, theirs)
-    )
-    # Without a map, its entries are a list.
-    maps = str(others.types[others.columns.index("annotations")]).startswith("MAP")
-    columns = [
-        f"map_from_entries({name}) AS {name}" if name == "annotations" and not maps else name
-        for name in mine.columns
-    ]
-    others = others.project(", ".join(columns))
-    counts = [len(mine), len(others)]
-    differing = len(mine.except_(others))
-    if counts != [records] * 2 or differing:
-        raise SystemExit(
-            f"the rows differ: {counts} of {records} records, {differing} of ours are not those of {theirs}"
-        )
+    figures = measured("benchmarks.rebuild", case, lines, out)
+    return {"case": case, **figures, "size_mb": files_of(out)[1]}
 
 
 if __name__ == "__main__":

@@ -16,16 +16,14 @@ import argparse
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.lines import ANNOTATIONS, write_lines
-from benchmarks.rebuild import check_same
+from benchmarks.turns import Results, add_rows_options, check_same, in_folder, measured, median, parser_of
 
 CASES: Final = ("waybill", "plain")
 SQL: Final = Path(__file__).with_suffix(".sql")
@@ -35,34 +33,20 @@ DRIVER_MEMORY: Final = "4g"
 
 def main() -> None:
     """Make the file, let both rebuild from it in turns, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
-    parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
+    add_rows_options(parser, CASES)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], help="of Spark (default 1 and 2)")
-    parser.add_argument("--repeats", type=float, default=0.01, help="share that comes twice (default 0.01)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns (default 3)")
-    parser.add_argument("--only", choices=CASES, help="measure this one, without the comparison")
-    parser.add_argument("--seed", type=int, default=7, help="of the records (default 7)")
-    parser.add_argument("--folder", type=Path, help="the disk that is measured (default: a temporary folder)")
-    parser.add_argument("--json", type=Path, help="write every measurement there")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         case, cores, lines, out = arguments.worker
         print(json.dumps(_work(case, int(cores), Path(lines), Path(out))))
-        return
-    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
-    try:
-        results = _compare(arguments, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
+    else:
+        in_folder(arguments, _compare)
 
 
-def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
+def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
     lines = folder / "events.jsonl"
     count = write_lines(
         lines, arguments.events, hours=arguments.hours, repeats=arguments.repeats, seed=arguments.seed
@@ -75,18 +59,20 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> list[dict[str, Any]
             outs = {case: folder / case for case in cases}
             for case, out in outs.items():
                 os.sync()
-                results.append(_measured(case, cores, lines, out))
+                figures = measured("benchmarks.spark", case, cores, lines, out, errors=subprocess.DEVNULL)
+                results.append({"case": case, "cores": cores, **figures})
             if len(cases) > 1:
-                check_same(outs["waybill"], outs["plain"], arguments.events)
+                ours, theirs = (out / "provenance" for out in outs.values())
+                check_same(ours, theirs, arguments.events)
             for out in outs.values():
                 shutil.rmtree(out)
     print(f"{'':<10} {'cores':>6} {'wall s':>8} {'events/s':>9}")
     for cores in arguments.cores:
-        median = {case: _median(results, case, cores) for case in cases}
-        for case, wall_s in median.items():
+        medians = {case: median(results, ("wall_s",), case=case, cores=cores)["wall_s"] for case in cases}
+        for case, wall_s in medians.items():
             print(f"{case:<10} {cores:>6} {wall_s:>8.2f} {count / wall_s:>9,.0f}")
         if len(cases) > 1:
-            ratio = median["waybill"] / median["plain"]
+            ratio = medians["waybill"] / medians["plain"]
             print(f"waybill / plain: {ratio:.2f} (to reach: at most {RATIO_MAX})")
     return results
 
@@ -128,20 +114,6 @@ def _plain(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a sess
     rows = rows.withColumn("system", rows.system_name)
     rows.write.partitionBy("system", "day", "hour").option("compression", "zstd").parquet(
         str(out / "provenance")
-    )
-
-
-def _measured(case: str, cores: int, lines: Path, out: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.spark", "--worker", case, str(cores), str(lines), str(out)]
-    output = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ).stdout
-    return {"case": case, "cores": cores, **json.loads(output.splitlines()[-1])}
-
-
-def _median(results: list[dict[str, Any]], case: str, cores: int) -> float:
-    return statistics.median(
-        result["wall_s"] for result in results if (result["case"], result["cores"]) == (case, cores)
     )
 
 

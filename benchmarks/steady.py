@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.emit import end_runner
-from benchmarks.ingest import cpu_s_of, peak_mb, record_lines
+from benchmarks.ingest import cpu_s_of, record_lines
+from benchmarks.turns import peak_mb
 from waybill.transport import Journal, lease
 
 BATCH: Final = 100
@@ -123,7 +124,7 @@ def _measured(home: Path, rate: int, seconds: float) -> Held:
 def _probe(address: str, until_s: float) -> list[float]:
     """How long each of some records took to show."""
     connection = HTTPConnection(address, timeout=60)
-    visible_s = []
+    visible_s: list[float] = []
     while not visible_s or time.perf_counter() < until_s:
         did, began_s = str(uuid.uuid4()), time.perf_counter()
         now_ms = time.time_ns() // 1_000_000

@@ -1,0 +1,115 @@
+"""What the benchmarks share: options, measurements in fresh processes, medians, the comparison of rows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from waybill.transport.process import prepare
+
+Results = list[dict[str, Any]]
+"""One measurement each: figures by name, and what was measured."""
+
+
+def parser_of(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
+    """A parser of what every benchmark can be told."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"rounds of turns (default {rounds})")
+    parser.add_argument("--folder", type=Path, help="the disk that is measured (default: a temporary folder)")
+    parser.add_argument("--json", type=Path, help="write every measurement there")
+    return parser
+
+
+def add_rows_options(parser: argparse.ArgumentParser, cases: Sequence[str]) -> None:
+    """Add what the benchmarks of files can be told of their rows, and which case to measure."""
+    parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
+    parser.add_argument("--repeats", type=float, default=0.01, help="share that comes twice (default 0.01)")
+    parser.add_argument("--seed", type=int, default=7, help="of the records (default 7)")
+    parser.add_argument("--only", choices=cases, help="measure this one, without the comparison")
+
+
+def in_folder(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace, Path], Results]) -> None:
+    """Measure in a folder of its own, which goes in the end, and write the results where `--json` says."""
+    folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
+    try:
+        results = measure(arguments, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(results, indent=1))
+
+
+def measured(benchmark: str, *words: object, errors: int | None = None) -> dict[str, Any]:
+    """What one measurement comes to, in a fresh process.
+
+    Args:
+        benchmark: the module, which is run with `--worker` and prints its figures as JSON in the end.
+        words: the arguments of `--worker`.
+        errors: where the process writes its log, as `subprocess` takes it.
+    """
+    prepare()  # as a command does it; the rivals bring allocators of their own
+    command = [sys.executable, "-m", benchmark, "--worker", *map(str, words)]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=errors, text=True).stdout
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def median(results: Results, names: Sequence[str], **of: object) -> dict[str, float]:
+    """The median of figures by name, over the measurements of one thing."""
+    rows = [result for result in results if all(result[name] == value for name, value in of.items())]
+    return {name: statistics.median(row[name] for row in rows) for name in names}
+
+
+def cpu_s() -> float:
+    """The CPU time that this process and its children, which have ended, have used."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def peak_mb(process: int | str = "self") -> float:
+    """The most memory that a process ever held; `getrusage` would count what its parent held at the fork."""
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1_024
+
+
+def files_of(folder: Path) -> tuple[int, float]:
+    """How many Parquet files there are below a folder, and their size in MB."""
+    sizes = [path.stat().st_size for path in folder.rglob("*.parquet")]
+    return len(sizes), sum(sizes) / 1e6
+
+
+def check_same(ours: Path, theirs: Path, records: int) -> None:
+    """See that the Parquet files below two folders hold the same rows, so many.
+
+    Raises:
+        SystemExit: they do not.
+    """
+    import duckdb
+
+    connection = duckdb.connect()
+    mine, others = (
+        connection.read_parquet(f"{folder}/**/*.parquet", hive_partitioning=False)
+        for folder in (ours, theirs)
+    )
+    # Without a map, its entries are a list.
+    maps = str(others.types[others.columns.index("annotations")]).startswith("MAP")
+    columns = [
+        f"map_from_entries({name}) AS {name}" if name == "annotations" and not maps else name
+        for name in mine.columns
+    ]
+    others = others.project(", ".join(columns))
+    counts = [len(mine), len(others)]
+    differing = len(mine.except_(others))
+    if counts != [records] * 2 or differing:
+        raise SystemExit(
+            f"the rows differ: {counts} of {records} records, {differing} of ours are not those of {theirs}"
+        )
