@@ -96,6 +96,8 @@ class ContractServer:
     """Run id to state."""
     graph: Graph = field(default_factory=Graph)
     """The jobs and datasets that `GET /api/v1/lineage` draws."""
+    connections: int = 0
+    """How many were made."""
     others: int = 0
     """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
 
@@ -184,6 +186,7 @@ class _Server(ThreadingHTTPServer):
         self._connections: set[Request] = set()
 
     def process_request(self, request: Request, client_address: object) -> None:
+        self.contract.connections += 1
         self._connections.add(request)
         super().process_request(request, client_address)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from waybill.cli import console
 from waybill.cli.flush import flush_with_progress
-from waybill.cli.home import existing_journal
+from waybill.cli.home import existing_journal, needed_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
 from waybill.transport import Journal, Settings
@@ -90,7 +88,7 @@ def show(
     """
     from waybill.marquez import dead_letter_body
 
-    with _journal(settings) as journal:
+    with needed_journal(settings) as journal:
         _chosen(journal, [number], backend, everything=False)
         body = dead_letter_body(journal, number, backend)
     sys.stdout.flush()
@@ -123,7 +121,7 @@ def replay(
     """
     from waybill.marquez import dead_letters, replay_dead_letters
 
-    with _journal(settings) as journal:
+    with needed_journal(settings) as journal:
         chosen = _chosen(journal, numbers, backend, everything=everything)
         replay_dead_letters(journal, chosen, backend)
         report = flush_with_progress(settings, timeout)
@@ -155,19 +153,10 @@ def drop(
     """
     from waybill.marquez import drop_dead_letters
 
-    with _journal(settings) as journal:
+    with needed_journal(settings) as journal:
         chosen = _chosen(journal, numbers, backend, everything=everything)
         drop_dead_letters(journal, chosen, backend)
     console.line(f"{len(chosen)} forgotten")
-
-
-@contextlib.contextmanager
-def _journal(settings: Settings) -> Iterator[Journal]:
-    with existing_journal(settings) as journal:
-        if journal is None:
-            console.error(f"there is no journal at {settings.home}; give its folder with --home")
-            raise typer.Exit(console.EXIT_FAILED)
-        yield journal
 
 
 def _chosen(

@@ -42,8 +42,9 @@ def flush(
 ) -> None:
     """Drain every buffer, compact, wait, and list the files made.
 
-    Every hour is compacted, the current one too. Waits until each projection is through; exit code 1 when one
-    of them is held up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
+    Every hour is compacted, the current one too. Waits until each projection is through, a backend with all
+    that waits for it too, which may take long; --timeout or Ctrl-C ends the waiting. Exit code 1 when one of
+    them is held up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
 
     Examples:
 

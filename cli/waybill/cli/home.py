@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+import typer
+
+from waybill.cli import console
 from waybill.transport import Journal, Settings
 from waybill.transport.agreement import agreed, follow
 
@@ -24,6 +27,21 @@ def existing_journal(settings: Settings) -> Iterator[Journal | None]:
         yield journal
     finally:
         journal.close()
+
+
+@contextlib.contextmanager
+def needed_journal(settings: Settings) -> Iterator[Journal]:
+    """Open the home's journal for one command, which fails where there is none.
+
+    Raises:
+        Exit: there is none; the terminal says so.
+        JournalError: what is there cannot be used.
+    """
+    with existing_journal(settings) as journal:
+        if journal is None:
+            console.error(f"there is no journal at {settings.home}; give its folder with --home")
+            raise typer.Exit(console.EXIT_FAILED)
+        yield journal
 
 
 def as_agreed(settings: Settings, journal: Journal | None) -> Settings:

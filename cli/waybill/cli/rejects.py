@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import as_agreed, needed_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import instant_of
 from waybill.transport import AdmissionError, Settings
@@ -131,10 +131,7 @@ def _rejects(settings: Settings) -> Iterator[Rejects]:
     from waybill.collector import Rejects
     from waybill.transport.redaction import Redaction
 
-    with existing_journal(settings) as journal:
-        if journal is None:
-            console.error(f"there is no journal at {settings.home}; give its folder with --home")
-            raise typer.Exit(console.EXIT_FAILED)
+    with needed_journal(settings) as journal:
         yield Rejects(journal, Redaction(as_agreed(settings, journal).redact))
 
 
