@@ -79,6 +79,21 @@ def test_what_goes_is_said_first_by_system_and_waits_for_its_export(waybill: Run
     assert [name for name, path in files.items() if path.exists()] == ["core"]
 
 
+def test_archived_entries_go_only_when_that_is_asked_for(waybill: Run, tmp_path: Path) -> None:
+    old = tmp_path / "events/20260101/00/a1-1-2.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_bytes(b"entries")
+    options = ("--root", tmp_path, "--home", tmp_path / "home", "--json")
+    assert json.loads(waybill("age-off", *options).stdout)["removed"] == []
+    asked = (*options, "--archive-days", "30")
+    assert json.loads(waybill("age-off", *asked, "--only-exported").stdout)["waiting"] != []
+    assert json.loads(waybill("age-off", *asked, "--dry-run").stdout)["removed"] != []
+    assert old.exists()
+    done = json.loads(waybill("age-off", *asked).stdout)
+    assert (done["removed"], done["size_bytes"]) == ([str(old.relative_to(tmp_path))], 7)
+    assert not old.exists()
+
+
 def test_days_that_cannot_be_are_exit_code_2(waybill: Run, root: Path) -> None:
     done = waybill("age-off", "--system-days", "edge", "--root", root)
     assert (done.returncode, done.stdout) == (2, "")

@@ -44,6 +44,7 @@ from waybill.exporter import (
     Stored,
     Wanted,
     age_off,
+    age_off_archive,
     check,
     compare,
     explain,
@@ -495,6 +496,7 @@ def a_root_is_exported(root: Path) -> None:
     except DestinationError:
         return
     assert_type(exported, Exported)
+    assert_type(age_off_archive(root, days=400.0, filed={"0a1b": 9}), AgedOff)
     aged = age_off(root, days=3.0, days_by_system={"edge": 30.0}, only_exported=True)
     assert_type(aged, AgedOff)
     assert_type(exported.failed, Mapping[str, str])

@@ -20,6 +20,15 @@ def age_off(
         list[str] | None,
         typer.Option(metavar="NAME=DAYS", help="Keep a system's records this long instead; may be repeated."),
     ] = None,
+    archive_days: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0.001,
+            help="Let archived entries go, too, that arrived longer ago than this.",
+            show_default="they stay",
+        ),
+    ] = None,
     only_exported: Annotated[
         bool,
         typer.Option("--only-exported", help="Let nothing go that is not exported, as it is, everywhere."),
@@ -31,18 +40,23 @@ def age_off(
 
     A file goes when its hour ended, and its last record came, longer ago than provenance_age_off_days.
     Records that come for an hour that has gone wait in a file of their own until they are exported.
-    Everywhere means each destination that this root was ever exported to.
+    Everywhere means each destination that this root was ever exported to. Archived entries go only if
+    --archive-days says so: what has gone cannot be rebuilt. With --only-exported they stay until all that
+    they came to is exported, and in any case while damaged files are set aside.
 
     Examples:
 
     \b
       waybill age-off --only-exported
       waybill age-off --provenance-age-off-days 30 --system-days edge=365 --dry-run
+      waybill age-off --only-exported --archive-days 400
     """
+    from waybill.exporter import AgedOff, Layout, age_off_archive
     from waybill.exporter import age_off as age_off_root
 
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
+        filed = {journal.node: journal.cursor(Layout.name)} if journal else {}
     done = age_off_root(
         agreed.root,
         days=agreed.provenance_age_off_days,
@@ -50,6 +64,15 @@ def age_off(
         only_exported=only_exported,
         dry_run=dry_run,
     )
+    if archive_days is not None:
+        archived = age_off_archive(
+            agreed.root, days=archive_days, only_exported=only_exported, filed=filed, dry_run=dry_run
+        )
+        done = AgedOff(
+            (*done.removed, *archived.removed),
+            done.size_bytes + archived.size_bytes,
+            (*done.waiting, *archived.waiting),
+        )
     if as_json:
         console.json(done)
         return
@@ -57,7 +80,9 @@ def age_off(
         console.line(path)
     said = f"{len(done.removed)} files {'would go' if dry_run else 'went'}, {done.size_bytes} bytes"
     if done.waiting:
-        said += f"; {len(done.waiting)} are old enough but not exported, so `waybill export` them first"
+        said += (
+            f"; {len(done.waiting)} are old enough but wait: `waybill export` first, and see `waybill verify`"
+        )
     console.note(said)
 
 

@@ -13,6 +13,7 @@ from waybill.exporter.comparison import Difference, compare
 from waybill.exporter.destination import Destination, DestinationError, open_destination
 from waybill.exporter.explain import Explanation, RowSeen, StepSeen, explain
 from waybill.exporter.export import Exported, export
+from waybill.exporter.forgetting import age_off_archive
 from waybill.exporter.layout import Hour, RawName, hour_of, safe_name
 from waybill.exporter.ledger import State, read_ledger
 from waybill.exporter.projection import Layout, open_layout
@@ -56,6 +57,7 @@ __all__ = [
     "Stored",
     "Wanted",
     "age_off",
+    "age_off_archive",
     "check",
     "compare",
     "explain",

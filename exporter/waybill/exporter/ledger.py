@@ -26,7 +26,7 @@ from waybill.exporter.layout import RAW, Hour, RawName
 from waybill.exporter.listing import compacted_in, names
 from waybill.exporter.litter import sweep
 from waybill.exporter.seal import seal_in
-from waybill.exporter.stored import events_folder
+from waybill.exporter.stored import EVENTS, events_folder
 from waybill.transport.files import Files, publish
 
 if TYPE_CHECKING:
@@ -158,8 +158,10 @@ def _follow(state: State, entry: LedgerEntry) -> None:
         return
     if entry.whole:
         ends = tuple(f"/{hour.day}/{hour.hour}.parquet" for hour in entry.hours)
+        begins = tuple(f"{events_folder(hour)}/" for hour in entry.hours)
         for path, (seal, _) in state.seals.items():
-            if seal is not None and path.endswith(ends) and path not in entry.files:
+            concerned = path.endswith(ends) or path.startswith(begins)
+            if seal is not None and concerned and path not in entry.files:
                 state.seals[path] = (None, seal)
     for path, seal in entry.files.items():
         # What takes a damaged file's place begins a new chain.
@@ -205,6 +207,11 @@ def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]
 def is_of(path: str, hour: Hour) -> bool:
     """Whether a path, as a ledger has it, is of a file of this hour."""
     return path.endswith(f"/{hour.day}/{hour.hour}.parquet") or path.startswith(f"{events_folder(hour)}/")
+
+
+def is_archived(path: str) -> bool:
+    """Whether a path, as a ledger has it, is of a file of the archive."""
+    return path.startswith(f"{EVENTS}/")
 
 
 def relative(root: Path, path: PurePath) -> str:

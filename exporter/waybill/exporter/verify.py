@@ -31,7 +31,7 @@ from waybill.exporter.layout import (
     parse_hour,
     safe_name,
 )
-from waybill.exporter.ledger import is_of, read_ledger
+from waybill.exporter.ledger import is_archived, is_of, read_ledger
 from waybill.exporter.merge import merge
 from waybill.exporter.seal import before_in, is_intact, seal_in
 from waybill.exporter.stored import EVENTS, EVENTS_SCHEMA, archived_files
@@ -166,16 +166,28 @@ class _Book:
     def chained(self) -> Iterator[Checked]:
         """Files of the archive that do not name the one before them."""
         last: dict[str, Path] = {}
+        aged = set(self._aged())
         for name, path in sorted(archived_files(self.root)):
             before = last.get(name.node)
             last[name.node] = path
             # What cannot be read has been told, and what came since is for the next time.
             if path not in self._links or (before is not None and before not in self._links):
                 continue
-            if self._links[path][1] != (None if before is None else self._links[before][0]):
+            named = self._links[path][1]
+            if before is None and named in aged:
+                continue  # an age-off took it
+            if named != (None if before is None else self._links[before][0]):
                 what = f"the file before {path} is not the one that it names; restore that one from a copy"
                 relative = path.relative_to(self.root).as_posix()
                 yield Checked(relative, 0, (Finding(relative, "chain", what),))
+
+    def _aged(self) -> Iterator[str | None]:
+        """The seals of archived files that an age-off took, or takes just now."""
+        for path, (seal, before) in self._state.seals.items() if self._state else ():
+            if is_archived(path) and seal is None:
+                yield before
+            elif is_archived(path) and self._changes(path):
+                yield seal
 
     def _agrees(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> bool:
         if self._state is None or self._changes(str(path)):
