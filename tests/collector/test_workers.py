@@ -82,7 +82,8 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
     for sender in senders:
         sender.join(WAIT_S)
         assert not sender.is_alive()
-        assert sender.broken <= 1
+        # Once by the death, and once more by connecting again while the dead one's socket goes.
+        assert sender.broken <= 2
     assert first - {victim} <= workers_of(collector)
 
     receipts = {receipt: body for sender in senders for receipt, body in sender.receipts.items()}

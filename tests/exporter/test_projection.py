@@ -439,7 +439,9 @@ def test_a_damaged_file_is_set_aside_and_holds_up_nothing(site: Site) -> None:
     assert [row.did for row in site.rows()] == ["r"]
 
 
-def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing(site: Site) -> None:
+def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until_it_can(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bad = site.settings.root / "provenance/raw/20260101/05/ffff-1-2.parquet"
     bad.mkdir(parents=True)
     site.restart()
@@ -448,6 +450,10 @@ def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing(site:
     problems = [site.layout.step().problem for _ in range(3)]
     assert str(bad) in str(problems[-1])
     assert [row.did for row in site.rows()] == ["r"]
+    bad.rmdir()
+    monkeypatch.setattr("waybill.exporter.upkeep.GATHER_S", 0.0)
+    site.layout.step()
+    assert site.layout.step().problem is None
 
 
 # -- the law -----------------------------------------------------------------------------------------------

@@ -223,6 +223,7 @@ class Layout:
             self._damaged.pop(hour, None)
         self._damaged.update(report.unreadable)
         self._upkeep.compacted(hours)
+        self._upkeep.postpone(report.unreadable)
         if report.failed:
             self._upkeep.postpone(report.failed)
             raise OSError(next(iter(report.failed.values())))
