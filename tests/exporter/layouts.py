@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +46,19 @@ def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> Provenan
         "completed": START_MS + at_ms,
     }
     return ProvenanceRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def event(run: str, kind: str, at_ms: int, *, job: object = "job", **more: object) -> bytes:
+    """A run event so long after `START_MS`."""
+    body = {
+        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
+        "eventType": kind,
+        "producer": "https://example.org",
+        "run": {"runId": run, "facets": more.pop("facets", {})},
+        "job": {"namespace": "edge", "name": job},
+        **more,
+    }
+    return json.dumps(body).encode()
 
 
 def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from layouts import START_MS
+from layouts import START_MS, event
 
 from waybill.exporter import Archive, Compactor, Explanation, RawName, RawWriter, Wanted, explain, find
 from waybill.exporter import Layout as Projection
@@ -19,19 +18,6 @@ from waybill.facets import FinalState
 from waybill.transport import Journal, Kind, Settings
 
 WANTED = Wanted(system_name="tests", annotations_allowed=frozenset({"errorCause"}))
-
-
-def event(run: str, kind: str, at_ms: int, **more: object) -> bytes:
-    facets = more.pop("facets", {})
-    body = {
-        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
-        "eventType": kind,
-        "producer": "https://example.org",
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "edge", "name": "job"},
-        **more,
-    }
-    return json.dumps(body).encode()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -12,7 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
+from layouts import (
+    HOUR_MS,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    event,
+    in_order,
+    record,
+    temporaries,
+)
 from openlineage.client.uuid import generate_new_uuid
 
 from waybill.exporter import Archive, Query, find, list_aside, open_layout
@@ -23,20 +32,6 @@ from waybill.transport.files import Files
 from waybill.transport.projection import Projection as Protocol
 
 SETTLE_S = 0.3
-
-
-def event(run: str, kind: str, at_ms: int, **more: object) -> bytes:
-    """A run event, so long after `START_MS`."""
-    facets = more.pop("facets", {})
-    body = {
-        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
-        "eventType": kind,
-        "producer": "https://example.org",
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "edge", "name": more.pop("job", "job")},
-        **more,
-    }
-    return json.dumps(body).encode()
 
 
 def facet(**fields: object) -> dict[str, object]:

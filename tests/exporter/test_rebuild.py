@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ import zstandard
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, temporaries
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, temporaries
 
 from waybill.exporter import Archive, find
 from waybill.exporter import Layout as Projection
@@ -46,19 +45,6 @@ def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, provenance_annotations_allowed=ALLOWED)
-
-
-def event(run: str, kind: str, at_ms: int, *, job: str = "job", **more: object) -> bytes:
-    facets = more.pop("facets", {})
-    body = {
-        "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
-        "eventType": kind,
-        "producer": "https://example.org",
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "edge", "name": job},
-        **more,
-    }
-    return json.dumps(body).encode()
 
 
 def facet(did: str, **fields: object) -> dict[str, object]:
