@@ -8,6 +8,7 @@ the columns before it are there to select and to look by.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -107,9 +108,9 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
         [job.name for job in jobs],
         [entry.kind.name for entry in entries],
         [entry.system_name for entry in entries],
-        [entry.body for entry in entries],
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=True)]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=False)]
+    arrays.append(_joined([entry.body for entry in entries]))
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
@@ -123,6 +124,15 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
         writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
         writer.add_key_value_metadata(to_be_sealed(before))
     return fill_in(sink.getvalue())
+
+
+def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
+    """Bodies as an array, copied once; `pa.array` copies large ones again and again while it grows."""
+    ends = itertools.accumulate(map(len, bodies), initial=0)
+    offsets = pa.array(ends, pa.int32(), size=len(bodies) + 1).buffers()[1]
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(bodies), [None, offsets, pa.py_buffer(b"".join(bodies))]
+    )
 
 
 def last_seal(root: Path, node: str, upto: int) -> str | None:
