@@ -198,7 +198,7 @@ def _read_raw(
     raw: RawName, one: _Raw, compacted: Mapping[str, Sequence[_Compacted]], query: Query
 ) -> pa.Table:
     try:
-        table = one.file.to_table(filter=query.by_key(), use_threads=False)
+        table = parquet.select(one.file, query.by_key())
     except parquet.DAMAGED as error:
         _warn(one.path, error)
         return parquet.CODED_SCHEMA.empty_table()
@@ -214,9 +214,7 @@ def _read_raw(
 
 def _select(one: _Compacted, wanted: pc.Expression) -> pa.Table:
     try:
-        # Counting reads only the columns asked for; most files hold nothing that is.
-        if one.file.count_rows(filter=wanted, use_threads=False):
-            return one.file.to_table(filter=wanted, use_threads=False)
+        return parquet.select(one.file, wanted)
     except parquet.DAMAGED as error:
         _warn(one.path, error)
     return parquet.CODED_SCHEMA.empty_table()
