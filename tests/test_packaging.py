@@ -110,6 +110,12 @@ def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None
     assert foreign & set(loaded) == set()
 
 
+def test_no_room_makes_an_array_while_it_loads_since_arrow_then_loads_pandas(tmp_path: Path) -> None:
+    loaded = python("import sys, waybill.exporter, waybill.facets.columns; print(*sys.modules)", tmp_path)
+    assert "pyarrow" in loaded.split()
+    assert "pandas" not in loaded.split()
+
+
 def test_a_pyspark_program_loads_what_a_rebuild_needs_only_for_one(tmp_path: Path) -> None:
     loaded = python("import sys, waybill.spark; print(*sys.modules)", tmp_path).split()
     assert {"pyarrow", "pyspark", "pandas", "numpy"} & set(loaded) == set()

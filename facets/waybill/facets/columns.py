@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ: Final = pj.ReadOptions(block_size=512 * 2**10)
-_STATES: Final = pa.array([state.value for state in FinalState])
 
 _Item = TypeVar("_Item")
 
@@ -243,7 +242,7 @@ def _check(table: pa.Table) -> None:
     """Leave what no record may hold to the decoder that says what is wrong with it."""
     faults = [
         pc.any(pc.equal(table["did"], "")),
-        pc.any(pc.invert(pc.is_in(table["final_state"], _STATES))),
+        pc.any(pc.invert(pc.is_in(table["final_state"], pa.array(list(FinalState), pa.string())))),
         *(pc.any(_is_outside(table[name].cast(pa.int64()))) for name in ("created", "completed")),
     ]
     required = (field.name for field in SCHEMA if not field.nullable)
