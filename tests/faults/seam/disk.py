@@ -133,18 +133,20 @@ class ForgetfulDisk:
 
     def lose_power(self) -> None:
         """Make the real folders what a disk could have left of them."""
-        for changes in self._since.values():
+        # Other threads may be in the middle of a call.
+        since, made = list(self._since.values()), self._made.copy()
+        for changes in since:
             for change in changes[: self._chance.randint(0, len(changes))]:
                 change(self._kept)
-        contents = {path: self._left_of(file) for path, file in self._kept.items()}
+        contents = {path: self._left_of(file) for path, file in self._kept.copy().items()}
         # A folder that was deleted is back with any file in it that is.
-        folders = {path for path in self._made if path.is_dir()} | {path.parent for path in contents}
+        folders = {path for path in made if path.is_dir()} | {path.parent for path in contents}
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
-        for folder in sorted(folders & self._made):
+        for folder in sorted(folders & made):
             folder.mkdir(parents=True, exist_ok=True)
         for path, content in contents.items():
-            if path.parent in self._made:
+            if path.parent in made:
                 path.write_bytes(content)
 
     def _left_of(self, file: _File) -> bytearray:
