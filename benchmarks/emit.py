@@ -191,7 +191,7 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
         from openlineage.client.transport.transport import Transport
 
         nothing = Transport()
-        nothing.emit = lambda _event: None  # type: ignore[assignment]
+        nothing.emit = lambda _event: None  # type: ignore[assignment]  # in place of the method, so that nothing is done
         return nothing
     from openlineage.client.transport import get_default_factory
 

@@ -75,7 +75,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
 
         first, *own = inspect.signature(command, eval_str=True).parameters.values()
         options = [_option(name) for name in names]
-        loaded.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        loaded.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]  # which typer reads
         loaded.__annotations__.pop(first.name, None)
         return loaded
 

@@ -7,7 +7,7 @@ import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]
+from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
 from waybill.collector.exchange import Answer, Request
 from waybill.collector.problem import PROBLEM_JSON, Problem

@@ -77,19 +77,11 @@ DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 """What reading a damaged file raises: an `OSError` where a page does not decompress."""
 
 
-def encode(
-    table: pa.Table, metadata: Mapping[bytes, bytes] | None = None, *, filters: bool = False
-) -> pa.Buffer:
-    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows.
-
-    Args:
-        table: the rows, in order.
-        metadata: key-value pairs for the footer.
-        filters: with Bloom filters for what single files are looked for by.
-    """
-    encoder = Encoder(filters=filters)
+def encode(table: pa.Table) -> pa.Buffer:
+    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows."""
+    encoder = Encoder()
     encoder.add(table)
-    return encoder.finish(metadata)
+    return encoder.finish()
 
 
 class Encoder:
