@@ -464,3 +464,11 @@ def test_the_same_rebuild_twice_at_once_is_declined(tmp_path: Path) -> None:
         LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"), on_progress=again
     )
     assert rows(tmp_path / "root") == EXPECTED[:1]
+
+
+def test_an_event_with_the_facet_that_cannot_be_read_does_not_silence_its_run(tmp_path: Path) -> None:
+    unreadable = event("r", "COMPLETE", 5, facets=facet(did="d", created="never"))
+    (tmp_path / "lines").write_bytes(b"\n".join([unreadable, event("r", "FAIL", 6)]))
+    report = rebuild(LinesSource((tmp_path / "lines",)), tmp_path / "root", Wanted(system_name="x"))
+    assert (report.unreadable, report.records) == (1, 1)
+    assert [row.did for row in Layout(tmp_path / "root").rows()] == ["r"]

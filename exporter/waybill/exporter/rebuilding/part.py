@@ -178,10 +178,16 @@ class _Reading:
             for stored in batch
             if stored.kind is Kind.OPENLINEAGE and (event := self._event_with_records(stored)) is not None
         ]
-        faceted = facet_table(
-            [(event, name) for _, event, name in found],
-            allowed=allowed,
-            on_error=lambda at, error: self._on_error(found[at][0], error),
+        failed: set[int] = set()
+
+        def refuse(at: int, error: Exception) -> None:
+            failed.add(at)
+            self._on_error(found[at][0], error)
+
+        faceted = facet_table([(event, name) for _, event, name in found], allowed=allowed, on_error=refuse)
+        # Nothing else that is said of these runs counts, so nothing else need be looked at.
+        self._runs.update(
+            {event.run.runId: None for at, (_, event, _) in enumerate(found) if at not in failed}
         )
         return self._wanted.rows(pa.concat_tables([*sent, faceted]))
 
@@ -198,8 +204,6 @@ class _Reading:
         except UNREADABLE as error:
             self._on_error(stored.at, error)
             return None
-        # Nothing else that is said of this run counts, so nothing else need be looked at.
-        self._runs[event.run.runId] = None
         return event
 
 
