@@ -260,7 +260,7 @@ def _merge(there: bytes, ours: bytes) -> ReadableBuffer:
     merged = merge(parquet.join([table, more]))
     if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
         return there
-    encoder = parquet.Encoder(filters=True)
+    encoder = parquet.Encoder(parquet.KEPT_FILTERS)
     encoder.add(merged)
     return finish_sealed(encoder, covers.uniting(more_covers).metadata(), seal)[0]
 

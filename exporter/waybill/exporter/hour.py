@@ -87,7 +87,7 @@ class _SystemCompaction:
         keys: frozenset[RecordKey],
     ) -> None:
         self.known = known
-        self.encoder = parquet.Encoder(filters=True)
+        self.encoder = parquet.Encoder(parquet.KEPT_FILTERS)
         self._raws = raws
         self._retraction = retraction
         self._keys = keys

@@ -26,12 +26,11 @@ from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, r
 from waybill.exporter.merge import merge
 from waybill.exporter.query import Query
 from waybill.exporter.raw import by_hour
+from waybill.exporter.selection import Selectable, open_selectable, select
 from waybill.exporter.window import WINDOW_ROWS, Window, cut
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from waybill.facets import ProvenanceRecord
 
 log = logging.getLogger("waybill.exporter")
@@ -107,14 +106,14 @@ class _Raw(NamedTuple):
     """An open raw file."""
 
     path: Path
-    file: ds.ParquetFileFragment
+    file: Selectable
 
 
 class _Compacted(NamedTuple):
     """An open compacted file and what it covers."""
 
     path: Path
-    file: ds.ParquetFileFragment
+    file: Selectable
     covers: Covers
 
 
@@ -124,7 +123,7 @@ class _OpenHour(NamedTuple):
     raws: Mapping[RawName, _Raw]
     compacted: Mapping[str, Sequence[_Compacted]]
 
-    def files(self) -> list[ds.ParquetFileFragment]:
+    def files(self) -> list[Selectable]:
         """All of them."""
         compacted = (one.file for several in self.compacted.values() for one in several)
         return [*(one.file for one in self.raws.values()), *compacted]
@@ -143,7 +142,7 @@ def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
 
 def _open_raw(path: Path) -> _Raw | None:
     try:
-        return _Raw(path, parquet.open_fragment(path))
+        return _Raw(path, open_selectable(path))
     except FileNotFoundError:
         raise _VanishedError from None
     except parquet.DAMAGED as error:
@@ -175,9 +174,9 @@ def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> p
     files = [one for several in opened.compacted.values() for one in several]
     if not fresh.num_rows and len(files) == len(opened.compacted):
         wanted = query.by_key() & query.by_rest()
-        return parquet.join([_select(one, wanted) for one in files])
+        return parquet.join([_select(one, wanted, query.texts()) for one in files])
     # Repeats are merged before what a merge can change is asked for.
-    known = [_select(one, query.by_key()) for one in files]
+    known = [_select(one, query.by_key(), query.texts_of_key()) for one in files]
     return merge(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
@@ -185,7 +184,7 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
     found = defaultdict(list)
     for name, path in compacted_in(root, hour, query.system_name):
         try:
-            file = parquet.open_fragment(path)
+            file = open_selectable(path)
             found[name].append(_Compacted(path, file, Covers.read(file.metadata.metadata)))
         except FileNotFoundError:
             continue
@@ -198,7 +197,7 @@ def _read_raw(
     raw: RawName, one: _Raw, compacted: Mapping[str, Sequence[_Compacted]], query: Query
 ) -> pa.Table:
     try:
-        table = parquet.select(one.file, query.by_key())
+        table = select(one.file, query.by_key(), query.texts_of_key())
     except parquet.DAMAGED as error:
         _warn(one.path, error)
         return parquet.CODED_SCHEMA.empty_table()
@@ -212,9 +211,9 @@ def _read_raw(
     return table
 
 
-def _select(one: _Compacted, wanted: pc.Expression) -> pa.Table:
+def _select(one: _Compacted, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
     try:
-        return parquet.select(one.file, wanted)
+        return select(one.file, wanted, texts)
     except parquet.DAMAGED as error:
         _warn(one.path, error)
     return parquet.CODED_SCHEMA.empty_table()

@@ -116,7 +116,7 @@ def _worthwhile(group: dict[RawName, int]) -> Iterator[list[RawName]]:
 
 def _joined(paths: Iterable[Path]) -> pa.Buffer:
     """The rows of files as one, about a row group at a time in memory."""
-    encoder = parquet.Encoder()
+    encoder = parquet.Encoder(parquet.RAW_FILTERS)
     waiting: list[pa.Table] = []
     rows = 0
     for table in _row_groups(paths):
