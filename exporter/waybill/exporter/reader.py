@@ -168,15 +168,16 @@ def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> lis
 
 
 def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
-    waiting = [] if unfiled is None else [unfiled.filter(query.by_key())]
-    read = [_read_raw(raw, one, opened.compacted, query) for raw, one in opened.raws.items()]
-    fresh = parquet.join([*read, *waiting])
+    by_key, texts = query.by_key(), query.texts_of_key()
+    waiting = [] if unfiled is None else [unfiled.filter(by_key)]
+    read = [_read_raw(raw, one, opened.compacted, by_key, texts) for raw, one in opened.raws.items()]
+    fresh = parquet.join([*(table for table in read if table.num_rows), *waiting])
     files = [one for several in opened.compacted.values() for one in several]
     if not fresh.num_rows and len(files) == len(opened.compacted):
-        wanted = query.by_key() & query.by_rest()
+        wanted = by_key & query.by_rest()
         return parquet.join([_select(one, wanted, query.texts()) for one in files])
     # Repeats are merged before what a merge can change is asked for.
-    known = [_select(one, query.by_key(), query.texts_of_key()) for one in files]
+    known = [_select(one, by_key, texts) for one in files]
     return merge(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
@@ -194,13 +195,19 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
 
 
 def _read_raw(
-    raw: RawName, one: _Raw, compacted: Mapping[str, Sequence[_Compacted]], query: Query
+    raw: RawName,
+    one: _Raw,
+    compacted: Mapping[str, Sequence[_Compacted]],
+    wanted: pc.Expression,
+    texts: Mapping[str, str],
 ) -> pa.Table:
     try:
-        table = select(one.file, query.by_key(), query.texts_of_key())
+        table = select(one.file, wanted, texts)
     except parquet.DAMAGED as error:
         _warn(one.path, error)
         return parquet.CODED_SCHEMA.empty_table()
+    if not table.num_rows:
+        return table
     covered = [
         system
         for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()

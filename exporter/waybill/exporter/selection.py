@@ -73,7 +73,7 @@ def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) ->
         part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
         for part in row_groups(file, wanted, texts)
     ]
-    return parquet.join(found)
+    return parquet.join(found) if found else parquet.CODED_SCHEMA.empty_table()
 
 
 def row_groups(

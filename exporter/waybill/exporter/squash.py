@@ -25,7 +25,7 @@ from waybill.transport.files import Files, publish
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LARGE_BYTES: Final = 32 * 2**20
+LARGE_BYTES: Final = 16 * 2**20
 """A raw file of this size is not made larger."""
 
 
