@@ -7,7 +7,7 @@ types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.exporter.spool import Spool
 from waybill.exporter.window import Span, Window
 from waybill.facets.arrow import SCHEMA
 from waybill.facets.record import AFTER_LAST_MS
@@ -78,7 +79,7 @@ DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 """What reading a damaged file raises: an `OSError` where a page does not decompress."""
 
 
-def encode(table: pa.Table, filters: Mapping[str, float]) -> pa.Buffer:
+def encode(table: pa.Table, filters: Mapping[str, float]) -> memoryview:
     """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows.
 
     Args:
@@ -95,24 +96,28 @@ class Encoder:
 
     Args:
         filters: the columns that get a Bloom filter, as `KEPT_FILTERS` has them.
+        rows: how many rows the first row groups may fall short of what is still to come.
+        spool: a folder that holds what is encoded until it is finished; None: memory does.
     """
 
-    def __init__(self, filters: Mapping[str, float]) -> None:
+    def __init__(self, filters: Mapping[str, float], *, rows: int = 0, spool: Path | None = None) -> None:
         self._filters = filters
-        self._sink = pa.BufferOutputStream()
+        self._rows = rows
+        self._spool = None if spool is None else Spool(spool)
+        self._buffer = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, table: pa.Table) -> None:
         """Go on with the rows of a table, of `SCHEMA` or `CODED_SCHEMA`, in row groups of their own."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self._sink,
+                self._spool.sink if self._spool else self._buffer,
                 table.schema,
                 compression="zstd",
                 compression_level=_LEVEL,
                 use_dictionary=_DICTIONARY,
                 column_encoding=_ENCODING,
-                bloom_filter_options=_bloom_filters(table, self._filters),
+                bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
         self._writer.write_table(table, row_group_size=ROW_GROUP)
@@ -122,38 +127,43 @@ class Encoder:
         """Whether no table was added."""
         return self._writer is None
 
-    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> pa.Buffer:
-        """The bytes of the file.
+    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> memoryview:
+        """The bytes of the file, which may be changed in place.
 
         Args:
             metadata: key-value pairs for the footer.
 
         Raises:
             ValueError: no table was added.
+            OSError: there is no room for it.
         """
         if self._writer is None:
             raise ValueError("there is nothing to encode: add a table first")
         self._writer.add_key_value_metadata(dict(metadata or {}))
         self._writer.close()
-        return self._sink.getvalue()
+        return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
+
+    def _bloom_filters(self, table: pa.Table) -> dict[str, dict[str, float]]:
+        rows = min(max(table.num_rows, self._rows, 1), ROW_GROUP)
+        distinct = dict.fromkeys(self._filters, rows)
+        if "parent_did" in distinct:  # the others hardly repeat
+            share = pc.count_distinct(table["parent_did"]).as_py() / max(table.num_rows, 1)
+            distinct["parent_did"] = max(round(share * rows), 1)
+        return {name: {"ndv": distinct[name], "fpp": false} for name, false in self._filters.items()}
 
 
-def _bloom_filters(table: pa.Table, filters: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    rows = max(min(table.num_rows, ROW_GROUP), 1)
-    distinct = dict.fromkeys(filters, rows)
-    if "parent_did" in filters:  # the others hardly repeat
-        distinct["parent_did"] = min(max(pc.count_distinct(table["parent_did"]).as_py(), 1), rows)
-    return {name: {"ndv": distinct[name], "fpp": false} for name, false in filters.items()}
-
-
-def open_file(path: Path) -> pq.ParquetFile:
+def open_file(path: Path, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
     """Open a file of the layout to read all of it.
+
+    Args:
+        path: the file.
+        metadata: what its footer says, where that is known already.
 
     Raises:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    return _open(pa.OSFile(str(path)))
+    return _open(pa.OSFile(str(path)), metadata)
 
 
 def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
@@ -165,9 +175,9 @@ def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
     return _open(pa.BufferReader(data))
 
 
-def _open(source: pa.NativeFile) -> pq.ParquetFile:
+def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(source, read_dictionary=list(CODED))
+        file = pq.ParquetFile(source, metadata=metadata, read_dictionary=list(CODED))
     except KeyError as error:  # which pyarrow raises for a column that is not there
         raise pa.ArrowInvalid(f"it has no column {error}") from None
     check(file.schema_arrow)
@@ -212,6 +222,12 @@ def check(schema: pa.Schema) -> None:
 def read(file: pq.ParquetFile) -> pa.Table:
     """All rows of an open file."""
     return file.read(use_threads=False)
+
+
+def row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """All rows of an open file, a row group at a time."""
+    for at in range(file.num_row_groups):
+        yield file.read_row_group(at, use_threads=False)
 
 
 def systems_in(file: pq.ParquetFile) -> list[str]:
