@@ -124,13 +124,14 @@ class ContractServer:
         return self
 
     def refuse(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and end every connection; what is still under way is not stored any more."""
         self.release()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server.end_connections()
-            self._server = None
+        with self._lock:
+            server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            server.end_connections()
 
     def release(self) -> None:
         """Let go of the requests that hang; those that come later hang anew."""
@@ -146,9 +147,11 @@ class ContractServer:
             queued = self.faults.popleft() if self.faults else None
         return queued or (self.fault_of(body) if self.fault_of else None) or self.fault
 
-    def keep(self, received: Received) -> None:
-        """Note a request and, if it is to be stored, what it does to the run."""
+    def keep(self, received: Received, server: _Server) -> None:
+        """Note a request and, if it is to be stored, what it does to the run; unless the server has gone."""
         with self._lock:
+            if server is not self._server:
+                return
             self.received.append(received)
             if not received.stored:
                 return
@@ -334,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.contract.keep(Received(body, headers, status, stored, self.path))
+        self.server.contract.keep(Received(body, headers, status, stored, self.path), self.server)
 
     def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         content = body.encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import assert_type
 
@@ -301,8 +301,9 @@ def what_was_refused_can_be_mended(journal: Journal) -> None:
 
 
 def a_flush_reports(settings: Settings) -> None:
-    def show(done: int, of: int) -> None:
+    def show(done: int, of: int, behind: Sequence[str]) -> None:
         assert_type(done / of, float)
+        assert_type(behind[0], str)
 
     report = flush(settings, timeout_s=1.5, on_progress=show)
     assert_type(report, FlushReport)
