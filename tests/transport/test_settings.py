@@ -182,7 +182,8 @@ def test_the_password_of_a_url_is_never_shown(tmp_path: Path) -> None:
         refused.append(raised.value)
     journal = Journal(tmp_path)
     agree(journal, settings)
-    changed = {"marquez_url": "http://bob:hunter2@m:5000", "backends": [*backends, {"backend": "console"}]}
+    changed: dict[str, object] = {"marquez_url": "http://bob:hunter2@m:5000"}
+    changed["backends"] = [*backends, {"backend": "console"}]
     differing = conflicts(journal, load(tmp_path, changed))
     journal.close()
     assert {error.name for error in differing} == {"marquez_url", "backends"}
