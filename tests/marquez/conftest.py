@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pytest
 from contract_server import ContractServer
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from waybill.transport.backends import Detail
 
 STEPS_MAX = 100_000
-PATIENT = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
+
+
+class Timeouts(TypedDict, total=False):
+    """How long a backend may let the client wait."""
+
+    connect_timeout_s: float
+    answer_timeout_s: float
+
+
+PATIENT: Timeouts = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
 """Where each answer counts: a busy machine must not lose one."""
-HASTY = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
+HASTY: Timeouts = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
 """Where the backend lets the client wait; a busy machine may then lose an answer, too."""
 
 
@@ -42,7 +51,7 @@ class Worker:
         draws: bool = False,
         detail: Detail = "every",
         backlog: int = DETAIL_BACKLOG,
-        **timeouts_s: float,
+        **timeouts_s: Unpack[Timeouts],
     ) -> None:
         self.now_s = 0.0
         self.journal = journal

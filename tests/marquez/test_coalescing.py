@@ -152,7 +152,7 @@ def test_a_summary_is_sent_when_its_minute_is_over_and_not_before(
         journal.sync()
     assert (step.applied, step.problem, marquez.stored, worker.delivery.pending()) == (0, None, [], 1)
     assert step.retry_s == pytest.approx(60, abs=1)
-    clock.now_s += step.retry_s
+    clock.now_s += step.retry_s or 0
     worker.run()
     assert len(summaries_of(marquez)) == 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -24,7 +24,7 @@ SENT_S = 0.02
 class Bench:
     """A schedule over a journal that is a list of keys, with small limits, its own clock, and a log."""
 
-    def __init__(self, keys: list[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
+    def __init__(self, keys: Sequence[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
         self.keys = keys
         self.held_max = held_max
         self.ledger = Ledger(0, {})
@@ -41,8 +41,8 @@ class Bench:
         if room := self.window.room():
             after = self.window.read_after()
             looked_at = range(after + 1, min(len(self.keys), after + room) + 1)
-            for seq in looked_at:
-                self.window.look_at(seq, self.keys[seq - 1])
+            for place in looked_at:
+                self.window.look_at(place, self.keys[place - 1])
         assert self.window.held <= self.held_max
         seq = self.schedule.next(self.now_s)
         if seq is None and looked_at:

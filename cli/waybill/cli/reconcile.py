@@ -11,7 +11,7 @@ import typer
 from waybill.cli import console
 from waybill.cli.flush import flush_with_progress
 from waybill.cli.home import as_agreed, existing_journal
-from waybill.cli.moments import parse_moment
+from waybill.cli.moments import FORMS, moment
 from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import Settings
 from waybill.transport.backends import MARQUEZ
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 _DAY_MS: Final = 86_400_000
 
 
-def _moment(text: str) -> int:
-    try:
-        return parse_moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}; give 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d") from None
-
-
 @with_settings(*RUNNING)
 def reconcile(
     settings: Settings,
@@ -36,9 +29,9 @@ def reconcile(
     since: Annotated[
         int | None,
         typer.Option(
-            parser=_moment,
+            parser=moment,
             metavar="WHEN",
-            help="Events accepted then or later: an instant, or 90m, 6h, 2d: that long ago.",
+            help=f"Events accepted then or later: {FORMS}.",
             show_default="a day ago",
         ),
     ] = None,

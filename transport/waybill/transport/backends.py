@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +34,7 @@ DETAIL_BACKLOG: Final = 2_400
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z0-9._-]{1,249})")
+_USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
 """The kinds whose endpoint is a URL of the web."""
@@ -114,10 +115,22 @@ def check_url(url: str) -> None:
     Raises:
         ValueError: it is no URL that can be sent to.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        can_be = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that cannot be, or of half an IPv6 address
+        can_be = False
+    if not can_be:
         raise ValueError("give an http or https URL, as http://localhost:5000")
-    _ = parts.port  # raises ValueError for a port that cannot be
+
+
+def without_users(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+    """A value as it may be shown: each URL in it without the user and the password."""
+    if isinstance(value, dict):
+        return {key: without_users(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_users(inner) for inner in value]
+    return _USER.sub("****@", value) if isinstance(value, str) else value
 
 
 def kafka_address(endpoint: str) -> tuple[str, str]:
