@@ -286,6 +286,6 @@ def test_only_reports_come_to_the_driver() -> None:
     from waybill.spark import rebuilding
 
     for module, reports in ((rebuilding, 2), (compaction, 1)):
-        text = Path(module.__file__).read_text(encoding="utf-8")
+        text = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert text.count(".collect()") == reports
         assert "toPandas" not in text

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from waybill.transport import lease
 
 MODULE = '''
 import json, os, time
@@ -82,19 +78,3 @@ def copy_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(folder))
     yield folder
     sys.modules.pop("third_party", None)
-
-
-@pytest.fixture
-def end_runner() -> Callable[[Path], None]:
-    """Ends the runner that an emitter has started for a home, also one that is still on its way up."""
-
-    def end(home: Path) -> None:
-        deadline_s = time.monotonic() + 10
-        while (pid := lease.holder(home)) is None and time.monotonic() < deadline_s:
-            time.sleep(0.02)
-        assert pid, "there is no runner to end"
-        os.kill(pid, signal.SIGTERM)
-        while lease.is_held(home) and time.monotonic() < deadline_s + 10:
-            time.sleep(0.02)
-
-    return end

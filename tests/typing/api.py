@@ -99,6 +99,7 @@ from waybill.marquez import (
     Figures,
     MarquezReadError,
     MissingEvent,
+    MissingJob,
     ProbeResult,
     Reconciliation,
     dead_letter_body,
@@ -361,8 +362,9 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     reader: EventReader = open_reader(settings, "marquez")
     found: Reconciliation = reconcile(journal, reader, since_ms=0, backend="marquez")
     assert_type(found.missing, tuple[MissingEvent, ...])
+    assert_type(found.missing_jobs, tuple[MissingJob, ...])
     assert_type([one.compared for one in reconcile_new(journal, reader, since_ms=0)], list[int])
-    repair(journal, found.missing)
+    repair(journal, [*found.missing, *found.missing_jobs])
     drop_dead_letters(journal, {8, 9}, backend="marquez")
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)

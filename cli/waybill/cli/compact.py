@@ -9,7 +9,7 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.engine import MASTER, Engine, spark_for
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import existing_journal, existing_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
@@ -41,9 +41,7 @@ def compact(
       waybill compact --root /mnt/shared/lineage --engine spark --master spark://head:7077
     """
     with existing_journal(settings) as journal:
-        root = as_agreed(settings, journal).root
-    if not root.is_dir():
-        raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="--root")
+        root = existing_root(settings, journal)
     report = _on_spark(root, master) if engine is Engine.SPARK else _embedded(root)
     if as_json:
         told = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}

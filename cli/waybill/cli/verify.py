@@ -32,12 +32,12 @@ def verify(
     settings: Settings,
     *,
     ours: Annotated[
-        Path | None, typer.Argument(metavar="[A]", help="The root to verify.", show_default="the root set")
+        Path | None, typer.Argument(metavar="A", help="The root to verify.", show_default="the root set")
     ] = None,
     theirs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[B]...",
+            metavar="B",
             help="A root that must hold the same records; with --from which source: a root, paths of files, "
             "or a URL.",
         ),
@@ -56,7 +56,10 @@ def verify(
         typer.Option(metavar="HASH", help="An earlier head of A's ledger: it must be in there."),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="The most findings and the most differences to print; all count.")
+        int,
+        typer.Option(
+            metavar="COUNT", min=0, help="The most findings and the most differences to print; all count."
+        ),
     ] = 100,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line, the last one a summary.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.transport import lease
-from waybill.transport.agreement import agree
+from waybill.transport.agreement import agree, agree_as_runner
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner, has_said, statuses
 from waybill.transport.spool import adopt
@@ -60,7 +60,8 @@ def flush(
     """
     journal = Journal(settings.home)
     try:
-        return _Flush(journal, agree(journal, settings), timeout_s, on_progress).report()
+        agree(journal, settings)
+        return _Flush(journal, settings, timeout_s, on_progress).report()
     finally:
         journal.close()
 
@@ -91,7 +92,8 @@ class _Flush:
             time.sleep(_POLL_S)
         else:
             try:
-                Runner(self._journal, self._settings).run(until=self._over, idle_s=float("inf"))
+                settings = agree_as_runner(self._journal, self._settings)
+                Runner(self._journal, settings).run(until=self._over, idle_s=float("inf"))
             finally:
                 held.release()
         problems |= {name: one.problem for name, one in statuses(self._journal).items() if one.problem}
