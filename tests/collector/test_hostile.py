@@ -24,6 +24,7 @@ import pytest
 from served import JSON, Collector, Reply, event, record, reply_of
 
 from waybill.collector.intake import STALLED_S
+from waybill.collector.server import CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -34,13 +35,14 @@ HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/js
 PROMPT_S = 20.0
 """Far less than a client would wait, and far more than a busy machine needs."""
 WAIT_S = 60.0
+FILES = CONNECTIONS_MAX + 1_000
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _many_files() -> Iterator[None]:
     """Let this process have as many connections as a test wants; many systems begin with 1,024 files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     yield
@@ -107,6 +109,21 @@ def test_a_thousand_idle_connections_keep_nobody_out(shared: Collector) -> None:
         body = own("from an idle one")
         idle[-1].sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         assert answers(idle[-1], 1) == [201]
+
+
+def test_more_connections_than_are_served_wait_for_their_turn(start: Start) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES:
+        pytest.skip("so many files may not be open here")
+    collector, body = start("--runner", "none"), own("beyond")
+    said = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with sockets(collector, CONNECTIONS_MAX + 100) as idle, sockets(collector, 1, said) as (one,):
+        one.settimeout(1)
+        with pytest.raises(TimeoutError):
+            one.recv(1)
+        for other in idle[:200]:
+            other.close()
+        one.settimeout(WAIT_S)
+        assert answers(one, 1) == [201]
 
 
 def test_who_sends_slowly_is_let_go_and_keeps_nobody_out(start: Start) -> None:
