@@ -33,6 +33,7 @@ from waybill.exporter.layout import (
     safe_name,
 )
 from waybill.exporter.ledger import is_archived, is_of, read_ledger
+from waybill.exporter.listed import contradictions
 from waybill.exporter.merge import merge
 from waybill.exporter.seal import before_in, is_intact, seal_in
 from waybill.exporter.stored import EVENTS, EVENTS_SCHEMA, archived_files
@@ -55,7 +56,8 @@ class Finding(msgspec.Struct, frozen=True):
             ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
             were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
             or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it;
-            ``damaged``: it was set aside, and its rows may lack.
+            ``manifest``: a destination's manifest says something else; ``damaged``: it was set aside, and its
+            rows may lack.
         what: a sentence about it.
     """
 
@@ -85,7 +87,7 @@ def check(root: Path) -> Iterator[Checked]:
     record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
-    No damaged file is set aside.
+    A destination's manifests list its compacted files as they are. No damaged file is set aside.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -111,6 +113,8 @@ def check(root: Path) -> Iterator[Checked]:
             yield Checked(str(relative), rows, findings)
     yield from book.chained()
     yield from book.missing()
+    for file, what in contradictions(root):
+        yield Checked(file, 0, (Finding(file, "manifest", what),))
     for one in list_aside(root):
         yield Checked(one.kept, 0, (Finding(one.kept, "damaged", one.sentence),))
 
