@@ -232,7 +232,7 @@ def record_lines(count: int, *, hours: int = 1) -> list[bytes]:
 
 
 def _event_lines(count: int) -> list[bytes]:
-    """Events as large as those of a real job: two inputs, one output, schemas."""
+    """Events as large as those of a real job, a millisecond apart: two inputs, one output, schemas."""
     event: dict[str, Any] = {
         "eventType": "COMPLETE",
         "eventTime": "2026-01-31T12:00:00.000Z",
@@ -249,6 +249,7 @@ def _event_lines(count: int) -> list[bytes]:
     lines = []
     for at in range(count):
         event["run"] = {"runId": f"01a1fd6a-9e75-7d78-870f-{at:012x}"}
+        event["eventTime"] = f"2026-01-31T12:{at // 60_000 % 60:02}:{at // 1_000 % 60:02}.{at % 1_000:03}Z"
         lines.append(msgspec.json.encode(event))
     return lines
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 
 from waybill.exporter import Hour, RawName, RawWriter
-from waybill.exporter.parquet import encode, open_file, read
+from waybill.exporter.parquet import RAW_FILTERS, encode, open_file, read
 from waybill.facets.arrow import from_table, to_table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_records_come_back_from_a_file_as_they_were(records: list[ProvenanceReco
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(pa.BufferReader(encode(to_table(records))))
+    table = pq.read_table(pa.BufferReader(encode(to_table(records), RAW_FILTERS)))
     assert from_table(table) == records
 
 

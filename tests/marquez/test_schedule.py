@@ -286,3 +286,20 @@ def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
 )
 def test_a_status_means_what_the_documentation_says(verdict: Verdict, statuses: list[int]) -> None:
     assert {judge(status) for status in statuses} == {verdict}
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ('{"code":400,"message":"Unrecognized token"}', Verdict.REFUSED),
+        ('{"code":500,"message":"There was an error"}', Verdict.UNWELL),
+        ('{"code":"400"}', Verdict.UNWELL),
+        ('{"code":400,"message":"cut', Verdict.UNWELL),
+        ("[400]", Verdict.UNWELL),
+        ("<html>400</html>", Verdict.UNWELL),
+        ("", Verdict.UNWELL),
+    ],
+)
+def test_a_500_blames_the_event_only_where_its_body_says_so(words: str, verdict: Verdict) -> None:
+    assert judge(500, words) is verdict
+    assert judge(503, words) is Verdict.UNWELL

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 MODULE = '''
-import json, os
+import json, os, time
 from pathlib import Path
 from waybill.transport import Kind, Step
 
@@ -24,6 +24,8 @@ class Copy:
         works_by = [str(settings.root), settings.marquez_url, settings.journal_when_full, journal.max_bytes]
         (self.folder / "works by").write_text(json.dumps(works_by))
     def step(self):
+        while (self.folder / "slow").exists():
+            time.sleep(0.01)
         if (self.folder / "down").exists():
             retry_s = float((self.folder / "down").read_text() or 0.05)
             return Step(retry_s=retry_s, problem="the backend is down; start it")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +41,33 @@ def copied(folder: Path) -> list[bytes]:
 def test_a_flush_without_a_runner_works_the_projections_itself(tmp_path: Path, copy_folder: Path) -> None:
     journal = Journal(tmp_path / "home")
     journal.append_many((Kind.OPENLINEAGE, b"%d" % number, "") for number in range(20))
-    seen: list[tuple[int, int]] = []
-    report = flush(settings_of(tmp_path / "home"), on_progress=lambda done, total: seen.append((done, total)))
+    seen: list[tuple[int, int, list[str]]] = []
+
+    (copy_folder / "slow").touch()
+
+    def show(done: int, total: int, behind: Sequence[str]) -> None:
+        seen.append((done, total, list(behind)))
+        (copy_folder / "slow").unlink(missing_ok=True)
+
+    report = flush(settings_of(tmp_path / "home"), on_progress=show)
     assert copied(copy_folder) == [b"%d" % number for number in range(20)]
     assert report.files == ("copied",)
     assert "copy" not in report.left
-    assert seen[-1] == (21, 21)
+    assert (seen[0][:2], "copy" in seen[0][2]) == ((0, 21), True)
+    assert seen[-1] == (21, 21, [])
     assert not leases.is_held(tmp_path / "home")
+
+
+def test_a_flush_whose_time_is_up_before_a_runner_has_begun_does_not_say_that_all_is_done(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    Journal(home).append(Kind.OPENLINEAGE, b"a")
+    held = leases.take(home)
+    assert held
+    report = flush(settings_of(home), timeout_s=0.1)
+    held.release()
+    assert (report.left, list(report.problems)) == ({"runner": 2}, ["runner"])
 
 
 def test_a_projection_that_cannot_be_loaded_is_reported_and_stops_no_other(
@@ -396,7 +416,7 @@ def test_an_interrupted_flush_leaves_no_worker_behind(tmp_path: Path, copy_folde
     home = tmp_path / "home"
     Journal(home).append(Kind.OPENLINEAGE, b"a")
 
-    def interrupt(_done: int, _total: int) -> None:
+    def interrupt(_done: int, _total: int, _behind: Sequence[str]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -190,8 +190,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         places = [("marquez_url", self.marquez_url)] if self.marquez_url else []
         places += [("backends", one.endpoint) for one in self.backends if one.backend in OVER_HTTP]
         for name, url in places:
-            if is_waybill_itself(url, self.listen):
-                what = f"is Waybill's own endpoint (listen = {self.listen}); give where the backend is"
+            if is_waybill_itself(url, self.listen, self.public_url):
+                own = f"listen = {self.listen}, public_url = {self.public_url or '(none)'}"
+                what = f"is Waybill's own endpoint ({own}); give where the backend is"
                 raise SettingsError(name, without_users(url), self.origins[name], what)
 
     def explicit(self, name: str) -> bool:
