@@ -25,11 +25,13 @@ def kinds(root: Path) -> list[tuple[str, str]]:
     return [(finding.path, finding.kind) for finding in findings(root)]
 
 
-def forge(root: Path, *records: ProvenanceRecord, path: str = FILE) -> None:
+def forge(
+    root: Path, *records: ProvenanceRecord, path: str = FILE, row_group_size: int | None = None
+) -> None:
     """Write a compacted file as no compactor would."""
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(to_table(records), target, store_schema=False)
+    pq.write_table(to_table(records), target, store_schema=False, row_group_size=row_group_size)
 
 
 @FEW
@@ -68,10 +70,11 @@ def test_what_the_exporter_wrote_is_right(
         ([], "empty"),
     ],
 )
-def test_rows_that_the_layout_does_not_allow_are_found(
-    layout: Layout, rows: list[ProvenanceRecord], kind: str
+@pytest.mark.parametrize("row_group_size", [None, 1])
+def test_rows_that_the_layout_does_not_allow_are_found_in_one_row_group_and_across_several(
+    layout: Layout, rows: list[ProvenanceRecord], kind: str, row_group_size: int | None
 ) -> None:
-    forge(layout.root, *rows)
+    forge(layout.root, *rows, row_group_size=row_group_size)
     assert kinds(layout.root) == [(FILE, kind)]
 
 
