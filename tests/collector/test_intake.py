@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from slow_disk import POLL_S, SlowSqlite
@@ -20,6 +21,9 @@ from waybill.transport import Journal, Kind
 EVENT = Kind.OPENLINEAGE
 
 
+_Kept = TypeVar("_Kept")
+
+
 class Disk:
     """A journal on a disk that stands still when it is told to."""
 
@@ -28,10 +32,10 @@ class Disk:
         self._system = SlowSqlite(self._stop, default=False)
         self.journal = Journal(folder / "home", vfs="slow")
 
-    async def stand_still(self, begin: Callable[[], Awaitable[object]]) -> asyncio.Task[object]:
+    async def stand_still(self, begin: Callable[[], Awaitable[_Kept]]) -> asyncio.Task[_Kept]:
         """Let somebody wait for it."""
 
-        async def wait() -> object:
+        async def wait() -> _Kept:
             return await begin()
 
         self._stop.touch()
@@ -72,9 +76,8 @@ def test_no_more_requests_wait_for_the_journal_than_may(disk: Disk, monkeypatch:
                 await keep(-1)
             assert (refused.value.status, dict(refused.value.headers)["retry-after"]) == (503, "2")
         disk.go_on()
-        assert sorted(seq for seqs in [await first, *await asyncio.gather(*others)] for seq in seqs) == list(
-            range(1, WAITING_MAX + 1)
-        )
+        answers = [await first, *await asyncio.gather(*others)]
+        assert sorted(seq for seqs in answers for seq in seqs) == list(range(1, WAITING_MAX + 1))
         assert await keep(WAITING_MAX) == [WAITING_MAX + 1]
         intake.close()
 
