@@ -15,6 +15,10 @@ unexport PYTHONDONTWRITEBYTECODE
 # pyright's wrapper asks the network for a newer version of itself unless told not to.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
+# Tests are no packages: each folder has a `conftest` of its own, so each is checked by itself.
+TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-marquez faults lint format bench clean
 
@@ -38,6 +42,7 @@ lint: .venv/dev.stamp ## Check style, types, the order of rooms and the dependen
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	@for folder in $(TESTED); do MYPYPATH=$$folder:$(SHARED) $(PY) -m mypy $$folder || exit 1; done
 	$(PYRIGHT)
 	$(PY) .venv/bin/lint-imports
 	$(PY) -m deptry .

@@ -24,12 +24,9 @@ from __future__ import annotations
 
 import argparse
 import http.client
-import http.server
 import json
-import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -40,6 +37,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from benchmarks import flow
+from benchmarks.backend import StandIn
 from benchmarks.turns import measured, peak_mb
 
 if TYPE_CHECKING:
@@ -72,10 +70,7 @@ def main() -> None:
     parser.add_argument("--flow", action="store_true", help="measure the lag of a busy flow instead")
     parser.add_argument("--minutes", type=float, default=60.0, help="with --flow, simulated (default 60)")
     parser.add_argument("--worker", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.serve is not None:
-        return _serve(arguments.answer_ms / 1000, arguments.serve)
     if arguments.worker:
         case, url, events, connections = arguments.worker
         print(json.dumps(_work(case, url, int(events), int(connections))))
@@ -84,32 +79,18 @@ def main() -> None:
         return flow.measure(arguments.minutes, LAG_MAX_S)
     if arguments.waiting:
         return _waiting(arguments)
-    backend = None
-    if arguments.url is None:
-        backend, arguments.url = _backend(0, arguments.answer_ms)
-    try:
-        return _throughput(arguments)
-    finally:
-        if backend:
-            backend.kill()
-            backend.wait()
+    if arguments.url is not None:
+        return _throughput(arguments, arguments.url)
+    with StandIn("answering", answer_s=arguments.answer_ms / 1000) as backend:
+        return _throughput(arguments, backend.url)
 
 
-def _backend(port: int, answer_ms: float) -> tuple[subprocess.Popen[str], str]:
-    """A backend in a process of its own, and where it listens."""
-    name = "benchmarks.delivery"
-    command = [sys.executable, "-m", name, "--serve", str(port), "--answer-ms", str(answer_ms)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, process.stdout.readline().strip()
-
-
-def _throughput(arguments: argparse.Namespace) -> None:
+def _throughput(arguments: argparse.Namespace, url: str) -> None:
     events = arguments.events or 4_000
     per_s: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(arguments.rounds):
         for case in CASES:
-            wall_s = _measure(case, arguments, arguments.url, events)["wall_s"]
+            wall_s = _measure(case, arguments, url, events)["wall_s"]
             per_s[case].append(events / wall_s)
     print(f"{events:,} events, {arguments.connections} connections\n\n            events/s")
     for case in CASES:
@@ -120,9 +101,8 @@ def _throughput(arguments: argparse.Namespace) -> None:
 
 def _waiting(arguments: argparse.Namespace) -> None:
     events = arguments.events or 1_000_000
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-    figures = _measure("waiting", arguments, url, events)
+    with StandIn("refusing") as nobody:
+        figures = _measure("waiting", arguments, nobody.url, events)
     print(
         f"{events:,} events waiting: {figures['peak_mb']:.0f} MB at most (wanted: under {MEMORY_MAX_MB})\n"
         f"first one delivered {figures['first_s']:.2f} s after an outage of {OUTAGE_S:.0f} s "
@@ -175,17 +155,15 @@ def _outlast(delivery: Delivery, url: str, events: int) -> dict[str, float]:
         step = delivery.step()
         if not step.applied:
             time.sleep(step.retry_s or 0.0)
-    backend, _ = _backend(urlsplit(url).port or 0, 1.0)
-    recovered_s, first_s = time.perf_counter(), None
-    while (pending := delivery.pending()) > events - SENT_WITH_MANY_WAITING:
-        if first_s is None and pending < events:
-            first_s = time.perf_counter() - recovered_s
-        step = delivery.step()
-        if not step.applied:
-            time.sleep(step.retry_s or 0.0)
-    delivery.finish()
-    backend.kill()
-    backend.wait()
+    with StandIn("answering", answer_s=0.001, port=urlsplit(url).port or 0):
+        recovered_s, first_s = time.perf_counter(), None
+        while (pending := delivery.pending()) > events - SENT_WITH_MANY_WAITING:
+            if first_s is None and pending < events:
+                first_s = time.perf_counter() - recovered_s
+            step = delivery.step()
+            if not step.applied:
+                time.sleep(step.retry_s or 0.0)
+        delivery.finish()
     return {"peak_mb": peak_mb(), "first_s": first_s or 0.0}
 
 
@@ -245,25 +223,6 @@ def _run() -> list[bytes]:
         ).encode()
         for second, kind in enumerate(("START", "COMPLETE"))
     ]
-
-
-def _serve(answer_s: float, port: int) -> None:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            time.sleep(answer_s)
-            self.send_response(http.HTTPStatus.CREATED)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Print nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -12,23 +12,19 @@ runner makes the Parquet files and delivers to the same backend meanwhile.
 from __future__ import annotations
 
 import argparse
-import http.server
 import json
 import os
 import shutil
-import socket
 import statistics
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
+from benchmarks.backend import STATES, StandIn
 from benchmarks.turns import Results, in_folder, measured, median, parser_of
 
 CASES: Final = ("nothing", "file", "async_http", "waybill process", "waybill power")
-BACKENDS: Final = ("answering", "refusing", "hanging", "failing")
 FIGURES: Final = ("events_per_s", "p50_us", "p99_us")
 WARM_UP: Final = 200
 
@@ -93,7 +89,7 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> Results:
 def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
     results = []
     for round_ in range(arguments.rounds):
-        for state in BACKENDS:
+        for state in STATES:
             with StandIn(state) as backend:
                 home = folder / f"{round_}-{state}"
                 job = {
@@ -108,7 +104,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
                 shutil.rmtree(home, ignore_errors=True)
     columns = f"{'p50 µs':>8} {'p99 µs':>8} {'p99 / answering':>16} {'events/s':>9} {'/ answering':>12}"
     print(f"{'Marquez':<12} {columns}")
-    medians = {state: median(results, FIGURES, state=state) for state in BACKENDS}
+    medians = {state: median(results, FIGURES, state=state) for state in STATES}
     for state, of in medians.items():
         up = medians["answering"]
         print(
@@ -127,8 +123,10 @@ def end_runner(home: Path) -> None:
     """Kill the runner that an emitter or a collector left."""
     from waybill.transport import lease
 
-    while pid := lease.holder(home):
-        os.kill(pid, 9)
+    while lease.is_held(home):
+        pid = lease.holder(home)
+        if pid is not None:  # else it is on its way up
+            os.kill(pid, 9)
         time.sleep(0.05)
 
 
@@ -250,57 +248,6 @@ def _fdatasync_us(folder: Path, count: int = 300) -> float:
             durations_ns.append(time.perf_counter_ns() - start_ns)
     path.unlink()
     return statistics.median(durations_ns) / 1000
-
-
-# -- the backend that the transports speak to, in a process of its own ---------------------------------------
-
-
-class StandIn:
-    """A loopback server that answers 201 or 500, hangs, or is not there."""
-
-    def __init__(self, state: str) -> None:
-        self._state = state
-        self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        if self._state == "refusing":
-            with socket.create_server(("127.0.0.1", 0)) as reserved:
-                self.url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-            return self
-        command = [sys.executable, "-c", f"from benchmarks.emit import serve; serve({self._state!r})"]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        assert self._process.stdout
-        self.url = self._process.stdout.readline().strip()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.wait()
-
-
-def serve(state: str) -> None:
-    """Be the backend until killed; the first line printed is the URL."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            if state == "hanging":
-                time.sleep(3600)
-            self.send_response(201 if state == "answering" else 500)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
-            """Print nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)
-    server.serve_forever()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from waybill.marquez.answer import Answer
-    from waybill.transport import Journal
+    from waybill.transport import Journal, Settings
 
 FILES_PER_S: Final = 5_000
 TAKEN_PER_S: Final = 40
@@ -106,58 +106,97 @@ class Flow:
         return datetime.fromtimestamp(self._clock.now_s, UTC).isoformat()
 
 
-def measure(minutes: float, lag_max_s: float) -> None:
-    """Let so many simulated minutes pass and print what came of them."""
-    from waybill.exporter import open_layout
-    from waybill.marquez import Delivery
-    from waybill.transport import Journal, Settings, flush
+class Run:
+    """A runner's work on a flow, as long as something comes or waits.
 
-    started_s = time.perf_counter()
-    clock, backend, lag_s, busy_s, layout_s = Clock(), None, 0.0, 0.0, 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings.load(
-            {"home": folder, "provenance_enabled": True, "archive_enabled": False}, env={}
+    Args:
+        settings: of an empty home.
+        minutes: how long files come, on the simulated clock.
+    """
+
+    def __init__(self, settings: Settings, minutes: float) -> None:
+        from waybill.exporter import open_layout
+        from waybill.marquez import Delivery
+        from waybill.transport import Journal
+
+        self._clock = clock = Clock()
+        self.backend = SlowBackend(clock)
+        self._journal = Journal(settings.home)
+        self.flow = Flow(self._journal, clock)
+        self._delivery = Delivery(
+            self._journal,
+            self.backend,
+            connections=1,
+            draws=True,
+            detail="auto",
+            clock=lambda: clock.now_s,
         )
-        journal, backend = Journal(settings.home), SlowBackend(clock)
-        flow = Flow(journal, clock)
-        delivery = Delivery(
-            journal, backend, connections=1, draws=True, detail="auto", clock=lambda: clock.now_s
-        )
-        layout = open_layout(journal, settings)
+        layout = open_layout(self._journal, settings)
         assert layout is not None
-        ends_s, house_s = START_S + minutes * 60, START_S
-        while clock.now_s < ends_s or delivery.pending():
-            flow.come(ends_s)
+        self._layout = layout
+        self._ends_s, self._tidied_s = START_S + minutes * 60, START_S
+        self.lag_s = 0.0
+        self.delivery_s = 0.0
+        """CPU time of the delivery."""
+        self.layout_s = 0.0
+        """CPU time of the layout."""
+
+    def work(self) -> None:
+        """Let the time pass."""
+        clock = self._clock
+        while clock.now_s < self._ends_s or self._delivery.pending():
+            self.flow.come(self._ends_s)
             before_s = time.process_time()
-            step = delivery.step()
-            busy_s += (took_s := time.process_time() - before_s)
+            step = self._delivery.step()
+            took_s = time.process_time() - before_s
+            self.delivery_s += took_s
             clock.now_s += took_s
             if not step.applied:
                 clock.now_s += step.retry_s if step.retry_s is not None else 1 / TAKEN_PER_S
-            for entry in journal.read(journal.cursor("marquez"), limit=1):
-                lag_s = max(lag_s, clock.now_s - entry.received_ms / 1000)
-            if clock.now_s - house_s > HOUSEKEEPING_EVERY_S:
-                house_s, before_s = clock.now_s, time.process_time()
-                while layout.step().applied:
-                    pass
-                layout_s += time.process_time() - before_s
-                while journal.prune(min(journal.cursor("marquez"), journal.cursor("layout")), 2**60):
-                    pass
-                journal.checkpoint()
-        delivery.finish()
-        delivery.close()
-        layout.close()
-        journal.close()
+            for entry in self._journal.read(self._journal.cursor("marquez"), limit=1):
+                self.lag_s = max(self.lag_s, clock.now_s - entry.received_ms / 1000)
+            if clock.now_s - self._tidied_s > HOUSEKEEPING_EVERY_S:
+                self._tidied_s = clock.now_s
+                self._tidy()
+        self._delivery.finish()
+        self._delivery.close()
+        self._layout.close()
+        self._journal.close()
+
+    def _tidy(self) -> None:
+        """Do what a runner does beside the delivery."""
+        before_s = time.process_time()
+        while self._layout.step().applied:
+            pass
+        self.layout_s += time.process_time() - before_s
+        while self._journal.prune(
+            min(self._journal.cursor("marquez"), self._journal.cursor("layout")), 2**60
+        ):
+            pass
+        self._journal.checkpoint()
+
+
+def measure(minutes: float, lag_max_s: float) -> None:
+    """Let so many simulated minutes pass and print what came of them."""
+    from waybill.transport import Settings, flush
+
+    started_s = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"home": folder, "provenance_enabled": True, "archive_enabled": False}
+        settings = Settings.load(given, env={})
+        run = Run(settings, minutes)
+        run.work()
         flush(settings)
-        records = _records_in(Path(folder)) - flow.others
+        records = _records_in(Path(folder)) - run.flow.others
+    flow, backend = run.flow, run.backend
     print(
         f"{minutes:g} simulated minutes in {(time.perf_counter() - started_s) / 60:.1f} real ones\n"
-        f"CPU time for each file: {busy_s / flow.files * 1e6:.0f} µs in the delivery, "
-        f"{layout_s / flow.files * 1e6:.0f} µs in the layout; a core has {1e6 / FILES_PER_S:.0f} µs\n"
+        f"CPU time for each file: {run.delivery_s / flow.files * 1e6:.0f} µs in the delivery, "
+        f"{run.layout_s / flow.files * 1e6:.0f} µs in the layout; a core has {1e6 / FILES_PER_S:.0f} µs\n"
         f"{flow.files:,} files: {backend.files:,} in runs of their own, {backend.summarised:,} in "
         f"{backend.summaries:,} summaries; {records:,} records in Parquet (wanted: {flow.files:,})\n"
         f"{backend.others:,} events of {flow.others:,} other runs\n"
-        f"lag of the graph: at most {lag_s:.0f} s (wanted: under {lag_max_s:.0f} s)"
+        f"lag of the graph: at most {run.lag_s:.0f} s (wanted: under {lag_max_s:.0f} s)"
     )
 
 

@@ -27,7 +27,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from benchmarks.emit import BACKENDS, StandIn, end_runner
+from benchmarks.backend import STATES, StandIn
+from benchmarks.emit import end_runner
 from benchmarks.records import records
 from benchmarks.turns import Results, in_folder, median, parser_of, peak_mb
 
@@ -97,7 +98,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
     bodies = _event_lines(min(arguments.count, 100_000))
     arguments.runner = "child"
     for round_ in range(arguments.rounds):
-        for state in BACKENDS:
+        for state in STATES:
             home = folder / f"{round_}-{state}"
             with StandIn(state) as backend:
                 result = _measured(case, bodies, home, arguments, "--marquez-url", backend.url)
@@ -105,7 +106,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
             results.append({"state": state, **result})
             shutil.rmtree(home, ignore_errors=True)
     print("| Marquez | events a second | / answering (to reach: at least 0.95) |\n|---|---|---|")
-    medians = {state: median(results, ("per_s",), state=state)["per_s"] for state in BACKENDS}
+    medians = {state: median(results, ("per_s",), state=state)["per_s"] for state in STATES}
     for state, per_s in medians.items():
         print(f"| {state} | {per_s:,.0f} | {per_s / medians['answering']:.2f} |")
     return results
@@ -114,12 +115,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
 def _measured(
     case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace, *options: str
 ) -> dict[str, float]:
-    command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
-    command += ["--provenance-enabled", "--runner", arguments.runner, "--drain-timeout", "0", *options]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    host, _, port = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2].rpartition(":")
-    address = (host, int(port))
+    server, address = collector(home, "--runner", arguments.runner, *options)
     connections = [
         _Connection(address, case, bodies[at :: case.connections]) for at in range(case.connections)
     ]
@@ -138,6 +134,16 @@ def _measured(
         "cpu_s_per_million": cpu_s / sent * 1e6,
         "memory_mb": memory_mb,
     }
+
+
+def collector(home: Path, *options: str) -> tuple[subprocess.Popen[str], tuple[str, int]]:
+    """Start a collector; its process, and the host and port where it listens."""
+    command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
+    command += ["--provenance-enabled", "--drain-timeout", "0", *options]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    host, _, port = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2].rpartition(":")
+    return server, (host, int(port))
 
 
 class _Connection:
@@ -226,7 +232,7 @@ def record_lines(count: int, *, hours: int = 1) -> list[bytes]:
 
 
 def _event_lines(count: int) -> list[bytes]:
-    """Events as large as those of a real job: two inputs, one output, schemas."""
+    """Events as large as those of a real job, a millisecond apart: two inputs, one output, schemas."""
     event: dict[str, Any] = {
         "eventType": "COMPLETE",
         "eventTime": "2026-01-31T12:00:00.000Z",
@@ -243,6 +249,7 @@ def _event_lines(count: int) -> list[bytes]:
     lines = []
     for at in range(count):
         event["run"] = {"runId": f"01a1fd6a-9e75-7d78-870f-{at:012x}"}
+        event["eventTime"] = f"2026-01-31T12:{at // 60_000 % 60:02}:{at // 1_000 % 60:02}.{at % 1_000:03}Z"
         lines.append(msgspec.json.encode(event))
     return lines
 

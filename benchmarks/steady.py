@@ -17,8 +17,6 @@ import json
 import multiprocessing
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -30,7 +28,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.emit import end_runner
-from benchmarks.ingest import cpu_s_of, record_lines
+from benchmarks.ingest import collector, cpu_s_of, record_lines
 from benchmarks.turns import peak_mb
 from waybill.transport import Journal, lease
 
@@ -98,11 +96,7 @@ def main() -> None:
 
 
 def _measured(home: Path, rate: int, seconds: float) -> Held:
-    command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
-    command += ["--provenance-enabled", "--drain-timeout", "0"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    address = server.stdout.readline().split()[2].rstrip(",").rpartition("//")[2]
+    server, address = collector(home)
     ours, theirs = multiprocessing.Pipe()
     sender = multiprocessing.get_context("spawn").Process(target=_send, args=(address, rate, seconds, theirs))
     sender.start()
@@ -121,9 +115,9 @@ def _measured(home: Path, rate: int, seconds: float) -> Held:
     return Held(rate, sent / took_s, visible_s, cpu_s / sent * 1e6, memory_mb, behind)
 
 
-def _probe(address: str, until_s: float) -> list[float]:
+def _probe(address: tuple[str, int], until_s: float) -> list[float]:
     """How long each of some records took to show."""
-    connection = HTTPConnection(address, timeout=60)
+    connection = HTTPConnection(*address, timeout=60)
     visible_s: list[float] = []
     while not visible_s or time.perf_counter() < until_s:
         did, began_s = str(uuid.uuid4()), time.perf_counter()
@@ -147,7 +141,7 @@ def _answer(connection: HTTPConnection, method: str, path: str, body: bytes | No
     return answer
 
 
-def _send(address: str, rate: int, seconds: float, pipe: Connection) -> None:
+def _send(address: tuple[str, int], rate: int, seconds: float, pipe: Connection) -> None:
     """Send at a rate; in a process of its own, which the probe does not hold up."""
     bodies = _templates()
     pipe.send(None)
@@ -166,8 +160,8 @@ def _send(address: str, rate: int, seconds: float, pipe: Connection) -> None:
     pipe.send(count * BATCH)
 
 
-def _send_some(address: str, batches: Iterator[tuple[int, float]], bodies: list[bytes]) -> None:
-    connection = HTTPConnection(address, timeout=60)
+def _send_some(address: tuple[str, int], batches: Iterator[tuple[int, float]], bodies: list[bytes]) -> None:
+    connection = HTTPConnection(*address, timeout=60)
     for at, due_s in batches:
         time.sleep(max(0.0, due_s - time.perf_counter()))
         now = b"%d" % (time.time_ns() // 1_000_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 
@@ -38,7 +38,7 @@ def main() -> None:
         lake.mkdir()
         (lake / "orders.csv").write_text(ORDERS, encoding="utf-8")
         # A home of its own and no runner, to leave nothing behind; a pipeline needs only provenance_enabled.
-        settings = {"home": f"{folder}/home", "runner": "none", "provenance_enabled": True}
+        settings: dict[str, Any] = {"home": f"{folder}/home", "runner": "none", "provenance_enabled": True}
         settings |= {"system_name": "example", "provenance_annotations_allowed": "errorCause"}
         try:
             with waybill.spark.session("orders", master="local[2]", **settings) as spark:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from waybill.transport import lease
 from waybill.transport.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
+RUNNER_ENDS_WITHIN_S = 20.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +52,41 @@ def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_runner_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """End the runners that tests have left: one whose backend is away would be there for an hour."""
+    yield
+    for lock in tmp_path_factory.getbasetemp().rglob("runner.lock"):
+        end_runner_of(lock.parent)
+
+
+@pytest.fixture
+def end_runner() -> Callable[[Path], None]:
+    """Ends the runner that an emitter has started for a home, also one that is still on its way up."""
+
+    def end(home: Path) -> None:
+        assert end_runner_of(home), "there is no runner to end"
+
+    return end
+
+
+def end_runner_of(home: Path) -> bool:
+    """End a home's runner and wait for that; False if it has none."""
+    deadline_s = time.monotonic() + RUNNER_ENDS_WITHIN_S
+    found = False
+    while lease.is_held(home):
+        pid = lease.holder(home)
+        if pid == os.getpid():  # a test that failed has not released the lease that it took
+            return found
+        if pid is not None:  # else it is on its way up, and has not signed yet
+            found = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        assert time.monotonic() < deadline_s, f"the runner of {home} does not end"
+        time.sleep(0.02)
+    return found
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
+from contract_server import ContractServer
 
 from waybill.marquez import dead_letters
 from waybill.transport import Journal, Kind, Settings, flush
@@ -16,44 +15,28 @@ from waybill.transport import Journal, Kind, Settings, flush
 if TYPE_CHECKING:
     from conftest import Run
 
-BODIES = [b'{"run":{"runId":"%d"},"text":"\xc3\xa9"}' % number for number in range(3)]
-
-
-class Backend:
-    """Answers every event with `status`, and notes the bodies that it took."""
-
-    def __init__(self) -> None:
-        self.status = 422
-        self.took: list[bytes] = []
-        backend = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if backend.status == 201:
-                    backend.took.append(body)
-                self.send_response(backend.status)
-                self.end_headers()
-                self.wfile.write(b'{"errors": ["producer must not be null"]}')
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-                """Say nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+BODIES = [
+    b'{"eventType":"START","eventTime":"2026-01-01T00:00:00Z","run":{"runId":"%d"},"text":"\xc3\xa9",'
+    b'"job":{"namespace":"tests","name":"job"},"producer":"https://example.com/tests",'
+    b'"schemaURL":"https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"}' % number
+    for number in range(3)
+]
 
 
 @pytest.fixture
-def backend() -> Iterator[Backend]:
-    backend = Backend()
+def backend() -> Iterator[ContractServer]:
+    """A Marquez that refuses every event."""
+    backend = ContractServer(fault="422").start()
     yield backend
-    backend.server.shutdown()
-    backend.server.server_close()
+    backend.refuse()
+
+
+def took(backend: ContractServer) -> list[bytes]:
+    return [received.body for received in backend.received if received.stored]
 
 
 @pytest.fixture
-def refused(settings: Settings, backend: Backend) -> Settings:
+def refused(settings: Settings, backend: ContractServer) -> Settings:
     """A home whose three events were all refused."""
     journal = Journal(settings.home)
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in BODIES)
@@ -75,7 +58,7 @@ def test_they_are_listed_with_the_backends_words(waybill: Run, refused: Settings
     done = waybill("dead-letters", "list", "--home", refused.home)
     heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert heading[0] == "number"
-    words = '{"errors": ["producer must not be null"]}'
+    words = '{"code": 422, "message": "fault 422 on request"}'
     assert [(row[0], row[2], row[3], row[4]) for row in rows] == [
         (str(number + 1), "422", f"run {number}", words) for number in range(3)
     ]
@@ -89,25 +72,24 @@ def test_one_is_shown_byte_for_byte(waybill: Run, refused: Settings) -> None:
 
 
 def test_what_the_backend_takes_now_is_no_dead_letter_any_more(
-    waybill: Run, refused: Settings, backend: Backend
+    waybill: Run, refused: Settings, backend: ContractServer
 ) -> None:
-    backend.status = 201
+    backend.fault = None
     done = waybill("dead-letters", "replay", "1", "3", "--home", refused.home)
     assert (done.returncode, done.stdout) == (0, "2 of 2 are delivered\n")
-    assert sorted(backend.took) == [BODIES[0], BODIES[2]]
+    assert sorted(took(backend)) == [BODIES[0], BODIES[2]]
     assert left(refused) == [2]
     assert waybill("dead-letters", "replay", "--all", "--home", refused.home).returncode == 0
     assert left(refused) == []
 
 
 def test_what_is_refused_again_or_cannot_be_sent_is_said_and_exit_code_1(
-    waybill: Run, refused: Settings, backend: Backend
+    waybill: Run, refused: Settings, backend: ContractServer
 ) -> None:
     done = waybill("dead-letters", "replay", "2", "--home", refused.home)
     assert (done.returncode, done.stdout) == (1, "0 of 1 are delivered\n")
     assert "2: refused again, " in done.stderr
-    backend.server.shutdown()
-    backend.server.server_close()
+    backend.refuse()
     done = waybill("dead-letters", "replay", "2", "--home", refused.home)
     assert done.returncode == 1
     assert "2: not sent yet, it goes with the next events" in done.stderr

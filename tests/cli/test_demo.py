@@ -61,7 +61,7 @@ EDGES = [
 def demo(tmp_path_factory: pytest.TempPathFactory, script: Path) -> tuple[Path, dict[str, Any]]:
     """One run of the demo: its folder and what it says of itself."""
     home = tmp_path_factory.mktemp("demo") / "home"
-    command = [script, "demo", "--home", home, "--json"]
+    command = [str(script), "demo", "--home", str(home), "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     first, *months = done.stderr.splitlines()

@@ -82,7 +82,7 @@ def test_what_does_not_run_is_named_with_its_url_and_the_way_to_start_it(
         one = found[service.name]
         assert one.level == "broken"
         assert "http://localhost:1: nothing answers there" in one.says
-        assert one.mend.startswith("waybill dev up")
+        assert (one.mend or "").startswith("waybill dev up")
     assert found["home"].level == "ok"
     assert not home.exists(), "a look makes nothing"
 

@@ -51,8 +51,16 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home
     code, found = findings(waybill, "--home", home, "--marquez-url", marquez)
     assert code == 0
     assert list(found) == [
-        "file system", "fsync", "SQLite", "settings", "packages", "Java", "Spark listener", "Marquez",
-    ]  # fmt: skip
+        "file system",
+        "fsync",
+        "SQLite",
+        "settings",
+        "environment",
+        "packages",
+        "Java",
+        "Spark listener",
+        "Marquez",
+    ]
     assert {one["check"] for one in found.values() if one["level"] == "broken"} == set()
     assert "ms median" in found["fsync"]["says"]
     assert found["Marquez"]["level"] == "ok"
@@ -63,7 +71,7 @@ def test_each_check_is_one_line_and_each_mend_another(waybill: Run, home: Path) 
     lines = waybill("doctor", "--home", home).stdout.splitlines()
     checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
     mends = [line for line in lines if line.strip().startswith("mend: ")]
-    assert len(checks) == 8
+    assert len(checks) == 9
     assert len(checks) + len(mends) == len(lines)
 
 
@@ -97,13 +105,25 @@ def test_a_setting_against_a_live_runner_s_is_broken_and_without_one_a_note(
     assert (code, found["settings"]["level"]) == (0, "note")
 
 
+def test_a_variable_that_names_no_setting_is_a_note(
+    waybill: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_DURABILITY", "process")
+    monkeypatch.setenv("WAYBILL_PORT", "8091")
+    assert findings(waybill, "--home", home)[1]["environment"]["level"] == "ok"
+    monkeypatch.setenv("WAYBILL_PROVENANCE", "true")
+    code, found = findings(waybill, "--home", home)
+    assert (code, found["environment"]["level"]) == (0, "note")
+    assert "WAYBILL_PROVENANCE names no setting" in found["environment"]["says"]
+
+
 def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home: Path) -> None:
     home.mkdir()
     (home / "journal.db").write_bytes(b"not a database at all" * 1000)
     code, found = findings(waybill, "--home", home)
     assert (code, found["settings"]["level"]) == (1, "broken")
     assert "journal.db" in found["settings"]["says"]
-    assert len(found) == 8
+    assert len(found) == 9
 
 
 def test_another_waybill_in_the_working_folder_is_broken(waybill: Run, home: Path, tmp_path: Path) -> None:

@@ -94,7 +94,32 @@ def test_archived_entries_go_only_when_that_is_asked_for(waybill: Run, tmp_path:
     assert not old.exists()
 
 
-def test_days_that_cannot_be_are_exit_code_2(waybill: Run, root: Path) -> None:
-    done = waybill("age-off", "--system-days", "edge", "--root", root)
+@pytest.mark.parametrize("command", [("export", "there"), ("age-off",), ("find",), ("sql", "SELECT 1")])
+def test_a_root_that_is_not_there_is_no_empty_one(
+    waybill: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    assert waybill(*command, "--home", tmp_path / "fresh").returncode == 0
+    given = waybill(*command, "--root", tmp_path / "away")
+    assert (given.returncode, given.stdout) == (2, "")
+    assert f"there is no folder {tmp_path / 'away'}" in given.stderr
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--system-days", "edge"),
+        ("--system-days", "=3"),
+        ("--system-days", "edge=inf"),
+        ("--system-days", "edge=many"),
+        ("--archive-days", "0"),
+        ("--archive-days", "nan"),
+        ("--archive-days", "inf"),
+    ],
+)
+def test_days_that_cannot_be_are_exit_code_2_and_say_what_to_give(
+    waybill: Run, root: Path, options: tuple[str, str]
+) -> None:
+    done = waybill("age-off", *options, "--root", root)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "NAME=DAYS" in done.stderr
+    assert "give " in done.stderr
+    assert "Traceback" not in done.stderr

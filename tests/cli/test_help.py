@@ -31,6 +31,11 @@ def test_every_command_is_on_the_page_with_an_example() -> None:
         assert re.search(rf"^ +(\w+=\w+ )*waybill {name}\b", section, re.MULTILINE), name
 
 
+def test_the_help_names_what_to_give() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert re.findall(r"<int range>|\[\[.*|\.\.\.\]\.\.\..*", page) == []
+
+
 @pytest.mark.parametrize("asked", [("--help",), ("-h",), ("find", "--help")])
 def test_help_is_exit_code_0(waybill: Run, asked: tuple[str, ...]) -> None:
     done = waybill(*asked)

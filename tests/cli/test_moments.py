@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+import typer
 
-from waybill.cli.moments import parse_moment
+from waybill.cli.moments import moment, parse_moment
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,9 @@ def test_a_duration_is_that_long_ago(text: str, ago_s: float) -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         parse_moment(text)
+
+
+@pytest.mark.parametrize("text", ["yesterday", "9" * 400 + "d"])
+def test_an_option_that_is_no_moment_says_what_to_give(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="give 2026-01-31"):
+        moment(text)

@@ -47,19 +47,21 @@ def test_what_marquez_lost_is_listed_sent_again_and_then_there(
     assert flush(settings, timeout_s=60).problems == {}
     done = waybill("reconcile", "--home", settings.home)
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "0 of 2 delivered run events are missing\n"
+    assert done.stderr == ("0 of 2 delivered run events are missing\n0 of 1 jobs of the graph are missing\n")
 
     elsewhere = ("--home", settings.home, "--marquez-url", second)
     done = waybill("reconcile", *elsewhere, "--json")
     assert done.returncode == 1
     missing = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [(one["run_id"], one["event_type"]) for one in missing] == [
-        (file.did, "START"),
-        (file.did, "COMPLETE"),
+    assert [(one.get("run_id"), one.get("event_type"), one.get("name")) for one in missing] == [
+        (file.did, "START", None),
+        (file.did, "COMPLETE", None),
+        (None, None, "sftp-in.warehouse"),
     ]
+    assert done.stderr.endswith("1 of 1 jobs of the graph are missing\n")
     done = waybill("reconcile", *elsewhere, "--repair")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.endswith("2 were sent again\n")
+    assert done.stderr.endswith("3 were sent again\n")
     assert waybill("reconcile", *elsewhere, "--since", "1h").returncode == 0
 
 

@@ -49,9 +49,11 @@ def test_a_secret_is_never_printed(
     waybill: Run, form: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_API_KEY", "s3cr3t")
+    monkeypatch.setenv("MARQUEZ_URL", "http://ann:s3cr3t@marquez:5000")
     done = waybill("settings", *form)
     assert "s3cr3t" not in done.stdout + done.stderr
     assert "********" in done.stdout
+    assert "http://****@marquez:5000" in done.stdout
 
 
 def test_a_value_that_cannot_be_is_one_sentence_and_exit_code_2(waybill: Run) -> None:

@@ -1,4 +1,7 @@
-"""`waybill` on a disk that fsyncs nothing while a file is there: python slow_disk.py FILE WORDS..."""
+"""`waybill` on a disk that fsyncs nothing while a file is there: python slow_disk.py FILE WORDS...
+
+While it lets somebody wait there is FILE.waiting beside it.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ POLL_S = 0.02
 
 
 class SlowSqlite(apsw.VFS):
-    """SQLite's own file system, which every connection opens by default."""
+    """SQLite's own file system; by default no connection opens another one."""
 
-    def __init__(self, stop: Path) -> None:
-        super().__init__("slow", "unix", makedefault=True)
+    def __init__(self, stop: Path, *, default: bool = True) -> None:
+        super().__init__("slow", "unix", makedefault=default)
         self._stop = stop
 
     def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
@@ -33,6 +36,7 @@ class SlowFile(apsw.VFSFile):
 
     def xSync(self, flags: int) -> None:  # noqa: N802
         while self._stop.exists():
+            self._stop.with_suffix(".waiting").touch()
             time.sleep(POLL_S)
         super().xSync(flags)
 

@@ -7,6 +7,7 @@ import gzip
 import http.client
 import json
 import os
+import resource
 import secrets
 import shutil
 import socket
@@ -14,15 +15,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from served import JSON, Collector, event, record, reply_of
+from served import JSON, Collector, Reply, event, record, reply_of
 
 from waybill.collector.intake import STALLED_S
+from waybill.collector.server import CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -32,6 +34,19 @@ MEMORY_BYTES_MAX = 600 * 10**6
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 PROMPT_S = 20.0
 """Far less than a client would wait, and far more than a busy machine needs."""
+WAIT_S = 60.0
+FILES = CONNECTIONS_MAX + 1_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _many_files() -> Iterator[None]:
+    """Let this process have as many connections as a test wants; many systems begin with 1,024 files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @contextlib.contextmanager
@@ -59,6 +74,22 @@ def serves(collector: Collector, name: str) -> bool:
     return status == 201 and time.monotonic() - began_s < PROMPT_S
 
 
+def said_before_the_end(one: socket.socket) -> bytes:
+    """What was answered on a connection that the server ends."""
+    said = b""
+    with contextlib.suppress(ConnectionResetError):  # it had not read all that was sent
+        while part := one.recv(4096):
+            said += part
+    return said
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.05)
+
+
 def answers(one: socket.socket, count: int) -> list[int]:
     """The statuses of so many answers on one connection."""
     stream, found = one.makefile("rb"), []
@@ -80,8 +111,24 @@ def test_a_thousand_idle_connections_keep_nobody_out(shared: Collector) -> None:
         assert answers(idle[-1], 1) == [201]
 
 
+def test_more_connections_than_are_served_wait_for_their_turn(start: Start) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES:
+        pytest.skip("so many files may not be open here")
+    collector, body = start("--runner", "none"), own("beyond")
+    said = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    with sockets(collector, CONNECTIONS_MAX + 100) as idle, sockets(collector, 1, said) as (one,):
+        one.settimeout(1)
+        with pytest.raises(TimeoutError):
+            one.recv(1)
+        for other in idle[:200]:
+            other.close()
+        one.settimeout(WAIT_S)
+        assert answers(one, 1) == [201]
+
+
 def test_who_sends_slowly_is_let_go_and_keeps_nobody_out(start: Start) -> None:
-    collector = start("--runner", "none", "--idle-timeout", "1", "--body-timeout", "1")
+    # Long enough for a good request of a machine that is busy.
+    collector = start("--runner", "none", "--idle-timeout", "3", "--body-timeout", "3")
     begun = f"{HEAD}Content-Length: 1000\r\n\r\n".encode()
     with sockets(collector, 50, HEAD.encode()[:20]) as heads, sockets(collector, 50, begun) as bodies:
         for one in (*heads, *bodies):
@@ -89,7 +136,7 @@ def test_who_sends_slowly_is_let_go_and_keeps_nobody_out(start: Start) -> None:
                 one.sendall(b"{")
         assert serves(collector, "beside slow ones")
         assert [answers(one, 1) for one in bodies] == [[408]] * 50
-        assert {bool(one.recv(4096).partition(b"\r\n\r\n")[2]) for one in heads} == {False}
+        assert {said_before_the_end(one).partition(b"\r\n\r\n")[2] for one in heads} == {b""}
     assert collector.bodies() == [own("beside slow ones")]
 
 
@@ -169,15 +216,18 @@ HOSTILE = {
 }
 
 
+@pytest.mark.timeout(900)
 def test_memory_is_bounded_whatever_clients_send(start: Start) -> None:
-    collector = start("--runner", "none", "--journal-max-bytes", "2GiB")
+    # A busy machine may need long for so much.
+    collector = start("--runner", "none", "--journal-max-bytes", "2GiB", "--body-timeout", "300")
     got: list[tuple[str, int]] = []
 
     def send(name: str, path: str, body: bytes, headers: dict[str, str]) -> None:
         # Who is told to come back does.
         while True:
-            connection = http.client.HTTPConnection(collector.address, timeout=120)
-            with contextlib.closing(connection), contextlib.suppress(OSError):  # refused before all was sent
+            connection = http.client.HTTPConnection(collector.address, timeout=300)
+            # One that is refused before all was sent finds its connection broken.
+            with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
                 status = reply_of(connection, "POST", path, body, headers).status
                 if status != 503:
                     got.append((name, status))
@@ -193,7 +243,7 @@ def test_memory_is_bounded_whatever_clients_send(start: Start) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(200)
+        thread.join(600)
     assert sorted(got) == sorted((name, status) for name, (_, status) in HOSTILE.items() for _ in range(2))
     assert serves(collector, "after all of it")
     status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
@@ -233,10 +283,7 @@ def test_a_full_disk_is_busy_and_it_goes_on_by_itself_when_there_is_room(start: 
     assert (reply.status, reply.headers["retry-after"]) == (503, "2")
     assert collector.get("/health/live").status == 200
     filler.unlink()
-    deadline_s = time.monotonic() + 30
-    while collector.post(PATH, own("after")).status != 201:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
+    wait_for(lambda: collector.post(PATH, own("after")).status == 201)
     assert collector.get("/health/ready").json["ready"] is True
     assert collector.bodies() == [*acknowledged, own("after")]
 
@@ -246,17 +293,29 @@ def test_a_disk_that_does_not_keep_up_is_busy_and_it_goes_on_by_itself(start: St
     program = (sys.executable, str(Path(__file__).with_name("slow_disk.py")), str(stop))
     collector = start("--runner", "none", program=program)
     assert collector.post(PATH, own("before")).status == 201
+    assert collector.get("/health/ready").json["ready"] is True
     stop.touch()
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(20) as pool:
         held_up = pool.submit(collector.post, PATH, own("held up"))
+        wait_for(stop.with_suffix(".waiting").exists)
+        # As many as there are threads for what may wait; each is asked again before it is answered.
+        looks = [pool.submit(collector.get, "/health/ready") for _ in range(8)]
+        bad = [pool.submit(collector.post, PATH, b"{" + own(f"bad {at}")) for at in range(8)]
         time.sleep(STALLED_S + 1)
         began_s = time.monotonic()
         reply = collector.post(PATH, own("refused"))
         assert (reply.status, reply.headers["retry-after"]) == (503, "2")
         assert collector.get("/health/live").status == 200
-        assert time.monotonic() - began_s < STALLED_S
+        assert "waybill_accepted_total" in collector.get("/metrics").body.decode()
+        for look in (*(look.result() for look in looks), collector.get("/health/ready")):
+            assert (look.status, look.json["ready"], list(look.json["problems"])) == (503, False, ["journal"])
+        packed = gzip.compress(own("large") + b" " * 2**20, 0)
+        assert collector.post(PATH, packed, JSON | {"Content-Encoding": "gzip"}).status == 503
+        assert time.monotonic() - began_s < PROMPT_S
         stop.unlink()
         assert held_up.result().status == 201
+        assert {one.result().status for one in bad} == {400}
+    wait_for(lambda: collector.get("/health/ready").status == 200)
     assert collector.post(PATH, own("after")).status == 201
     assert collector.bodies() == [own("before"), own("held up"), own("after")]
 
@@ -284,3 +343,32 @@ def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) ->
     assert (code, log) == (0, "")
     assert acknowledged
     assert set(acknowledged) <= set(collector.bodies())
+
+
+# All but the last of their members are good, so that whoever tells what is wrong has to look at each.
+LONG = {
+    "/api/v1/lineage/batch": event(inputs=[{"namespace": "n", "name": "a"}] * 30_000 + [{"namespace": 7}]),
+    "/provenance": json.dumps(record(transforms=["a"] * 120_000 + [7])).encode(),
+}
+
+
+@pytest.mark.parametrize("path", LONG)
+def test_who_sends_a_body_that_takes_long_keeps_nobody_out(shared: Collector, path: str) -> None:
+    body = b"[" + b",".join([LONG[path]] * 16) + b"]"
+    worst_s, over, begun_s = 0.0, threading.Event(), time.monotonic()
+
+    def send() -> Reply:
+        try:
+            return shared.post(path, body)
+        finally:
+            over.set()
+
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(send)
+        while not over.is_set():
+            began_s = time.monotonic()
+            assert shared.get("/health/live").status == 200
+            worst_s = max(worst_s, time.monotonic() - began_s)
+        took_s = time.monotonic() - begun_s
+        assert sent.result().status == (200 if path.endswith("batch") else 422)
+    assert worst_s < max(1.0, took_s / 2), (worst_s, took_s)

@@ -99,7 +99,10 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
     newest = [f"page-{at}" for at in reversed(range(250))]
     assert [one["did"] for one in ask(shared, data_source="pages")] == newest[:100]
     assert [one["did"] for one in ask(shared, data_source="pages", limit=70, offset=200)] == newest[200:]
+    assert [one["did"] for one in ask(shared, data_source="pages", limit=7, offset=101)] == newest[101:108]
     assert len(ask(shared, data_source="pages", limit=5_000)) == 250
+    for offset in (250, 10**14):
+        assert ask(shared, data_source="pages", offset=offset) == []
     begin, end = COMPLETED_MS + 10, COMPLETED_MS + 12
     assert len(ask(shared, **{"data_source": "pages", "from": begin, "to": end})) == 3
 
@@ -130,6 +133,17 @@ def test_nothing_found_is_an_empty_array(shared: Collector) -> None:
     assert shared.get("/provenance/query?did=nobody").body == b"[]"
     stats = shared.get("/provenance/stats?did=nobody").json
     assert (stats["total_records"], stats["by_final_state"], stats["oldest_record"]) == (0, {}, None)
+
+
+def test_an_answer_has_a_bound_and_each_record_can_be_had(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    for at in range(3):
+        large = record(did=f"large-{at}", filename="x" * 9_000_000, completed=COMPLETED_MS + at)
+        assert send(collector, large).status == 202
+    reply = collector.get("/provenance/query")
+    assert (reply.status, "limit" in reply.json["detail"]) == (400, True)
+    pages = [ask(collector, limit=1, offset=at) for at in range(4)]
+    assert [[one["did"] for one in page] for page in pages] == [["large-2"], ["large-1"], ["large-0"], []]
 
 
 def test_statistics_count_each_record_once(shared: Collector) -> None:

@@ -29,10 +29,29 @@ def workers_of(collector: Collector) -> set[int]:
     return {int(child) for child in children}
 
 
+def lives(pid: int) -> bool:
+    """Whether a process is at work; one whose end nobody has asked for yet is not."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def counted(collector: Collector) -> int:
     text = collector.get("/metrics").body.decode()
     found = re.search(r'^waybill_accepted_total\{kind="openlineage"\} (\d+)$', text, re.MULTILINE)
     return int(found[1]) if found else 0
+
+
+def worker_by_port(collector: Collector) -> dict[int, int]:
+    """By the port at a client's end of a connection, which worker has the other end."""
+    lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    ports = {f"socket:[{words[9]}]": int(words[2].partition(":")[2], 16) for words in map(str.split, lines)}
+    found = {}
+    for pid in workers_of(collector):
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found[ports.get(str(descriptor.readlink()), 0)] = pid
+    return found
 
 
 class Sender(threading.Thread):
@@ -41,6 +60,7 @@ class Sender(threading.Thread):
     def __init__(self, collector: Collector, number: int) -> None:
         super().__init__(daemon=True)
         self.receipts: dict[str, bytes] = {}
+        self.port = 0
         self.broken = 0
         self.stop = False
         self._collector = collector
@@ -56,6 +76,9 @@ class Sender(threading.Thread):
                 self.broken += 1
                 connection.close()
                 continue
+            self.port = connection.sock.getsockname()[1]
+            if reply.status == 503:  # the disk of a busy machine
+                continue
             assert reply.status == 201, reply
             self.receipts[reply.headers["waybill-receipt"]] = body
             at += 1
@@ -66,11 +89,16 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
     collector = start("--runner", "none", "--workers", "3", "--verbose")
     first = workers_of(collector)
     assert len(first) == 3
-    senders = [Sender(collector, number) for number in range(6)]
+    senders = [Sender(collector, number) for number in range(12)]
     for sender in senders:
         sender.start()
-    time.sleep(1)
-    victim = min(first)
+    deadline_s = time.monotonic() + WAIT_S
+    while not all(sender.receipts for sender in senders):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    workers = worker_by_port(collector)
+    victim = workers[senders[0].port]
+    others = [sender for sender in senders if workers[sender.port] != victim]
     os.kill(victim, signal.SIGKILL)
     deadline_s = time.monotonic() + WAIT_S
     while len(workers_of(collector) - {victim}) < 3:
@@ -82,8 +110,12 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
     for sender in senders:
         sender.join(WAIT_S)
         assert not sender.is_alive()
-        # Once by the death, and once more by connecting again while the dead one's socket goes.
-        assert sender.broken <= 2
+    # Who connects again may meet the dead one's socket before it goes.
+    assert (senders[0].broken > 0, others != [], [sender.broken for sender in others if sender.broken]) == (
+        True,
+        True,
+        [],
+    )
     assert first - {victim} <= workers_of(collector)
 
     receipts = {receipt: body for sender in senders for receipt, body in sender.receipts.items()}
@@ -116,10 +148,7 @@ def test_workers_end_with_the_process_that_looks_after_them(start: Start) -> Non
     collector.process.kill()
     collector.process.communicate()
     deadline_s = time.monotonic() + WAIT_S
-    for pid in workers:
-        with contextlib.suppress(ProcessLookupError):
-            while time.monotonic() < deadline_s:
-                os.kill(pid, 0)
-                time.sleep(0.05)
-            raise AssertionError(f"worker {pid} lives on")
+    while any(lives(pid) for pid in workers):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
     assert start("--runner", "none").post(PATH, event()).status == 201

@@ -346,7 +346,9 @@ def test_an_archive_file_that_is_slipped_in_is_found(
     shutil.copy(forged, beside)
     assert findings(settings.root) == [said(beside, settings, "unrecorded")]
     beside.unlink()
-    shutil.copy(files[0], files[0].with_name(f"{RawName.parse(files[0].name).node}-90-91.parquet"))
+    name = RawName.parse(files[0].name)
+    assert name is not None
+    shutil.copy(files[0], files[0].with_name(f"{name.node}-90-91.parquet"))
     assert {kind for _, kind in findings(settings.root)} == {"unrecorded", "order", "chain"}
 
 

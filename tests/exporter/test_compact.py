@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,22 @@ def test_an_hour_that_cannot_be_written_is_told_and_the_others_are_done(layout: 
     assert not report.failed
     assert list(report.unreadable) == [FIRST_HOUR]
     assert report.published == ("provenance/compacted/edge/20260101/01.parquet",)
+
+
+def test_a_large_hour_that_finds_no_room_is_tried_again_and_nothing_is_set_aside(layout: Layout) -> None:
+    records = [record(f"did-{number:03}", at_ms=number) for number in range(200)]
+    raws = [layout.write(*records[:100]), layout.write(*records[100:])]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, limits[1]))
+    try:
+        report = layout.compactor(window_rows=50).compact()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(report.failed) == [FIRST_HOUR]
+    assert not report.aside
+    assert [path.name for path in layout.raw()] == list(map(str, raws))
+    assert not layout.compactor(window_rows=50).compact().failed
+    assert layout.rows() == records
 
 
 # -- crashes -----------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def run(layout: Layout, store: Store, *, delete_after: bool = False) -> Exported
 
 def assert_listed(store: Store) -> None:
     """Every file there is in its manifest, and no other."""
-    listed = {}
+    listed: dict[str, dict[str, object]] = {}
     files = store.files()
     for path in [path for path in files if "/manifest/" in path]:
         listed |= json.loads(files.pop(path))

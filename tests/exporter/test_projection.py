@@ -68,7 +68,10 @@ class Site:
     def flush(self) -> list[str]:
         mark = self.journal.mark(b"flush")
         self.work()
-        return json.loads(self.journal.state_get("layout", f"flush:{mark}") or b"null")
+        said = self.journal.state_get("layout", f"flush:{mark}")
+        assert said is not None
+        files: list[str] = json.loads(said)
+        return files
 
     def rows(self) -> list[ProvenanceRecord]:
         return Layout(self.settings.root).rows()

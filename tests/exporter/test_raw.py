@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
 from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 
 from waybill.exporter import Hour, RawName, RawWriter
-from waybill.exporter.parquet import encode, open_file, read
+from waybill.exporter.parquet import RAW_FILTERS, encode, open_file, read
 from waybill.facets.arrow import from_table, to_table
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
 
 
 def test_a_range_is_one_file_for_each_hour_it_touches(root: Path) -> None:
@@ -37,11 +41,11 @@ def test_no_records_are_no_file(root: Path) -> None:
 
 
 @given(st.lists(records_strategy()))
-def test_records_come_back_from_a_file_as_they_were(records: list) -> None:
+def test_records_come_back_from_a_file_as_they_were(records: list[ProvenanceRecord]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(pa.BufferReader(encode(to_table(records))))
+    table = pq.read_table(pa.BufferReader(encode(to_table(records), RAW_FILTERS)))
     assert from_table(table) == records
 
 

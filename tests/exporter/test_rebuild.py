@@ -169,7 +169,8 @@ def test_records_and_stamps_come_back_from_journal_and_archive(tmp_path: Path, s
         (Kind.OPENLINEAGE, event("s", "COMPLETE", 7, facets=facet("f")), ""),
     ]
     journal = flushed(settings, items)
-    for at, source in enumerate((JournalSource(settings.home), EventsSource(settings.root))):
+    sources: tuple[Source, ...] = (JournalSource(settings.home), EventsSource(settings.root))
+    for at, source in enumerate(sources):
         report = rebuild(source, tmp_path / f"again{at}", wanted_by(settings))
         assert (report.entries, report.records) == (4, 4)
         found = rows(tmp_path / f"again{at}")

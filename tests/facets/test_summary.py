@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+from typing import Any
 
 import attrs
 import jsonschema
@@ -25,8 +26,8 @@ OPENLINEAGE = {
     "$id": "https://openlineage.io/spec/2-0-2/OpenLineage.json",
     "$defs": {"RunFacet": {"type": "object", "required": ["_producer", "_schemaURL"]}},
 }
-RESOURCES: referencing.Registry[object] = referencing.Registry().with_resources(
-    (schema["$id"], referencing.Resource.from_contents(schema)) for schema in (OPENLINEAGE, SCHEMA)
+RESOURCES: referencing.Registry[Any] = referencing.Registry().with_resources(
+    (str(schema["$id"]), referencing.Resource.from_contents(schema)) for schema in (OPENLINEAGE, SCHEMA)
 )
 VALIDATOR = jsonschema.Draft202012Validator({"$ref": SCHEMA_URL}, registry=RESOURCES)
 

@@ -124,12 +124,13 @@ def site(folder: Path) -> Iterator[Site]:
 
 def event(number: int = 1, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     """A terminal event without a facet, with some members replaced."""
-    return json.loads(emission(3 * number + 1).items[-1][1]) | changes
+    body: dict[str, Any] = json.loads(emission(3 * number + 1).items[-1][1])
+    return body | changes
 
 
 def faceted(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
     """A terminal event with the facet, with some of the facet's members replaced."""
-    body = json.loads(emission(3_000).items[0][1])
+    body: dict[str, Any] = json.loads(emission(3_000).items[0][1])
     body["run"]["facets"]["waybill_deltaFile"] |= changes
     return body
 

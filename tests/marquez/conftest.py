@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import pytest
 from contract_server import ContractServer
@@ -20,9 +20,18 @@ if TYPE_CHECKING:
     from waybill.transport.backends import Detail
 
 STEPS_MAX = 100_000
-PATIENT = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
+
+
+class Timeouts(TypedDict, total=False):
+    """How long a backend may let the client wait."""
+
+    connect_timeout_s: float
+    answer_timeout_s: float
+
+
+PATIENT: Timeouts = {"connect_timeout_s": 10.0, "answer_timeout_s": 10.0}
 """Where each answer counts: a busy machine must not lose one."""
-HASTY = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
+HASTY: Timeouts = {"connect_timeout_s": 0.3, "answer_timeout_s": 0.3}
 """Where the backend lets the client wait; a busy machine may then lose an answer, too."""
 
 
@@ -42,7 +51,7 @@ class Worker:
         draws: bool = False,
         detail: Detail = "every",
         backlog: int = DETAIL_BACKLOG,
-        **timeouts_s: float,
+        **timeouts_s: Unpack[Timeouts],
     ) -> None:
         self.now_s = 0.0
         self.journal = journal
@@ -76,10 +85,20 @@ class Worker:
         raise AssertionError(f"still not done after {STEPS_MAX} steps: {self.problem}")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test that speaks to Marquez speaks to the real one, too, where there is one."""
+    if REAL_URL is not None and "marquez" in metafunc.fixturenames:
+        metafunc.parametrize("marquez", ["contract", "real"], indirect=True)
+
+
 @pytest.fixture
-def marquez() -> Iterator[ContractServer]:
-    """A backend on loopback that answers as Marquez does, worse on request."""
-    server: ContractServer = ContractServer().start()
+def marquez(request: pytest.FixtureRequest) -> Iterator[ContractServer]:
+    """A backend on loopback that answers as Marquez does, worse on request.
+
+    With a real Marquez behind it, that one takes and judges each event that no fault keeps back.
+    """
+    is_real = getattr(request, "param", "contract") == "real"
+    server = ContractServer(upstream=str(REAL_URL).rstrip("/") if is_real else None).start()
     yield server
     server.refuse()
 
@@ -142,27 +161,9 @@ def event(run: str, number: int = 0, /, **members: Any) -> bytes:  # noqa: ANN40
 
 
 @pytest.fixture
-def real_marquez_url() -> str:
-    if REAL_URL is None:
-        pytest.skip("MARQUEZ_URL is not set: no real Marquez to try")
-    return REAL_URL
-
-
-@pytest.fixture(params=["contract", "real"])
-def url(request: pytest.FixtureRequest, marquez: ContractServer) -> str:
-    """Each server that behaves as Marquez: the stand-in, and the real one where there is one."""
-    if request.param == "contract":
-        return marquez.url
-    real: str = request.getfixturevalue("real_marquez_url")
-    return real.rstrip("/")
-
-
-@pytest.fixture(params=["contract", "real"])
-def troubled(request: pytest.FixtureRequest, marquez: ContractServer) -> ContractServer:
-    """A backend that fails on request: the stand-in, and that in front of the real one where there is one."""
-    if request.param == "real":
-        marquez.upstream = request.getfixturevalue("real_marquez_url").rstrip("/")
-    return marquez
+def url(marquez: ContractServer) -> str:
+    """Where the server itself is, the stand-in or the real one, for what is read back from it."""
+    return marquez.upstream or marquez.url
 
 
 def numbers(stored: list[dict[str, Any]], run: str) -> list[int]:

@@ -30,13 +30,14 @@ class Job:
     """A job's edges: by version and side, whether they are current."""
 
     edges: dict[tuple[object, str, Name], bool] = field(default_factory=dict)
+    made_last: object = None
     version: object = None
     facets: dict[str, Any] = field(default_factory=dict)
     description: str | None = None
 
     def link(self, named: dict[str, set[Name]]) -> None:
         """Make a version of these datasets current."""
-        version = tuple(frozenset(named[side]) for side in SIDES)
+        self.made_last = version = tuple(frozenset(named[side]) for side in SIDES)
         for side in SIDES:
             for dataset in sorted(named[side]):
                 self.hide(side, but=version)
@@ -55,6 +56,13 @@ class Job:
         self.facets |= job.get("facets") or {}
         self.description = description_of(job)
 
+    def listed(self, side: str) -> list[dict[str, str]]:
+        """The datasets that the job itself is shown with: its last version's, drawn or not."""
+        named = sorted(
+            dataset for version, of, dataset in self.edges if (version, of) == (self.made_last, side)
+        )
+        return [{"namespace": namespace, "name": name} for namespace, name in named]
+
     def current(self, side: str) -> set[Name]:
         """The datasets that are drawn on a side."""
         return {dataset for (_, of, dataset), drawn in self.edges.items() if of == side and drawn}
@@ -69,6 +77,8 @@ class Graph:
     """By name, what it is for."""
     job_of_run: dict[str, Name] = field(default_factory=dict)
     named_by_run: dict[str, dict[str, set[Name]]] = field(default_factory=dict)
+    facets_of_run: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By run id, what its page shows: of each name the last one."""
 
     def take(self, event: dict[str, Any], kind: str) -> None:
         """Draw what a stored event says."""
@@ -86,6 +96,7 @@ class Graph:
         run_id = event["run"]["runId"]
         self.job_of_run[run_id] = name = self.name_of_job(event)
         job = self.jobs.setdefault(name, Job())
+        self.facets_of_run.setdefault(run_id, {}).update(event["run"].get("facets") or {})
         of_run = self.named_by_run.setdefault(run_id, {side: set() for side in SIDES})
         for side in SIDES:
             of_run[side] |= named[side]

@@ -1,11 +1,12 @@
 """A server that answers as Marquez 0.51.1 does, for tests and to try things by hand; never kinder than it.
 
-    python tests/marquez/contract_server.py --port 5000 [--fault 500] [--api-key KEY]
+    python tests/marquez/contract_server.py --port 5000 [--pace 40] [--fault 500] [--api-key KEY]
 
 What it does was measured on the real one: 201 for nearly anything well-formed; 422 for what its validation
 misses; 500, as for an outage, for broken JSON, an array, an unparsable date, a run event without eventType
 or a NUL character; 415 for other content types; no deduplication; a START after COMPLETE sets the run back to
-RUNNING.
+RUNNING. It is as slow as Marquez where `pace` says so: 40 is what that takes on a busy machine, 78 the most
+that was seen. Tests that count answers leave it as quick as it can be.
 
 Beyond that it fails on request, for every event (`fault`), for the next ones (`faults`) or by what the event
 is (`fault_of`):
@@ -28,6 +29,7 @@ import json
 import re
 import socket
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -86,6 +88,8 @@ class ContractServer:
     """Where a real Marquez is; its state then is what counts, and not what is noted here."""
     api_key: str | None = None
     reads_gzip: bool = True
+    pace: float | None = None
+    """How many events it stores a second, over however many connections; None: as many as come."""
     fault: str | None = None
     fault_of: Callable[[bytes], str | None] | None = None
     faults: deque[str | None] = field(default_factory=deque)
@@ -103,6 +107,7 @@ class ContractServer:
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
+        self._works = threading.Lock()
         self._released = threading.Event()
         self._server: _Server | None = None
 
@@ -124,13 +129,14 @@ class ContractServer:
         return self
 
     def refuse(self) -> None:
-        """Stop listening and end every connection."""
+        """Stop listening and end every connection; what is still under way is not stored any more."""
         self.release()
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._server.end_connections()
-            self._server = None
+        with self._lock:
+            server, self._server = self._server, None
+        if server is not None:
+            server.shutdown()
+            server.server_close()
+            server.end_connections()
 
     def release(self) -> None:
         """Let go of the requests that hang; those that come later hang anew."""
@@ -140,15 +146,23 @@ class ContractServer:
     def wait_while_hanging(self) -> None:
         self._released.wait()
 
+    def work(self) -> None:
+        """Take the time that one event needs, one after the other."""
+        if self.pace is not None:
+            with self._works:
+                time.sleep(1 / self.pace)
+
     def take_fault(self, body: bytes) -> str | None:
         """What shall go wrong with this request; None: nothing."""
         with self._lock:
             queued = self.faults.popleft() if self.faults else None
         return queued or (self.fault_of(body) if self.fault_of else None) or self.fault
 
-    def keep(self, received: Received) -> None:
-        """Note a request and, if it is to be stored, what it does to the run."""
+    def keep(self, received: Received, server: _Server) -> None:
+        """Note a request and, if it is to be stored, what it does to the run; unless the server has gone."""
         with self._lock:
+            if server is not self._server:
+                return
             self.received.append(received)
             if not received.stored:
                 return
@@ -169,10 +183,25 @@ def described(graph: Graph, kind: str, name: tuple[str, str]) -> tuple[int, str]
         return 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
     content: dict[str, Any] = {"namespace": name[0], "name": name[1]}
     if kind == "jobs":
-        content |= {"description": graph.jobs[name].description, "facets": graph.jobs[name].facets}
+        job = graph.jobs[name]
+        content |= {"description": job.description, "facets": job.facets}
+        content |= {side: job.listed(side) for side in ("inputs", "outputs")}
     else:
         content["description"] = graph.datasets[name]
     return 200, json.dumps(content)
+
+
+def run_of(
+    contract: ContractServer, run_id: str, query: dict[str, list[str]], facets: str | None
+) -> tuple[int, str]:
+    """What is known of a run; or its facets, which its page asks for with ``type=run``."""
+    if run_id not in contract.runs:
+        return 404, json.dumps({"code": 404, "message": f"Run '{run_id}' not found."})
+    if facets is None:
+        return 200, json.dumps({"id": run_id, "state": contract.runs[run_id]})
+    if query.get("type") != ["run"]:
+        return 400, json.dumps({"errors": ["query param type must not be null"]})
+    return 200, json.dumps({"runId": run_id, "facets": contract.graph.facets_of_run[run_id]})
 
 
 class _Server(ThreadingHTTPServer):
@@ -217,6 +246,8 @@ class _Handler(BaseHTTPRequestHandler):
             problem or self._refusal(contract) or (self._pass_on(body) if passes else judge(body))
         )
         stored = status == 201
+        if stored:
+            contract.work()
         if fault == "hang":
             self._keep(body, None, stored=False)
             contract.wait_while_hanging()
@@ -265,11 +296,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(*self._lineage(contract))
         elif found := re.fullmatch(r"/api/v1/namespaces/([^/]+)/(jobs|datasets)/([^/]+)", path):
             self._answer(*described(contract.graph, found[2], (unquote(found[1]), unquote(found[3]))))
-        elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)", path):
-            run_id = unquote(found[1])
-            known = run_id in contract.runs
-            run = {"id": run_id, "state": contract.runs.get(run_id)} if known else {"code": 404}
-            self._answer(200 if known else 404, json.dumps(run))
+        elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)(/facets)?", path):
+            self._answer(*run_of(contract, unquote(found[1]), parse_qs(urlsplit(self.path).query), found[2]))
         else:
             self._answer(404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"}))
 
@@ -334,7 +362,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.contract.keep(Received(body, headers, status, stored, self.path))
+        self.server.contract.keep(Received(body, headers, status, stored, self.path), self.server)
 
     def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         content = body.encode()
@@ -486,9 +514,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A server that answers as Marquez does.")
     parser.add_argument("--port", type=int, default=5000)
     parser.add_argument("--api-key")
+    parser.add_argument("--pace", type=float, help="how many events it takes a second")
     parser.add_argument("--fault", help="what goes wrong with every event; see the module")
     options = parser.parse_args()
-    server = ContractServer(port=options.port, api_key=options.api_key, fault=options.fault).start()
+    given = {"port": options.port, "api_key": options.api_key, "pace": options.pace, "fault": options.fault}
+    server = ContractServer(**given).start()
     print(f"{server.url} answers as Marquez does; end it with Ctrl+C", flush=True)  # noqa: T201 - it is a command
     try:
         threading.Event().wait()

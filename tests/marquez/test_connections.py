@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from waybill.marquez.circuit import PROBE_EVERY_MAX_S
+
 if TYPE_CHECKING:
     from conftest import Worker
     from contract_server import ContractServer
@@ -78,6 +80,26 @@ def test_a_backend_that_is_down_is_tried_with_one_event_at_a_time(
     marquez.fault = None
     parallel.run()
     assert len(marquez.stored) == 200
+
+
+def test_a_probe_that_hangs_does_not_hide_that_the_backend_is_well_again(
+    marquez: ContractServer, parallel: Worker, keep: Keep
+) -> None:
+    for run in range(20):
+        keep(f"run-{run}")
+    marquez.fault = "close"
+    parallel.run(at_most_s=60)
+    assert parallel.problem is not None
+    marquez.faults.append("hang")
+    marquez.fault = None
+    well_s = parallel.now_s
+    while not marquez.stored:
+        parallel.delivery.step()
+        parallel.now_s += 0.5
+    assert parallel.now_s - well_s <= 2 * PROBE_EVERY_MAX_S + 1
+    marquez.release()
+    parallel.run()
+    assert len({event["run"]["runId"] for event in marquez.stored}) == 20
 
 
 def test_what_is_on_its_way_when_the_runner_ends_is_heard_and_not_repeated(

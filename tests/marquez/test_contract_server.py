@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -152,9 +155,52 @@ def test_it_takes_after_as_inclusive_and_before_as_exclusive(
     assert len(read(marquez.url)["events"]) == 5
 
 
+def test_it_shows_of_a_run_the_last_facet_of_each_name(url: str, event_of: EventOf) -> None:
+    run = str(uuid.uuid4())
+    for second, facets in enumerate(
+        ({"one": FACET | {"says": 1}}, {"two": FACET}, {"one": FACET | {"says": 2}})
+    ):
+        moment = f"2026-01-01T00:00:0{second}+00:00"
+        post(url, event_of("", run={"runId": run, "facets": facets}, eventTime=moment))
+    answer = requests.get(f"{url}/api/v1/jobs/runs/{run}/facets", params={"type": "run"}, timeout=60)
+    assert answer.json()["runId"] == run
+    assert answer.json()["facets"] == {"one": FACET | {"says": 2}, "two": FACET}
+
+
+@pytest.mark.parametrize("kind", ["JobEvent", "RunEvent"])
+def test_it_names_the_datasets_of_a_job_s_last_version(url: str, event_of: EventOf, kind: str) -> None:
+    job = {"namespace": f"tests-{uuid.uuid4()}", "name": "a/b c.d"}
+    members: dict[str, Any] = (
+        {"run": ..., "eventType": ...} if kind == "JobEvent" else {"eventType": "COMPLETE"}
+    )
+    for names in (["x"], ["y", "z"]):
+        outputs = [{"namespace": "n", "name": name} for name in names]
+        inputs = [{"namespace": "n", "name": "in"}]
+        schema = f"https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/{kind}"
+        given = {"job": job, "inputs": inputs, "outputs": outputs, "schemaURL": schema} | members
+        assert post(url, event_of(str(uuid.uuid4()), **given)).status_code == 201
+    where = f"{url}/api/v1/namespaces/{job['namespace']}/jobs/"
+    found = requests.get(where + quote(job["name"], safe=""), timeout=60).json()
+    assert found["inputs"] == inputs
+    assert sorted(one["name"] for one in found["outputs"]) == ["y", "z"]
+    assert requests.get(f"{where}other", timeout=60).status_code == 404
+
+
+def test_it_takes_no_more_than_its_pace_over_however_many_connections(
+    marquez: ContractServer, event_of: EventOf
+) -> None:
+    marquez.pace = 100.0
+    started_s = time.monotonic()
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(lambda number: post(marquez.url, event_of("run", number)), range(30)))
+    assert time.monotonic() - started_s >= 30 / marquez.pace
+    assert {answer.status_code for answer in answers} == {201}
+    assert len(marquez.stored) == 30
+
+
 def test_it_can_be_started_by_hand() -> None:
     file = Path(__file__).with_name("contract_server.py")
-    command = [sys.executable, str(file), "--port", "0", "--fault", "503"]
+    command = [sys.executable, str(file), "--port", "0", "--pace", "40", "--fault", "503"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().split()[0]

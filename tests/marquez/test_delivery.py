@@ -217,15 +217,15 @@ def test_gzip_is_what_it_says(marquez: ContractServer) -> None:
     assert requests.post(url, data=b"{}", headers=headers, timeout=5).status_code == 400
 
 
-def test_a_real_marquez_takes_a_run(
-    journal: Journal, real_marquez_url: str, new_worker: type[Worker], keep: Keep
+def test_a_run_is_there_in_its_last_state(
+    journal: Journal, url: str, new_worker: type[Worker], keep: Keep
 ) -> None:
     run = str(uuid.uuid4())
     for number, kind in enumerate(("START", "RUNNING", "COMPLETE")):
         keep(run, number, eventType=kind, eventTime=f"2026-01-01T00:00:0{number}+00:00")
-    new_worker(journal, real_marquez_url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    new_worker(journal, url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
     assert journal.cursor("marquez") == journal.last_seq()
-    found = requests.get(f"{real_marquez_url.rstrip('/')}/api/v1/jobs/runs/{run}", timeout=30)
+    found = requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=30)
     assert json.loads(found.content)["state"] == "COMPLETED"
 
 

@@ -48,7 +48,7 @@ def test_a_key_that_is_refused_is_said_and_stops_the_delivery(
     marquez.fault = None
     worker.run()
     assert len(marquez.stored) == 20
-    assert (worker.problem, worker.delivery.pending()) == (None, 0)
+    assert [worker.problem, worker.delivery.pending()] == [None, 0]
 
 
 def test_a_new_runner_has_a_new_try(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from waybill.marquez import EventReader, dead_letters, reconcile, repair
+from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
 from waybill.marquez.file_event import Node
 from waybill.marquez.journey import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Journey
 from waybill.marquez.journey import Path as FilePath
@@ -207,6 +207,71 @@ def test_after_a_repair_states_and_graph_are_as_after_the_first_delivery(
     assert marquez.runs.items() <= states.items()
     assert {one.run_id for one in missing} <= marquez.runs.keys()
     assert reconcile(journal, reader).missing == ()
+
+
+def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after_a_repair(
+    url: str, marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    """What it was before stands for what it lost."""
+    pass_a_year(tracker)
+    before = type(marquez)().start()
+    draw(before.url)
+    graph = drawn(before.url, system, "dataset:years")
+    reader = EventReader(url)
+    found = reconcile(journal, reader)
+    assert len(found.missing) == found.compared == len(before.events)
+    assert [one.name for one in found.missing_jobs] == [
+        "months.enrich",
+        "months.partition",
+        "months.summarise",
+        "months.validate",
+        "years.split",
+        "years.unpack",
+    ]
+    repair(journal, [*found.missing, *found.missing_jobs])
+    draw(url)
+    assert drawn(url, system, "dataset:years") == graph
+    states = {run: requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json() for run in before.runs}
+    assert {run: said["state"] for run, said in states.items()} == before.runs
+    again = reconcile(journal, reader)
+    assert (again.missing, again.missing_jobs) == ((), ())
+    before.refuse()
+
+
+def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compares(
+    marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    for sink in ("out", "archive"):
+        with tracker.file("file", data_source="in") as file, file.transform("clean"):
+            file.egress(sink)
+    worker = draw(marquez.url)
+    graph = drawn(marquez.url, system, "job:in.clean")
+    reader = EventReader(marquez.url)
+    assert [one.missing_jobs for one in reconcile_new(journal, reader)] == [()]
+    for forgotten in ("job", "edge"):
+        if forgotten == "job":
+            del marquez.graph.jobs[system, "in.clean"]
+        else:
+            marquez.graph.jobs[system, "in.clean"].edges.popitem()
+        (found,) = reconcile_new(journal, reader)
+        assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "in.clean")]
+        worker.run()
+        assert drawn(marquez.url, system, "job:in.clean") == graph
+        assert list(reconcile_new(journal, reader)) == []
+    assert worker.delivery.pending() == 0
+
+
+def test_a_run_s_page_shows_the_facet_of_its_file(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    with tracker.file("a.csv", data_source="in", annotations={"batch": "7"}) as file, file.transform("clean"):
+        file.egress("out")
+    draw(url)
+    asked = f"{url}/api/v1/jobs/runs/{file.did}/facets"
+    shown = requests.get(asked, params={"type": "run"}, timeout=60).json()["facets"]["waybill_deltaFile"]
+    assert (shown["did"], shown["filename"], shown["systemName"]) == (file.did, "a.csv", system)
+    assert (shown["transforms"], shown["dataSink"], shown["finalState"]) == (["clean"], "out", "COMPLETE")
+    assert shown["annotations"] == {"batch": "7"}
 
 
 def test_a_path_without_transforms_is_a_job_named_after_its_sink(

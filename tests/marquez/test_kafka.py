@@ -34,7 +34,7 @@ class Brokers(NamedTuple):
     def endpoint(self) -> str:
         return f"kafka://{self.addresses}/{TOPIC}"
 
-    def received(self, count: int) -> list[tuple[int, bytes, dict[str, object]]]:
+    def received(self, count: int) -> list[tuple[int | None, bytes | None, dict[str, object]]]:
         """Partition, key and event of each message, once there are so many."""
         consumer = Consumer({"bootstrap.servers": self.addresses, "group.id": "tests"})
         try:
@@ -44,7 +44,9 @@ class Brokers(NamedTuple):
             messages += consumer.consume(1, timeout=0.5)
         finally:
             consumer.close()
-        return [(message.partition(), message.key(), json.loads(message.value())) for message in messages]
+        return [
+            (message.partition(), message.key(), json.loads(message.value() or b"")) for message in messages
+        ]
 
 
 @pytest.fixture

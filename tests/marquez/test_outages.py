@@ -63,9 +63,8 @@ def test_a_backend_that_lets_one_wait_gets_everything_in_order_when_it_is_well(
     marquez.fault = None
     hasty_worker.run()
     for run in range(4):
-        arrived = numbers_of(marquez.stored, f"run-{run}")
-        assert arrived == sorted(arrived)
-        assert set(arrived) == set(range(5))
+        # One that a busy machine was too slow to answer comes again, and may be stored late as well.
+        assert list(dict.fromkeys(numbers_of(marquez.stored, f"run-{run}"))) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("fault", STORED)

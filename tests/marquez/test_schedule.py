@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
@@ -24,7 +24,7 @@ SENT_S = 0.02
 class Bench:
     """A schedule over a journal that is a list of keys, with small limits, its own clock, and a log."""
 
-    def __init__(self, keys: list[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
+    def __init__(self, keys: Sequence[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
         self.keys = keys
         self.held_max = held_max
         self.ledger = Ledger(0, {})
@@ -41,8 +41,8 @@ class Bench:
         if room := self.window.room():
             after = self.window.read_after()
             looked_at = range(after + 1, min(len(self.keys), after + room) + 1)
-            for seq in looked_at:
-                self.window.look_at(seq, self.keys[seq - 1])
+            for place in looked_at:
+                self.window.look_at(place, self.keys[place - 1])
         assert self.window.held <= self.held_max
         seq = self.schedule.next(self.now_s)
         if seq is None and looked_at:
@@ -286,3 +286,20 @@ def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
 )
 def test_a_status_means_what_the_documentation_says(verdict: Verdict, statuses: list[int]) -> None:
     assert {judge(status) for status in statuses} == {verdict}
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ('{"code":400,"message":"Unrecognized token"}', Verdict.REFUSED),
+        ('{"code":500,"message":"There was an error"}', Verdict.UNWELL),
+        ('{"code":"400"}', Verdict.UNWELL),
+        ('{"code":400,"message":"cut', Verdict.UNWELL),
+        ("[400]", Verdict.UNWELL),
+        ("<html>400</html>", Verdict.UNWELL),
+        ("", Verdict.UNWELL),
+    ],
+)
+def test_a_500_blames_the_event_only_where_its_body_says_so(words: str, verdict: Verdict) -> None:
+    assert judge(500, words) is verdict
+    assert judge(503, words) is Verdict.UNWELL

@@ -75,7 +75,7 @@ def check(server: ContractServer, runs: list[str], numbers_of: Numbers) -> None:
 
 @pytest.mark.timeout(600)
 def test_after_troubles_of_every_kind_and_an_outage_all_runs_are_complete_and_only_poison_is_parked(
-    troubled: ContractServer,
+    marquez: ContractServer,
     journal: Journal,
     new_worker: type[Worker],
     event_of: EventOf,
@@ -86,12 +86,12 @@ def test_after_troubles_of_every_kind_and_an_outage_all_runs_are_complete_and_on
     poison = journal.append(Kind.OPENLINEAGE, event_of(str(uuid.uuid4()), eventType=...))
     troubles = [*TROUBLES, *[None] * len(TROUBLES)]
     random.Random(seed).shuffle(troubles)  # noqa: S311 - the order of troubles is no secret
-    troubled.faults.extend(troubles)
-    worker = new_worker(journal, troubled.url, connect_timeout_s=10.0, answer_timeout_s=60.0)
-    worker.run(until=lambda: len(troubled.stored) >= RUNS)
-    troubled.refuse()
+    marquez.faults.extend(troubles)
+    worker = new_worker(journal, marquez.url, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    worker.run(until=lambda: len(marquez.stored) >= RUNS)
+    marquez.refuse()
     worker.run(at_most_s=30)
-    troubled.start()
+    marquez.start()
     for number in range(20):
         worker.run(at_most_s=15)
         journal.append(Kind.OPENLINEAGE, event_of(str(uuid.uuid4()), eventType="COMPLETE", number=number))
@@ -101,20 +101,13 @@ def test_after_troubles_of_every_kind_and_an_outage_all_runs_are_complete_and_on
     worker.delivery.close()
     assert [letter.seq for letter in dead_letters(journal)] == [poison]
     assert journal.cursor("marquez") == journal.last_seq()
-    check(troubled, runs, numbers_of)
+    check(marquez, runs, numbers_of)
 
 
 @pytest.mark.timeout(600)
 def test_a_delivery_that_is_killed_again_and_again_leaves_every_run_complete(
-    marquez: ContractServer,
-    real_marquez_url: str,
-    home: Path,
-    runs: list[str],
-    numbers_of: Numbers,
-    seed: int,
+    marquez: ContractServer, home: Path, runs: list[str], numbers_of: Numbers, seed: int
 ) -> None:
-    """Its twin on the stand-in alone is in test_restart.py."""
-    marquez.upstream = real_marquez_url.rstrip("/")
     choose = random.Random(seed)  # noqa: S311 - when to kill is no secret
     marquez.fault_of = lambda _: choose.choices([None, "500", "503-stored", "close"], [10, 1, 1, 1])[0]
     command = [sys.executable, "-c", CHILD, str(home), marquez.url]

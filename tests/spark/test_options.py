@@ -69,8 +69,14 @@ def test_a_tag_the_listener_cannot_read_is_refused(tag: tuple[str, str]) -> None
 
 
 def test_the_jar_is_added_to_the_users_class_path() -> None:
-    assert class_path({}.get, Path("/x.jar")) == "/x.jar"
-    assert class_path({"spark.driver.extraClassPath": "/a:/b"}.get, Path("/x.jar")) == "/a:/b:/x.jar"
+    def with_options(options: dict[str, str]) -> str:
+        def given(name: str) -> str | None:
+            return options.get(name)
+
+        return class_path(given, Path("/x.jar"))
+
+    assert with_options({}) == "/x.jar"
+    assert with_options({"spark.driver.extraClassPath": "/a:/b"}) == "/a:/b:/x.jar"
 
 
 def test_spark_defaults_are_read_as_spark_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

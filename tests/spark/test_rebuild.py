@@ -277,9 +277,9 @@ def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
     assert compact_on_spark(spark, store.url) == expected
     found = store.files()
     assert {path for path in found if path.endswith(".parquet")} == set(expected.published)
-    for path in expected.published:
-        there = pq.ParquetFile(pa.BufferReader(found[path])).read()
-        assert there.equals(pq.ParquetFile(tmp_path / "here" / path).read())
+    for published in expected.published:
+        there = pq.ParquetFile(pa.BufferReader(found[published])).read()
+        assert there.equals(pq.ParquetFile(tmp_path / "here" / published).read())
     assert compact_on_spark(spark, store.url) == Report()
 
 
@@ -402,6 +402,6 @@ def test_only_reports_come_to_the_driver() -> None:
     from waybill.spark import fetching, reading, rebuilding
 
     for module, reports in ((fetching, 0), (reading, 1), (rebuilding, 1), (compaction, 1)):
-        text = Path(module.__file__).read_text(encoding="utf-8")
+        text = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert text.count(".collect()") == reports
         assert "toPandas" not in text

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from waybill.transport import lease
-
 MODULE = '''
-import json, os
+import json, os, time
 from pathlib import Path
 from waybill.transport import Kind, Step
 
@@ -28,6 +24,8 @@ class Copy:
         works_by = [str(settings.root), settings.marquez_url, settings.journal_when_full, journal.max_bytes]
         (self.folder / "works by").write_text(json.dumps(works_by))
     def step(self):
+        while (self.folder / "slow").exists():
+            time.sleep(0.01)
         if (self.folder / "down").exists():
             retry_s = float((self.folder / "down").read_text() or 0.05)
             return Step(retry_s=retry_s, problem="the backend is down; start it")
@@ -80,19 +78,3 @@ def copy_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(folder))
     yield folder
     sys.modules.pop("third_party", None)
-
-
-@pytest.fixture
-def end_runner() -> Callable[[Path], None]:
-    """Ends the runner that an emitter has started for a home, also one that is still on its way up."""
-
-    def end(home: Path) -> None:
-        deadline_s = time.monotonic() + 10
-        while (pid := lease.holder(home)) is None and time.monotonic() < deadline_s:
-            time.sleep(0.02)
-        assert pid, "there is no runner to end"
-        os.kill(pid, signal.SIGTERM)
-        while lease.is_held(home) and time.monotonic() < deadline_s + 10:
-            time.sleep(0.02)
-
-    return end

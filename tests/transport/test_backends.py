@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,29 @@ def test_waybill_itself_is_refused_as_a_backend(
             continue
         with pytest.raises(SettingsError, match="is Waybill's own endpoint"):
             load(tmp_path, listen=listen, **given)
+
+
+@pytest.mark.parametrize(
+    ("url", "given", "is_itself"),
+    [
+        (f"http://{socket.gethostname()}:8090", {"listen": "0.0.0.0:8090"}, True),
+        (
+            "https://lineage.example/waybill/api/v1/lineage",
+            {"public_url": "https://lineage.example/waybill"},
+            True,
+        ),
+        ("https://Lineage.example:443/waybill/", {"public_url": "https://lineage.example/waybill"}, True),
+        ("https://lineage.example/marquez", {"public_url": "https://lineage.example/waybill"}, False),
+    ],
+)
+def test_waybill_itself_is_known_by_the_names_that_others_reach_it_at(
+    tmp_path: Path, url: str, given: dict[str, str], *, is_itself: bool
+) -> None:
+    if not is_itself:
+        load(tmp_path, marquez_url=url, **given)
+        return
+    with pytest.raises(SettingsError, match="is Waybill's own endpoint"):
+        load(tmp_path, marquez_url=url, **given)
 
 
 def test_no_key_is_shown_or_kept_in_the_home(tmp_path: Path) -> None:

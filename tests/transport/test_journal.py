@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 import apsw
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
 from waybill.transport.database import ENTRY_BYTES_MAX
 from waybill.transport.mounts import file_system_of
-from waybill.transport.schema import APPLICATION_ID, STEPS, VERSION
+from waybill.transport.schema import APPLICATION_ID, OLD_DIGESTS_UPTO, STEPS, VERSION
 
 EVENT = Kind.OPENLINEAGE
 
@@ -467,13 +468,52 @@ def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", version)
         connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
-        connection.execute("INSERT INTO entries VALUES (1, 5, 0, '', x'00', x'6b657074')")
+        insert = "INSERT INTO entries (seq, received_ms, kind, system_name, digest, body) VALUES "
+        digest = blake2b(b"kept", digest_size=16, salt=bytes((EVENT,))).digest()
+        connection.execute(insert + "(1, 5, 0, '', ?, x'6b657074')", (digest,))
     connection.close()
     journal = Journal(tmp_path)
     assert bodies(journal) == ([b"kept"] if version else [])
     assert journal.node == "abcdef123456" or not version
     journal.commit("layout", cursor=1)
     assert journal.cursor("layout") == 1
+    items = [(EVENT, body, "") for body in (b"new", b"kept", b"newer", b"kept", b"new")]
+    seqs = journal.append_many(items)
+    assert seqs == ([2, 1, 3, 1, 2] if version else [1, 2, 3, 2, 1])
+    assert Journal(tmp_path).append_many(items) == seqs
+    assert journal.append(Kind.PROVENANCE, b"kept") == 4
+    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version == 0)
+    journal.prune(99, 2**50, limit=1)
+    assert journal.meta(OLD_DIGESTS_UPTO) is None, "the last entry of version 3 is gone"
+    assert journal.append_many(items[:1]) == ([2] if version else [5])
+    journal.close()
+
+
+MOMENTS = {
+    EVENT: b'{"eventType": "COMPLETE", "eventTime": "2026-01-31T12:%02d:%02d.%03dZ", "number": %d}',
+    Kind.PROVENANCE: b'[{"did": "a", "completed": 17698%02d%02d%03d00, "number": %d}]',
+}
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_what_happened_at_one_time_changes_few_pages(tmp_path: Path, kind: Kind) -> None:
+    def append(first: int, count: int) -> int:
+        """Keep so many in one commit; the pages that it writes."""
+        before = journal.wal_bytes()
+        moments = ((at // 60_000 % 60, at // 1_000 % 60, at % 1_000) for at in range(first, first + count))
+        journal.append_many((kind, MOMENTS[kind] % (*moment, first), "") for moment in moments)
+        return (journal.wal_bytes() - before) // 4096
+
+    journal = Journal(tmp_path)
+    append(0, 20_000)
+    # Their own pages, the last of the index and those above; by hashes alone it was one for each as well.
+    assert append(20_000, 200) < 30
+    assert append(20_200, 8) < 8
+    # In another order, long after, and without a moment they are kept and known all the same.
+    late = [(kind, MOMENTS[kind] % (0, 0, at, 7), "") for at in (5, 3, 4)] + [(kind, b"[]", "")]
+    assert journal.append_many(late) == list(range(20_209, 20_213))
+    assert journal.append_many(reversed(late)) == list(reversed(range(20_209, 20_213)))
+    journal.close()
 
 
 def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from waybill.transport import Journal, Kind, Settings, SettingsConflictError, flush
+from waybill.transport import Journal, JournalError, Kind, Settings, SettingsConflictError, flush
 from waybill.transport import lease as leases
-from waybill.transport.agreement import agree
+from waybill.transport.agreement import agree, agreed
 from waybill.transport.keeper import Keeper
 from waybill.transport.runner import Runner, statuses
 
@@ -41,13 +41,33 @@ def copied(folder: Path) -> list[bytes]:
 def test_a_flush_without_a_runner_works_the_projections_itself(tmp_path: Path, copy_folder: Path) -> None:
     journal = Journal(tmp_path / "home")
     journal.append_many((Kind.OPENLINEAGE, b"%d" % number, "") for number in range(20))
-    seen: list[tuple[int, int]] = []
-    report = flush(settings_of(tmp_path / "home"), on_progress=lambda done, total: seen.append((done, total)))
+    seen: list[tuple[int, int, list[str]]] = []
+
+    (copy_folder / "slow").touch()
+
+    def show(done: int, total: int, behind: Sequence[str]) -> None:
+        seen.append((done, total, list(behind)))
+        (copy_folder / "slow").unlink(missing_ok=True)
+
+    report = flush(settings_of(tmp_path / "home"), on_progress=show)
     assert copied(copy_folder) == [b"%d" % number for number in range(20)]
     assert report.files == ("copied",)
     assert "copy" not in report.left
-    assert seen[-1] == (21, 21)
+    assert (seen[0][:2], "copy" in seen[0][2]) == ((0, 21), True)
+    assert seen[-1] == (21, 21, [])
     assert not leases.is_held(tmp_path / "home")
+
+
+def test_a_flush_whose_time_is_up_before_a_runner_has_begun_does_not_say_that_all_is_done(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    Journal(home).append(Kind.OPENLINEAGE, b"a")
+    held = leases.take(home)
+    assert held
+    report = flush(settings_of(home), timeout_s=0.1)
+    held.release()
+    assert (report.left, list(report.problems)) == ({"runner": 2}, ["runner"])
 
 
 def test_a_projection_that_cannot_be_loaded_is_reported_and_stops_no_other(
@@ -164,6 +184,119 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
     assert agree(journal, settings_of(home)).provenance_enabled is False
 
 
+def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
+    tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    together = threading.Barrier(4)
+    followed: list[Path] = []
+    refused: list[SettingsConflictError] = []
+
+    def emitter(root: Path) -> None:
+        settings = settings_of(home, root=root)
+        together.wait()
+        try:
+            followed.append(Keeper(journal, settings).settings.root)
+        except SettingsConflictError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (root,) = followed
+    assert [error.name for error in refused] == ["root"] * 3
+    wait_for((copy_folder / "works by").exists)
+    assert json.loads((copy_folder / "works by").read_text())[0] == str(root)
+    end_runner(home)
+
+
+def test_a_runner_that_is_on_its_way_up_is_alive_already(
+    tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    Keeper(journal, settings_of(home, root=tmp_path / "first"))
+    assert leases.is_held(home)
+    assert leases.holder(home) != os.getpid()
+    with pytest.raises(SettingsConflictError, match=r"root = .*second.* works with .*first"):
+        Keeper(journal, settings_of(home, root=tmp_path / "second"))
+    end_runner(home)
+    assert leases.holder(home) is None
+
+
+def test_a_lease_that_was_handed_over_is_that_of_the_child_alone(tmp_path: Path) -> None:
+    held = leases.reserve(tmp_path)
+    assert held
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    child = subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=(held.descriptor,))
+    held.hand_over()
+    held.release()
+    assert leases.is_held(tmp_path)
+    child.communicate()
+    assert not leases.is_held(tmp_path)
+
+
+def test_an_emitter_says_once_that_another_has_changed_the_settings_since(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    end_runner: Callable[[Path], None],
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    monkeypatch.setattr("waybill.transport.keeper._LOOK_EVERY_S", 0.0)
+    keeper = Keeper(journal, settings_of(home, root=tmp_path / "mine"))
+    end_runner(home)
+    agree(journal, settings_of(home, root=tmp_path / "theirs"))
+
+    def replaced() -> bool:
+        keeper.keep()
+        return leases.is_held(home)
+
+    wait_for(replaced)
+    keeper.keep()
+    (warning,) = [record.message for record in caplog.records if "another's settings" in record.message]
+    assert "mine" in warning
+    assert "theirs" in warning
+    end_runner(home)
+
+
+def test_the_home_has_the_settings_that_a_flush_works_by_whoever_came_before_its_turn(
+    tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    take = leases.take
+
+    def late(of: Path) -> leases.Lease | None:
+        agree(journal, settings_of(home, root=tmp_path / "theirs"))
+        return take(of)
+
+    monkeypatch.setattr(leases, "take", late)
+    flush(settings_of(home, root=tmp_path / "mine"))
+    assert json.loads((copy_folder / "works by").read_text())[0] == str(tmp_path / "mine")
+    assert agreed(journal)["root"] == str(tmp_path / "mine")
+
+
+def test_a_home_that_cannot_be_locked_is_an_error_that_says_what_to_check(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    (home / "agreement.lock").mkdir()
+    with pytest.raises(JournalError, match=r"cannot be locked .* check its disk"):
+        Keeper(journal, settings_of(home))
+    assert not leases.is_held(home)
+
+
+def test_a_runner_does_not_make_a_home_anew_that_is_gone(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    subprocess.run([sys.executable, "-m", "waybill.transport", str(home)], check=True, timeout=60)
+    assert not Journal.exists(home)
+
+
 def test_a_setting_that_nobody_gave_follows_the_home(tmp_path: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
@@ -244,6 +377,7 @@ def test_a_look_that_fails_for_want_of_descriptors_is_no_concern_of_the_pipeline
     home = tmp_path / "home"
     keeper = Keeper(Journal(home), settings_of(home, runner="none"))
     keeper.settings = settings_of(home)
+    (home / "runner.lock").unlink()
     (home / "runner.lock").symlink_to("runner.lock")
     keeper.keep()
     assert not (home / "runner.log").exists()
@@ -282,7 +416,7 @@ def test_an_interrupted_flush_leaves_no_worker_behind(tmp_path: Path, copy_folde
     home = tmp_path / "home"
     Journal(home).append(Kind.OPENLINEAGE, b"a")
 
-    def interrupt(_done: int, _total: int) -> None:
+    def interrupt(_done: int, _total: int, _behind: Sequence[str]) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 from pathlib import Path
 
 import pytest
 
-from waybill.transport import Settings, SettingsError
+from waybill.transport import Journal, Settings, SettingsError
+from waybill.transport.agreement import agree, conflicts
 from waybill.transport.settings import names
 
 
@@ -98,6 +100,7 @@ def test_values_are_read_as_people_write_them(
         ("marquez_url", "marquez:5000"),
         ("marquez_url", "http://m:99999"),
         ("marquez_url", "ftp://m"),
+        ("marquez_url", "http://[::1"),
         ("journal_max_bytes", "1 KiB"),
         ("journal_max_bytes", "many"),
         ("journal_when_full", "explode"),
@@ -106,6 +109,7 @@ def test_values_are_read_as_people_write_them(
         ("listen", "8090"),
         ("listen", "host:port"),
         ("listen", "host:70000"),
+        ("listen", "host:²"),
         ("no_such_setting", 1),
     ],
 )
@@ -116,6 +120,7 @@ def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(
         load(tmp_path, {name: value})
     assert (raised.value.name, raised.value.value, raised.value.origin) == (name, value, "constructor")
     assert name in str(raised.value)
+    assert re.search(r"\bgive |known are ", raised.value.what), "it says what to do"
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
@@ -148,12 +153,41 @@ def test_a_settings_file_that_cannot_be_used_is_refused_with_its_path(tmp_path: 
         load(tmp_path)
 
 
+def test_settings_may_be_sent_to_another_process(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"root": "/caller"}, WAYBILL_LISTEN="0.0.0.0:3")
+    assert pickle.loads(pickle.dumps(settings)) == settings
+    changed = settings.with_values({"root": "/other"}, "tests")
+    assert pickle.loads(pickle.dumps(changed)).origins["root"] == "tests"
+
+
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     settings = load(tmp_path, {"marquez_api_key": "hunter2"})
     assert "hunter2" not in " ".join(settings.shown(name) for name in names())
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, {"marquez_api_key": "hunter2\0"})
     assert "hunter2" not in str(raised.value)
+
+
+def test_the_password_of_a_url_is_never_shown(tmp_path: Path) -> None:
+    url = "http://ann:hunter2@m:5000/marquez"
+    backends = [{"backend": "datahub", "endpoint": "https://ann:hunter2@hub"}]
+    settings = load(tmp_path, {"home": str(tmp_path), "marquez_url": url, "backends": backends})
+    assert settings.marquez_url == url
+    assert settings.shown("marquez_url") == "http://****@m:5000/marquez"
+    assert settings.shown("backends") == "datahub=https://****@hub"
+    refused = []
+    for wrong in ("http://ann:hunter2@localhost:8090", "http://ann:hunter2@m:99999"):
+        with pytest.raises(SettingsError) as raised:
+            load(tmp_path, {"marquez_url": wrong})
+        refused.append(raised.value)
+    journal = Journal(tmp_path)
+    agree(journal, settings)
+    changed: dict[str, object] = {"marquez_url": "http://bob:hunter2@m:5000"}
+    changed["backends"] = [*backends, {"backend": "console"}]
+    differing = conflicts(journal, load(tmp_path, changed))
+    journal.close()
+    assert {error.name for error in differing} == {"marquez_url", "backends"}
+    assert "hunter2" not in " ".join(map(str, [*refused, *differing]))
 
 
 def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:

@@ -522,6 +522,12 @@ def test_the_state_error_survives_pickling(f: TrackedFile) -> None:
     )
 
 
+def test_what_belongs_to_its_process_says_so_when_it_is_sent_to_another(trail: Trail, f: TrackedFile) -> None:
+    for one in (trail.tracker, f):
+        with pytest.raises(TypeError, match="cannot be sent to another process; make a Tracker there"):
+            pickle.dumps(one)
+
+
 # -- what goes in --------------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import assert_type
 
@@ -100,6 +100,7 @@ from waybill.marquez import (
     Figures,
     MarquezReadError,
     MissingEvent,
+    MissingJob,
     ProbeResult,
     Reconciliation,
     dead_letter_body,
@@ -303,8 +304,9 @@ def what_was_refused_can_be_mended(journal: Journal) -> None:
 
 
 def a_flush_reports(settings: Settings) -> None:
-    def show(done: int, of: int) -> None:
+    def show(done: int, of: int, behind: Sequence[str]) -> None:
         assert_type(done / of, float)
+        assert_type(behind[0], str)
 
     report = flush(settings, timeout_s=1.5, on_progress=show)
     assert_type(report, FlushReport)
@@ -362,8 +364,9 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     reader: EventReader = open_reader(settings, "marquez")
     found: Reconciliation = reconcile(journal, reader, since_ms=0, backend="marquez")
     assert_type(found.missing, tuple[MissingEvent, ...])
+    assert_type(found.missing_jobs, tuple[MissingJob, ...])
     assert_type([one.compared for one in reconcile_new(journal, reader, since_ms=0)], list[int])
-    repair(journal, found.missing)
+    repair(journal, [*found.missing, *found.missing_jobs])
     drop_dead_letters(journal, {8, 9}, backend="marquez")
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)

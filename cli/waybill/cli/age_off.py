@@ -7,9 +7,17 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import as_agreed, existing_journal, existing_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
+from waybill.transport.checks import days
+
+
+def _number_of_days(text: str) -> float:
+    try:
+        return days(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} cannot be; {error}") from None
 
 
 @with_settings("home", "root", "provenance_age_off_days")
@@ -23,8 +31,8 @@ def age_off(
     archive_days: Annotated[
         float | None,
         typer.Option(
+            parser=_number_of_days,
             metavar="DAYS",
-            min=0.001,
             help="Let archived entries go, too, that arrived longer ago than this.",
             show_default="they stay",
         ),
@@ -56,9 +64,10 @@ def age_off(
 
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
+        root = existing_root(settings, journal)
         filed = {journal.node: journal.cursor(Layout.name)} if journal else {}
     done = age_off_root(
-        agreed.root,
+        root,
         days=agreed.provenance_age_off_days,
         days_by_system=_days(system_days or []),
         only_exported=only_exported,
@@ -66,7 +75,7 @@ def age_off(
     )
     if archive_days is not None:
         archived = age_off_archive(
-            agreed.root, days=archive_days, only_exported=only_exported, filed=filed, dry_run=dry_run
+            root, days=archive_days, only_exported=only_exported, filed=filed, dry_run=dry_run
         )
         done = AgedOff(
             (*done.removed, *archived.removed),
@@ -89,11 +98,8 @@ def age_off(
 def _days(texts: list[str]) -> dict[str, float]:
     found = {}
     for text in texts:
-        name, equals, days = text.rpartition("=")
-        try:
-            found[name] = float(days)
-        except ValueError:
-            equals = ""
-        if not (name and equals and found[name] > 0):
-            raise typer.BadParameter(f"{text!r} cannot be; give NAME=DAYS", param_hint="--system-days")
+        name, _, number = text.rpartition("=")
+        if not name:
+            raise typer.BadParameter(f"{text!r} names no system; give NAME=DAYS", param_hint="--system-days")
+        found[name] = _number_of_days(number)
     return found

@@ -13,6 +13,7 @@ from typing import Final
 
 import apsw
 
+from waybill.cli.dev.services import SERVICES
 from waybill.cli.findings import Finding, Level, broken
 from waybill.cli.home import existing_journal
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
@@ -20,6 +21,7 @@ from waybill.transport import JournalError, Settings, lease
 from waybill.transport.agreement import conflicts
 from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
+from waybill.transport.settings import names
 
 SQLITE_SAFE: Final = (3, 51, 3)
 """Earlier ones can corrupt a WAL that two connections write and checkpoint at once (https://sqlite.org/wal.html)."""
@@ -28,6 +30,7 @@ FSYNC_SLOW_MS: Final = 20.0
 """Beyond this, emits with durability `power` cost a pipeline more than it wants to pay."""
 
 _FSYNCS: Final = 32
+_VARIABLES: Final = "WAYBILL_"
 _BLOCK: Final = b"\0" * 4096
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 
@@ -90,6 +93,16 @@ def settings_agree(settings: Settings) -> Finding:
     return Finding("settings", Level.NOTE, says, mend)
 
 
+def variables_are_settings(_: Settings) -> Finding:
+    """Whether each variable that is meant for Waybill is one that it reads."""
+    known = {f"{_VARIABLES}{name.upper()}" for name in names()} | {service.variable for service in SERVICES}
+    strange = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name not in known)
+    if strange:
+        mend = "correct its name: `waybill settings` lists them all"
+        return Finding("environment", Level.NOTE, f"{strange[0]} names no setting and does nothing", mend)
+    return Finding("environment", Level.OK, f"every {_VARIABLES}* names a setting")
+
+
 def nothing_shadows(_: Settings) -> Finding:
     """Whether another package called waybill would hide this one from a pipeline."""
     by_environment = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -141,6 +154,7 @@ CHECKS: Final[tuple[Callable[[Settings], Finding], ...]] = (
     home_syncs,
     sqlite_is_safe,
     settings_agree,
+    variables_are_settings,
     nothing_shadows,
     java_is_there,
     listener_is_there,

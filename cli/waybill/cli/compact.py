@@ -9,7 +9,7 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.engine import MASTER, Engine, spark_for
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import existing_journal, existing_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
@@ -24,7 +24,7 @@ def compact(
     where: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ROOT]",
+            metavar="ROOT",
             help="The root to compact, or s3://bucket/folder, gs://…, az://….",
             show_default="the root set",
         ),
@@ -53,8 +53,8 @@ def compact(
     from waybill.exporter.store import local_or_url
 
     with existing_journal(settings) as journal:
-        root = local_or_url(where) if where else as_agreed(settings, journal).root
-    if isinstance(root, Path) and not root.is_dir():
+        root = local_or_url(where) if where else existing_root(settings, journal)
+    if where and isinstance(root, Path) and not root.is_dir():
         raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="ROOT")
     report = _on_spark(root, master) if engine is Engine.SPARK else _embedded(root)
     if as_json:

@@ -23,7 +23,7 @@ app: Final = typer.Typer(
     help="See, send again or forget the events that the backend refused for good.",
 )
 
-_Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER...", help="As `list` shows them.")]
+_Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As `list` shows them.")]
 _Backend = Annotated[
     str, typer.Option(metavar="NAME", help="The backend that refused them, as `waybill status` calls it.")
 ]

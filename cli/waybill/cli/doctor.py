@@ -21,8 +21,9 @@ def doctor(
     """Check this machine and these settings.
 
     One line for each check, and one mend where something could be better: the home's disk and file system,
-    SQLite, settings in conflict with the home's runner, other packages called waybill, Java, the Spark
-    listener's JAR, and whether Marquez answers. Exit code 1 when something is broken.
+    SQLite, settings in conflict with the home's runner, variables that are none, other packages called
+    waybill, Java, the Spark listener's JAR, and whether Marquez answers. Exit code 1 when something is
+    broken.
 
     Examples:
 

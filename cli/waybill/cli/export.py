@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import existing_journal, existing_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
@@ -50,7 +50,7 @@ def export(
     from waybill.exporter import open_destination
 
     with existing_journal(settings) as journal:
-        root = as_agreed(settings, journal).root
+        root = existing_root(settings, journal)
     destination = open_destination(where, timeout_s=timeout)
     with console.progress() as bar:
         task = bar.add_task("exporting", total=None)

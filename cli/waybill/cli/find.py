@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import existing_journal, existing_root
 from waybill.cli.moments import FORMS, moment
 from waybill.cli.options import with_settings
 from waybill.facets import FinalState
@@ -40,7 +40,9 @@ def find(
     until: Annotated[
         int | None, typer.Option(parser=moment, metavar="WHEN", help="Ended before then.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="The most records to show, newest first.")] = 100,
+    limit: Annotated[
+        int, typer.Option(metavar="COUNT", min=1, help="The most records to show, newest first.")
+    ] = 100,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Find files by where they came from, what was done to them, where they ended.
@@ -70,7 +72,7 @@ def find(
         limit=limit,
     )
     with existing_journal(settings) as journal:
-        root = as_agreed(settings, journal).root
+        root = existing_root(settings, journal)
     found = find_records(root, query)
     if as_json:
         for record in found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,11 +23,12 @@ def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> F
     """
     with console.progress() as bar:
         task = bar.add_task("flushing", total=None)
-        return flush_journal(
-            settings,
-            timeout_s=timeout_s,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+
+        def show(done: int, total: int, behind: Sequence[str]) -> None:
+            said = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
+            bar.update(task, description=said, completed=done, total=total)
+
+        return flush_journal(settings, timeout_s=timeout_s, on_progress=show)
 
 
 @with_settings(*RUNNING)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import typer
 
 from waybill.cli import console
+from waybill.cli.options import ORIGIN
 from waybill.transport import Journal, Settings
 from waybill.transport.agreement import agreed, follow
 
@@ -42,6 +44,20 @@ def needed_journal(settings: Settings) -> Iterator[Journal]:
             console.error(f"there is no journal at {settings.home}; give its folder with --home")
             raise typer.Exit(console.EXIT_FAILED)
         yield journal
+
+
+def existing_root(settings: Settings, journal: Journal | None) -> Path:
+    """The root that the home's runner writes, or that the command was given.
+
+    Raises:
+        BadParameter: one was given that is not there. That of a runner may not be, before its first file.
+    """
+    agreed = as_agreed(settings, journal)
+    if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
+        raise typer.BadParameter(
+            f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
+        )
+    return agreed.root
 
 
 def as_agreed(settings: Settings, journal: Journal | None) -> Settings:

@@ -40,5 +40,5 @@ def moment(text: str) -> int:
     """
     try:
         return parse_moment(text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise typer.BadParameter(f"{error}; give {FORMS}") from None

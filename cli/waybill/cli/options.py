@@ -21,7 +21,7 @@ class _Words(NamedTuple):
 
 
 _WORDS: Final = {
-    "home": _Words("DIR", "Journal, index and cache; a folder on a local disk."),
+    "home": _Words("DIR", "The journal and the runner's log; a folder on a local disk."),
     "root": _Words("DIR", "Where the provenance files go. [default: the home]"),
     "system_name": _Words("NAME", "The name in records that carry none. [default: the host's name]"),
     "provenance_enabled": _Words("", "Write the Parquet provenance layout."),

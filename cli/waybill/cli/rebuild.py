@@ -41,7 +41,7 @@ def rebuild(
     ],
     places: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLACE]...", help="Which: a root, paths of files, or a URL."),
+        typer.Argument(metavar="PLACE", help="Which: a root, paths of files, or a URL."),
     ] = None,
     since: Annotated[
         int | None,
@@ -55,7 +55,10 @@ def rebuild(
         typer.Option(metavar="NAME", help="Only records of this system; may be repeated."),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="How many processes work.", show_default="one for each core")
+        int | None,
+        typer.Option(
+            metavar="COUNT", min=1, help="How many processes work.", show_default="one for each core"
+        ),
     ] = None,
     engine: Annotated[
         Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")

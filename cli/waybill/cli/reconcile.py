@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
+import msgspec
 import typer
 
 from waybill.cli import console
 from waybill.cli.flush import flush_with_progress
 from waybill.cli.home import as_agreed, existing_journal
-from waybill.cli.moments import parse_moment
+from waybill.cli.moments import FORMS, moment
 from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import Settings
 from waybill.transport.backends import MARQUEZ
 
+if TYPE_CHECKING:
+    from waybill.marquez import MissingEvent, MissingJob
+
 _DAY_MS: Final = 86_400_000
-
-
-def _moment(text: str) -> int:
-    try:
-        return parse_moment(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}; give 2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d") from None
 
 
 @with_settings(*RUNNING)
@@ -32,9 +29,9 @@ def reconcile(
     since: Annotated[
         int | None,
         typer.Option(
-            parser=_moment,
+            parser=moment,
             metavar="WHEN",
-            help="Events accepted then or later: an instant, or 90m, 6h, 2d: that long ago.",
+            help=f"Events accepted then or later: {FORMS}.",
             show_default="a day ago",
         ),
     ] = None,
@@ -43,14 +40,15 @@ def reconcile(
         str, typer.Option(metavar="NAME", help="The Marquez to ask, as `waybill status` calls it.")
     ] = MARQUEZ,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a missing event, one a line.")
+        bool, typer.Option("--json", help="Print one JSON object a line for each that is missing.")
     ] = False,
 ) -> None:
     """Compare what was delivered with what Marquez has, and list what is missing.
 
-    Dead letters are not missing, and neither is what has still to be delivered. Give no time beyond Marquez's
-    retention, or what it has rightly forgotten is listed too. Exit code 1 when anything is missing, with
-    --repair when anything could not be sent.
+    That is run events, and the jobs of the graph with their edges. Dead letters are not missing, and neither
+    is what has still to be delivered. Give no time beyond Marquez's retention, or what it has rightly
+    forgotten is listed too. Exit code 1 when anything is missing, with --repair when anything could not be
+    sent.
 
     Examples:
 
@@ -68,21 +66,23 @@ def reconcile(
             return
         reader = open_reader(as_agreed(settings, journal), backend)
         found = compare(journal, reader, since_ms=since_ms, backend=backend)
-        for one in found.missing:
+        missing: list[MissingEvent | MissingJob] = [*found.missing, *found.missing_jobs]
+        for one in missing:
             if as_json:
                 console.json(one)
             else:
-                console.line(f"{one.seq}\t{one.run_id}\t{one.event_type}\t{one.event_time}")
+                console.line("\t".join(map(str, msgspec.structs.astuple(one))))
         console.note(f"{len(found.missing)} of {found.compared} delivered run events are missing")
-        if not found.missing:
+        console.note(f"{len(found.missing_jobs)} of {found.compared_jobs} jobs of the graph are missing")
+        if not missing:
             return
         if not mend:
             raise typer.Exit(console.EXIT_FAILED)
-        repair(journal, found.missing, backend)
+        repair(journal, missing, backend)
         report = flush_with_progress(settings)
-        left = compare(journal, reader, since_ms=since_ms, backend=backend).missing
+        left = compare(journal, reader, since_ms=since_ms, backend=backend)
     if backend in report.problems:
         console.error(report.problems[backend])
-    if left or backend in report.problems:
+    if left.missing or left.missing_jobs or backend in report.problems:
         raise typer.Exit(console.EXIT_FAILED)
-    console.note(f"{len(found.missing)} were sent again")
+    console.note(f"{len(missing)} were sent again")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 app: Final = typer.Typer(no_args_is_help=True, help="See, send again or forget what the collector refused.")
 
-_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="As `list` shows them.")]
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `list` shows them.")]
 _All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 

@@ -9,6 +9,7 @@ import typer
 from waybill.cli import console
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
+from waybill.transport.backends import without_users
 from waybill.transport.settings import SECRETS, names
 
 
@@ -33,7 +34,7 @@ def settings(
         console.json(
             {
                 name: {
-                    "value": found.shown(name) if name in SECRETS else found.plain(name),
+                    "value": found.shown(name) if name in SECRETS else without_users(found.plain(name)),
                     "origin": found.origins[name],
                 }
                 for name in names()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import existing_journal, existing_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings, WaybillError
 
@@ -40,7 +40,7 @@ def sql(
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
     """
     with existing_journal(settings) as journal:
-        root = as_agreed(settings, journal).root
+        root = existing_root(settings, journal)
     try:
         import duckdb
     except ImportError:

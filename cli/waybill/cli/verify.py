@@ -35,7 +35,7 @@ def verify(
     ours: Annotated[
         str | None,
         typer.Argument(
-            metavar="[A]",
+            metavar="A",
             help="The root to verify, or s3://bucket/folder, gs://…, az://….",
             show_default="the root set",
         ),
@@ -43,7 +43,7 @@ def verify(
     theirs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[B]...",
+            metavar="B",
             help="A root, or the URL of an exported one, that must hold the same records; with --from which "
             "source: a root, paths of files, or a URL.",
         ),
@@ -62,7 +62,10 @@ def verify(
         typer.Option(metavar="HASH", help="An earlier head of A's ledger: it must be in there."),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=0, help="The most findings and the most differences to print; all count.")
+        int,
+        typer.Option(
+            metavar="COUNT", min=0, help="The most findings and the most differences to print; all count."
+        ),
     ] = 100,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a line, the last one a summary.")

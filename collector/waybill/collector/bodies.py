@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import io
 import zlib
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from waybill.collector.exchange import JSON
 from waybill.collector.problem import Problem, busy
@@ -30,7 +31,7 @@ VALUES_MAX: Final = 2_500_000
 
 _LARGE_BYTES: Final = 16 * 2**20
 _AT_ONCE_BYTES: Final = 256 * 2**10
-"""A compressed body up to this size is decompressed between two requests, a larger one beside them."""
+"""A body up to this size is decompressed and looked into between two requests, a larger one beside them."""
 _WHOLE_BYTES: Final = 4 * 2**20
 """A body up to this size is read at once, a larger one part by part: at once it is in memory twice."""
 _GZIP_MEMBERS_MAX: Final = 64
@@ -39,6 +40,15 @@ _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
 """Pieces of what is decompressed, which would else be in memory twice."""
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
+
+_T = TypeVar("_T")
+
+
+async def looked_into(body: bytes, look: Callable[[bytes], _T]) -> _T:
+    """What `look` finds in a body; while it looks into a large one, others are answered."""
+    if len(body) <= _AT_ONCE_BYTES:
+        return look(body)
+    return await asyncio.to_thread(look, body)
 
 
 class Bodies:

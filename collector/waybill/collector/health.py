@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.collector.exchange import Answer, Request, json_answer
+from waybill.collector.intake import STALLED_S
 from waybill.collector.metrics import TEXT, home_text
 from waybill.collector.problem import Problem
 from waybill.collector.receipt import Receipt
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from waybill.transport import Journal
 
 _OWNER: Final = "collector"
+_NEARLY_FULL: Final = 0.8
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -53,6 +57,10 @@ class HealthDoors:
         self._root = root
         self._metrics = metrics
         self._tallies = tallies
+        # One look at a time, on a thread of its own: a disk that does not answer keeps no other.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-ready")
+        self._look: asyncio.Future[Readiness] | None = None
+        self._look_until_s = 0.0
 
     async def live(self, _: Request) -> Answer:
         """200 for as long as requests are answered at all."""
@@ -60,7 +68,15 @@ class HealthDoors:
 
     async def ready(self, _: Request) -> Answer:
         """200 if what is sent now can be kept, else 503; either says what is wrong."""
-        readiness = await asyncio.to_thread(self._readiness)
+        if self._look is None or self._look.done():
+            self._look = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
+            self._look_until_s = time.monotonic() + STALLED_S
+        try:
+            left_s = self._look_until_s - time.monotonic()
+            readiness = await asyncio.wait_for(asyncio.shield(self._look), max(left_s, 0.0))
+        except TimeoutError:
+            problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
+            readiness = Readiness(ready=False, problems={"journal": problem})
         status = HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE
         return json_answer(readiness, status=status)
 
@@ -94,9 +110,12 @@ class HealthDoors:
             # Only a write tells whether the disk takes one.
             journal.commit(_OWNER, put={"probe": b""})
             problems = {name: said.problem for name, said in statuses(journal).items() if said.problem}
-            full = journal.size_bytes() >= journal.max_bytes
+            size_bytes = journal.size_bytes()
         except JournalError as error:
             return Readiness(ready=False, problems={"journal": str(error)})
+        full, says = size_bytes >= journal.max_bytes, f"journal_max_bytes = {journal.max_bytes}"
         if full:
-            problems["journal"] = f"has reached journal_max_bytes = {journal.max_bytes}"
+            problems["journal"] = f"has reached {says}"
+        elif size_bytes >= journal.max_bytes * _NEARLY_FULL:
+            problems["journal"] = f"holds {size_bytes} bytes, and nothing more is kept from {says} on"
         return Readiness(ready=not full, problems=problems)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from waybill.collector.problem import Problem, busy
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Kind
 
 log = logging.getLogger("waybill.collector")
+
+REJECTING_MAX: Final = 500
+"""How many requests may wait for what was refused of them; `Bodies` has the bound of their bytes."""
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -42,6 +47,9 @@ class Keeping:
         self._node: Final = node
         self._last_seq = intake.last_seq
         self._system_name: Final = system_name
+        # One of its own, for a disk that does not answer keeps it.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-rejects")
+        self._rejecting = 0
 
     async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> Headers:
         """Keep entries, all or none of them.
@@ -74,11 +82,17 @@ class Keeping:
         Raises:
             Problem: it cannot be kept now.
         """
+        if self._rejecting >= REJECTING_MAX:
+            raise busy("what is refused cannot be kept as fast as it is sent; send it again in a moment")
         self._metrics.count("rejected", len(refused), kind=kind.name.lower())
+        self._rejecting += 1
         try:
-            await asyncio.to_thread(self._rejects.add, kind, refused)
+            add = partial(self._rejects.add, kind, refused)
+            await asyncio.get_running_loop().run_in_executor(self._thread, add)
         except JournalError as error:
             raise _cannot_keep(error) from None
+        finally:
+            self._rejecting -= 1
 
 
 def _cannot_keep(error: JournalError) -> Problem:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from waybill.collector.bodies import looked_into
 from waybill.collector.exchange import Answer, Request, json_answer
 from waybill.collector.problem import Problem
 from waybill.transport.errors import AdmissionError
-from waybill.transport.faults import event_faults
+from waybill.transport.faults import EXPLAINED_BYTES_MAX, event_faults
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ ELEMENTS_MAX: Final = 100_000
 """How many events or records a body may have, unless all of them are good."""
 
 EXPLAINED_MAX: Final = 100
-"""For how many refused elements of one body every reason is told; for more, the first."""
+"""For how many refused elements of one body every reason is told, as long as they have `EXPLAINED_BYTES_MAX`
+together; for more, the first.
+"""
 
 BETWEEN_REASONS: Final = " | "
 
@@ -77,27 +81,17 @@ class LineageDoors:
         """One event: 201 once it is durable; 400 if it is no JSON, 422 if it breaks the specification."""
         body = await self._bodies.read(request)
         try:
-            kept = self._redaction.admit(body)
+            kept = await looked_into(body, self._redaction.admit)
         except AdmissionError as error:
             await self._keeping.reject(Kind.OPENLINEAGE, [(body, str(error))])
-            raise refusal(event_faults(body, error)) from None
+            raise refusal(await looked_into(body, partial(event_faults, first=error))) from None
         headers = await self._keeping.keep(Kind.OPENLINEAGE, [kept], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
         """An array of events: each is kept or refused for itself; 200 says how many were."""
         body = await self._bodies.read(request)
-        good: list[bytes] = []
-        failed: list[FailedEvent] = []
-        refused: list[tuple[bytes, str]] = []
-        for index, element in enumerate(elements(body, "an array of OpenLineage events")):
-            event = bytes(element)
-            try:
-                good.append(self._redaction.admit(event))
-            except AdmissionError as error:
-                reasons = reasons_of(event, error, event_faults, len(failed))
-                failed.append(FailedEvent(index, BETWEEN_REASONS.join(reasons)))
-                refused.append((event, str(error)))
+        good, failed, refused = await looked_into(body, self._sort)
         if refused:
             await self._keeping.reject(Kind.OPENLINEAGE, refused)
         headers = await self._keeping.keep(Kind.OPENLINEAGE, good, len(good)) if good else ()
@@ -105,6 +99,33 @@ class LineageDoors:
         status = "success" if not failed else "partial_success" if good else "failure"
         summary = Summary(received, len(good), len(failed), 0, len(failed))
         return json_answer(BatchResult(status, summary, tuple(failed)), headers=headers)
+
+    def _sort(self, body: bytes) -> _Sorted:
+        """Tell the events of a batch that may be kept from those that may not."""
+        found, reasons = _Sorted([], [], []), Reasons(event_faults)
+        for index, element in enumerate(elements(body, "an array of OpenLineage events")):
+            event = bytes(element)
+            try:
+                found.good.append(self._redaction.admit(event))
+            except AdmissionError as error:
+                told = BETWEEN_REASONS.join(reasons.of(event, error))
+                found.failed.append(FailedEvent(index, told))
+                found.refused.append((event, str(error)))
+        return found
+
+
+class _Sorted(NamedTuple):
+    """The events of a batch.
+
+    Attributes:
+        good: those that may be kept.
+        failed: the others, for the answer.
+        refused: the same, for the rejects.
+    """
+
+    good: list[bytes]
+    failed: list[FailedEvent]
+    refused: list[tuple[bytes, str]]
 
 
 def elements(body: bytes, wanted: str) -> list[msgspec.Raw]:
@@ -148,18 +169,29 @@ def _count(body: bytes) -> None:
     msgspec.json.decode(body, type=list[_Element], dec_hook=count)
 
 
-def reasons_of(
-    element: bytes,
-    error: AdmissionError,
-    faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]],
-    refused: int,
-) -> list[str]:
-    """Why an element may not be kept: every reason, or one where many were refused before it.
+class Reasons:
+    """Tells why elements of one body may not be kept: every reason, for as long as that takes no long time.
 
-    Where the error was caught no variable may outlive it: its traceback has that frame, and in a cycle the
-    bodies that the frame knows would stay in memory until the garbage collector looks.
+    Args:
+        faults_of: what finds everything that is wrong with an element.
     """
-    return [str(fault) for fault in (faults_of(element, error) if refused < EXPLAINED_MAX else [error])]
+
+    def __init__(self, faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]]) -> None:
+        self._faults_of = faults_of
+        self._left = EXPLAINED_MAX
+        self._left_bytes = EXPLAINED_BYTES_MAX
+
+    def of(self, element: bytes, error: AdmissionError) -> list[str]:
+        """Every reason why an element may not be kept, or the first.
+
+        Where the error was caught no variable may outlive it: its traceback has that frame, and in a cycle
+        the bodies that the frame knows would stay in memory until the garbage collector looks.
+        """
+        if not self._left or len(element) > self._left_bytes:
+            return [str(error)]
+        self._left -= 1
+        self._left_bytes -= len(element)
+        return [str(fault) for fault in self._faults_of(element, error)]
 
 
 def refusal(faults: Sequence[AdmissionError]) -> Problem:

@@ -108,6 +108,9 @@ def home_text(journal: Journal) -> Iterator[str]:
     last_seq, cursors, said = journal.last_seq(), journal.cursors(), statuses(journal)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
     yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
+    yield from _gauge(
+        "journal_max_bytes", "The size from which on nothing is taken.", {(): journal.max_bytes}
+    )
     names = sorted(said)
     behind = {name: max(last_seq - cursors.get(name, 0), 0) for name in names}
     yield from _gauge("projection_behind", "Entries not dealt with.", _by_projection(behind))

@@ -7,13 +7,15 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from waybill.collector.bodies import looked_into
 from waybill.collector.exchange import Answer, Request, json_answer
-from waybill.collector.lineage import BETWEEN_REASONS, elements, reasons_of, refusal
+from waybill.collector.lineage import BETWEEN_REASONS, Reasons, elements, refusal
 from waybill.collector.problem import Problem, busy
 from waybill.transport import flush
 from waybill.transport.admission import check_records
@@ -24,6 +26,7 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.collector.bodies import Bodies
     from waybill.collector.keeping import Keeping
+    from waybill.collector.questions import Question
     from waybill.exporter import Query
     from waybill.facets import ProvenanceRecord
     from waybill.transport.journal import Journal
@@ -34,11 +37,15 @@ PROVENANCE_PATH: Final = "/provenance"
 FLUSH_TIMEOUT_S: Final = 60.0
 """How long a flush is waited for."""
 
+ANSWER_BYTES_MAX: Final = 16 * 2**20
+"""How much the records of one answer may have, unless it is one record."""
+
 _ASKED_AT_ONCE: Final = 2
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
 
 _T = TypeVar("_T")
+_Asked = TypeVar("_Asked")
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
@@ -82,7 +89,9 @@ class ProvenanceDoors:
         self._keeping = keeping
         self._journal = journal
         self._settings = settings
+        # Neither takes the threads that everything else shares.
         self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
+        self._flushing = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
 
     async def take(self, request: Request) -> Answer:
         """An array of records: 202 once the good ones are durable, with the reason for each that is not.
@@ -99,51 +108,28 @@ class ProvenanceDoors:
 
     async def _take_the_good(self, body: bytes) -> Answer:
         try:
-            records = elements(body, "a JSON array of provenance records")
+            found = await looked_into(body, _sort)
         except Problem as problem:
             await self._keeping.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
-        good: list[msgspec.Raw] = []
-        failed: list[FailedRecord] = []
-        told: list[str] = []
-        refused: list[tuple[bytes, str]] = []
-        for index, one in enumerate(records):
-            alone = b"".join((b"[", one, b"]"))
-            try:
-                check_records(alone)
-            except AdmissionError as error:
-                reasons = [
-                    _FIRST.sub(f"$[{index}]", reason, count=1)
-                    for reason in reasons_of(alone, error, record_faults, len(failed))
-                ]
-                failed.append(FailedRecord(index, BETWEEN_REASONS.join(reasons)))
-                told += reasons
-                refused.append((alone, str(error)))
-            else:
-                good.append(one)
-        if not failed:  # the whole is more than its parts may be
-            try:
-                check_records(body)
-            except AdmissionError as error:
-                raise refusal([error]) from None
-        await self._keeping.reject(Kind.PROVENANCE, refused)
-        if not good:
+        await self._keeping.reject(Kind.PROVENANCE, found.refused)
+        if not found.good:
             detail = (
                 "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
             )
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=told)
-        headers = await self._keeping.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"], len(good))
-        taken = Taken(len(records), len(good), tuple(failed))
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found.told)
+        kept, count = b"[" + b",".join(found.good) + b"]", len(found.good)
+        headers = await self._keeping.keep(Kind.PROVENANCE, [kept], count)
+        taken = Taken(count + len(found.failed), count, tuple(found.failed))
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
     async def query(self, request: Request) -> Answer:
         """The records that meet all conditions, newest first."""
         from waybill.collector.questions import question_of
 
-        query, offset = question_of(request.scope.query_string)
+        question = question_of(request.scope.query_string)
         self._require_layout()
-        found = await self._in_thread(self._find, query)
-        return json_answer(found[offset:])
+        return json_answer(await self._in_thread(self._find, question))
 
     async def stats(self, request: Request) -> Answer:
         """How many records meet all conditions, and of which kinds they are."""
@@ -155,28 +141,44 @@ class ProvenanceDoors:
 
     async def flush(self, _: Request) -> Answer:
         """Everything accepted so far goes through every projection, now: 200 with what it came to."""
-        report = await asyncio.to_thread(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
-        return json_answer(report)
+        work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
+        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushing, work))
 
     def _require_layout(self) -> None:
         if not self._settings.provenance_enabled:
             detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
             raise Problem(HTTPStatus.CONFLICT, detail)
 
-    async def _in_thread(self, ask: Callable[[Query], _T], query: Query) -> _T:
+    async def _in_thread(self, ask: Callable[[_Asked], _T], asked: _Asked) -> _T:
         from waybill.exporter import BacklogError
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, ask, query)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask, asked)
         except BacklogError as error:
             raise busy(str(error)) from None
 
-    def _find(self, query: Query) -> list[ProvenanceRecord]:
-        from waybill.exporter import find, unfiled
+    def _find(self, question: Question) -> list[ProvenanceRecord]:
+        from waybill.collector.questions import LIMIT_MAX, malformed
+        from waybill.exporter import scan, unfiled
+        from waybill.facets.arrow import from_table
 
+        query, before = question
+        left = query.limit or LIMIT_MAX
+        found: list[ProvenanceRecord] = []
+        size_bytes = 0
         # What only the journal has is read first: what moves meanwhile is then in the files, and seen once.
         waiting = unfiled(self._journal, self._settings, query)
-        return find(self._settings.root, query, unfiled=waiting)
+        for table in scan(self._settings.root, query, unfiled=waiting):
+            part = table.slice(before, left)
+            before = max(before - table.num_rows, 0)
+            left -= part.num_rows
+            size_bytes += part.nbytes
+            if size_bytes > ANSWER_BYTES_MAX and len(found) + part.num_rows > 1:
+                raise malformed("limit", f"asks for more than {ANSWER_BYTES_MAX:,} bytes; give a smaller one")
+            found += from_table(part)
+            if not left:
+                break
+        return found
 
     def _count(self, query: Query) -> Stats:
         import pyarrow as pa
@@ -199,3 +201,45 @@ class ProvenanceDoors:
         stats.by_system_name = dict(sorted(counts["system_name"].items()))
         stats.by_data_source = dict(sorted(counts["data_source"].items()))
         return stats
+
+
+class _Sorted(NamedTuple):
+    """The records of a body.
+
+    Attributes:
+        good: those that may be kept.
+        failed: the others, for the answer.
+        told: every reason why they may not.
+        refused: the same, for the rejects.
+    """
+
+    good: list[msgspec.Raw]
+    failed: list[FailedRecord]
+    told: list[str]
+    refused: list[tuple[bytes, str]]
+
+
+def _sort(body: bytes) -> _Sorted:
+    """Tell the records that may be kept from those that may not.
+
+    Raises:
+        Problem: the body is no array of records, or nothing of it may be kept though each record may.
+    """
+    found, reasons = _Sorted([], [], [], []), Reasons(record_faults)
+    for index, one in enumerate(elements(body, "a JSON array of provenance records")):
+        alone = b"".join((b"[", one, b"]"))
+        try:
+            check_records(alone)
+        except AdmissionError as error:
+            told = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in reasons.of(alone, error)]
+            found.failed.append(FailedRecord(index, BETWEEN_REASONS.join(told)))
+            found.told.extend(told)
+            found.refused.append((alone, str(error)))
+        else:
+            found.good.append(one)
+    if not found.failed:  # the whole is more than its parts may be
+        try:
+            check_records(body)
+        except AdmissionError as error:
+            raise refusal([error]) from None
+    return found

@@ -22,8 +22,8 @@ class Question(NamedTuple):
     """Which records, and which part of the answer.
 
     Attributes:
-        query: the conditions; its limit reaches to the end of the part.
-        offset: how many of the newest are skipped.
+        query: the conditions, and how many records the part has at most.
+        offset: how many of the newest come before it.
     """
 
     query: Query
@@ -48,7 +48,7 @@ def question_of(text: str) -> Question:
     # DeltaFi's `to` is the last instant that counts, ours the first that does not.
     last_ms = _number(values, "to", 0)
     conditions["until_ms"] = None if last_ms is None else last_ms + 1
-    return Question(Query(**conditions, limit=offset + limit), offset)
+    return Question(Query(**conditions, limit=limit), offset)
 
 
 def filter_of(text: str) -> Query:
@@ -69,7 +69,7 @@ def _conditions(values: dict[str, str]) -> dict[str, Any]:
     key, value = (values.get(name) for name in _ANNOTATION)
     if (key is None) != (value is None):
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
-        raise _malformed(missing, "is missing beside the other one; give both")
+        raise malformed(missing, "is missing beside the other one; give both")
     if key is not None:
         given["annotations"] = {key: value}
     return given
@@ -84,11 +84,11 @@ def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
         raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
     for name, value in pairs:
         if name not in known:
-            raise _malformed(name[:60], f"is not known; known are {', '.join(known)}")
+            raise malformed(name[:60], f"is not known; known are {', '.join(known)}")
         if name in values:
-            raise _malformed(name, "is given twice; give it once")
+            raise malformed(name, "is given twice; give it once")
         if "\0" in value:
-            raise _malformed(name, "holds a NUL character; leave it out")
+            raise malformed(name, "holds a NUL character; leave it out")
         if value:  # a form's empty field asks for nothing
             values[name] = value
     return values
@@ -99,7 +99,7 @@ def _number(values: dict[str, str], name: str, least: int) -> int | None:
         return None
     text = values[name]
     if not (text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX) or int(text) < least:
-        raise _malformed(name, f"is {text[:40]!r}; give a whole number from {least} on")
+        raise malformed(name, f"is {text[:40]!r}; give a whole number from {least} on")
     return int(text)
 
 
@@ -112,8 +112,9 @@ def _read(values: dict[str, str], name: str, read: Callable[[str], Any]) -> Any:
         return read(values[name])
     except ValueError:
         known = ", ".join(FinalState)
-        raise _malformed(name, f"is {values[name][:40]!r}; give one of {known}") from None
+        raise malformed(name, f"is {values[name][:40]!r}; give one of {known}") from None
 
 
-def _malformed(name: str, what: str) -> Problem:
+def malformed(name: str, what: str) -> Problem:
+    """What is said of a parameter that cannot be."""
     return Problem(HTTPStatus.BAD_REQUEST, f"the parameter {name} {what}")

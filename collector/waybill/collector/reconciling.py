@@ -74,6 +74,9 @@ class Reconciling(threading.Thread):
                         len(found.missing),
                         found.compared,
                     )
+                if found.missing_jobs:
+                    jobs = len(found.missing_jobs)
+                    log.warning("%s lacks %d jobs of the graph; it is told of them again", name, jobs)
                 if self._ended.is_set():
                     return
         finally:

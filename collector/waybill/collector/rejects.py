@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 REJECTS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
 
+_LOOK_EVERY: Final = 200
+_LOOK_EVERY_BYTES: Final = 16 * 2**20
+"""After how much more it is seen whether they are too many: that takes longer than to add one."""
+
 BODY_MAX_BYTES: Final = 8 * 2**20
 """Of anything larger only the reason is kept: nobody mends it by hand."""
 
@@ -62,6 +66,7 @@ class Rejects:
         self._journal = journal
         self._redaction = redaction or Redaction()
         self._lock = threading.Lock()
+        self._added, self._added_bytes = _LOOK_EVERY, 0
 
     def all(self) -> list[Reject]:
         """Every reject, oldest first."""
@@ -101,7 +106,11 @@ class Rejects:
             put[_BODY + name] = kept
         with self._lock:
             self._journal.commit(_OWNER, put=put)
-            self.drop(self._too_many())
+            self._added += len(put) // 2
+            self._added_bytes += sum(map(len, put.values()))
+            if self._added >= _LOOK_EVERY or self._added_bytes >= _LOOK_EVERY_BYTES:
+                self.drop(self._too_many())
+                self._added = self._added_bytes = 0
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget some."""

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.selection import open_selectable, row_groups
 from waybill.facets import (
     UNREADABLE,
     ProvenanceRecord,
@@ -222,16 +223,23 @@ def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord]) -> Iterator
     for hour in sorted(raw_hours(root) | compacted_hours(root)):
         for path in _files(root, hour):
             try:
-                fragment = parquet.open_fragment(path)
-                if not fragment.count_rows(filter=pc.field("did") == did):
-                    continue
-                table = fragment.to_table(use_threads=False)
+                found = list(_numbered(did, path))
             except (FileNotFoundError, *parquet.DAMAGED):
                 continue
-            numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
-            found = from_table(table.take(numbers).cast(SCHEMA))
-            for number, record in zip(numbers.to_pylist(), found, strict=True):
+            for number, record in found:
                 yield RowSeen(str(path.relative_to(root)), number, record, record in records)
+
+
+def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
+    """The records of one file, each with the number of its row."""
+    file = open_selectable(path)
+    for part in row_groups(file, pc.field("did") == did, {"did": did}):
+        before = range(part.row_groups[0].id)
+        first = sum(file.metadata.row_group(at).num_rows for at in before)
+        table = part.to_table(use_threads=False)
+        numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
+        records = from_table(table.take(numbers).cast(SCHEMA))
+        yield from zip([first + number for number in numbers.to_pylist()], records, strict=True)
 
 
 def _files(root: Path, hour: Hour) -> list[Path]:

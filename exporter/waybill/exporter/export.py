@@ -8,6 +8,7 @@ killed, and one that is run again, all come to the same.
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import os
 from collections.abc import Callable, Mapping
@@ -184,7 +185,7 @@ class _Export:
                     return
                 data = file.read()
             seal = seal_of(data)
-            if seal is not None and not is_intact(data, seal):
+            if seal is not None and not is_intact(io.BytesIO(data), seal):
                 # The good one may be over there.
                 raise pa.ArrowInvalid("its bytes are not those that were sealed")
             sent[relative] = self._send(relative, data, mark, known, done)
@@ -260,7 +261,7 @@ def _merge(there: bytes, ours: bytes) -> ReadableBuffer:
     merged = merge(parquet.join([table, more]))
     if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
         return there
-    encoder = parquet.Encoder(filters=True)
+    encoder = parquet.Encoder(parquet.KEPT_FILTERS)
     encoder.add(merged)
     return finish_sealed(encoder, covers.uniting(more_covers).metadata(), seal)[0]
 

@@ -13,13 +13,14 @@ it into the file that left: a compacted file with a few late rows would replace 
 
 Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
 
-An hour with many rows is read and merged a window at a time. Its files are in memory as they are on disk,
-compressed; their rows are not.
+An hour with many rows is read and merged a window at a time, and what becomes of it is on the disk before it
+has a name, so that memory does not grow with the hour.
 """
 
 from __future__ import annotations
 
 import functools
+import io
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -53,11 +54,10 @@ _NO_ROWS: Final = pa.Table.from_batches([], schema=parquet.CODED_SCHEMA)
 
 
 class _Raw(NamedTuple):
-    """An open raw file."""
+    """A raw file; it is opened when something is read of it, since an hour can have more than may be open."""
 
     path: Path
-    data: bytes
-    file: pq.ParquetFile
+    metadata: pq.FileMetaData
 
 
 class _Known(NamedTuple):
@@ -77,6 +77,7 @@ class _SystemCompaction:
         raws: the raw files that hold rows of it and are not covered.
         retraction: what is taken back; None for nothing.
         keys: the natural keys of that.
+        encoder: takes the rows.
     """
 
     def __init__(
@@ -85,20 +86,29 @@ class _SystemCompaction:
         raws: Collection[RawName],
         retraction: Retraction | None,
         keys: frozenset[RecordKey],
+        encoder: parquet.Encoder,
     ) -> None:
         self.known = known
-        self.encoder = parquet.Encoder(filters=True)
+        self.encoder = encoder
         self._raws = raws
         self._retraction = retraction
         self._keys = keys
 
-    def add(self, window: Window, parts: Sequence[_Part]) -> None:
-        """Merge the rows of one window.
+    def known_rows(self, window: Window) -> pa.Table:
+        """What the compacted file has within a window.
 
         Raises:
-            DAMAGED: the compacted file cannot be read.
+            DAMAGED: it cannot be read.
         """
-        base = _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
+        return _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
+
+    def add(self, base: pa.Table, parts: Sequence[_Part]) -> None:
+        """Merge the rows of one window.
+
+        Args:
+            base: what the compacted file has there.
+            parts: what the raw files have.
+        """
         tables = [self._kept(base)]
         for raw, table in parts:
             if raw in self._raws:
@@ -183,7 +193,8 @@ class HourCompaction:
             for system in self._read(raw, parquet.systems_in):
                 sources[system].append(raw)
         systems = {}
-        for system in sorted(sources.keys() | retracted.keys()):
+        names = sorted(sources.keys() | retracted.keys())
+        for system in names:
             known = self._open_compacted(self._root / self._path_of(system))
             if known is None:
                 self._complete = False
@@ -193,32 +204,43 @@ class HourCompaction:
             heeded = retraction is not None and not known.covers.has(retraction.raw)
             keys = retracted.get(system, frozenset()) if heeded else frozenset()
             if fresh or keys:
-                systems[system] = _SystemCompaction(known, fresh, retraction, keys)
+                encoder = self._encoder(known, len(names))
+                systems[system] = _SystemCompaction(known, fresh, retraction, keys, encoder)
         return systems
 
+    def _encoder(self, known: _Known, systems: int) -> parquet.Encoder:
+        metadata = [one.metadata for one in self._raws.values()]
+        metadata += [] if known.file is None else [known.file.metadata]
+        if sum(one.num_rows for one in metadata) <= self._window_rows:
+            return parquet.Encoder(parquet.KEPT_FILTERS)
+        rows = self._window_rows // systems
+        return parquet.Encoder(parquet.KEPT_FILTERS, rows=rows, spool=self._root)
+
     def _merge(self, systems: dict[str, _SystemCompaction]) -> None:
-        files = [
-            *(one.file for one in self._raws.values()),
-            *(one.known.file for one in systems.values() if one.known.file is not None),
+        there = [
+            *(one.metadata for one in self._raws.values()),
+            *(one.known.file.metadata for one in systems.values() if one.known.file is not None),
         ]
-        spans = [span for file in files for span in parquet.spans(file.metadata)]
+        spans = [span for metadata in there for span in parquet.spans(metadata)]
         for window in cut(spans, self._window_rows):
             read = functools.partial(parquet.read_window, window=window)
             parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
             for system, one in list(systems.items()):
                 try:
-                    one.add(window, parts.get(system, []))
+                    base = one.known_rows(window)
                 except parquet.DAMAGED as error:
                     self._complete = False
                     self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
                     del systems[system]
+                else:
+                    one.add(base, parts.get(system, []))
 
     def _read(self, raw: RawName, how: Callable[[pq.ParquetFile], _Read]) -> _Read:
         one = self._raws[raw]
         try:
-            return how(one.file)
+            return how(parquet.open_file(one.path, one.metadata))
         except parquet.DAMAGED as error:
-            self._judge(one.path, one.data, error)
+            self._judge(one.path, error)
             del self._raws[raw]
             raise _DamagedError from None
 
@@ -259,52 +281,72 @@ class HourCompaction:
 
     def _open_raw(self, path: Path) -> _Raw | None:
         try:
-            data = path.read_bytes()
+            return _Raw(path, parquet.open_file(path).metadata)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            self.unreadable.append(parquet.unreachable(path, error))
-            return None
-        try:
-            return _Raw(path, data, parquet.open_bytes(data))
         except parquet.DAMAGED as error:
-            self._judge(path, data, error)
+            self._judge(path, error)
             return None
 
     def _open_compacted(self, path: Path) -> _Known | None:
         """What a compacted file holds, nothing where there is none; None if that cannot be told now."""
         try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return _Known()
-        except OSError as error:
-            self.unreadable.append(parquet.unreachable(path, error))
-            return None
-        try:
-            file = parquet.open_bytes(data)
+            file = parquet.open_file(path)
             metadata = file.metadata.metadata
             seal = seal_in(metadata)
-            if seal is not None and not is_intact(data, seal):
-                raise pa.ArrowInvalid("its bytes are not those that were sealed")
             if seal is None:
                 # Nothing but reading it tells whether it is whole.
-                parquet.read(file)
+                _read_through(file)
+            elif not _is_intact(path, seal):
+                raise pa.ArrowInvalid("its bytes are not those that were sealed")
             return _Known(file, Covers.read(metadata), seal)
+        except FileNotFoundError:
+            return _Known()
         except parquet.DAMAGED as error:
-            return _Known() if self._judge(path, data, error) else None
+            return _Known() if self._judge(path, error) else None
 
-    def _judge(self, path: Path, data: bytes, error: Exception) -> bool:
+    def _judge(self, path: Path, error: Exception) -> bool:
         """Set a file aside whose bytes are to blame that it cannot be read; whether they are."""
+        try:
+            data = path.read_bytes()
+        except OSError as failure:
+            self.unreadable.append(parquet.unreachable(path, failure))
+            return False
         seal = seal_of(data)
-        if isinstance(error, MemoryError) or (seal is not None and is_intact(data, seal)):
+        is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
+        if is_sealed or isinstance(error, MemoryError):
             # There was no room for it, or another version of Waybill wrote it.
             self.unreadable.append(parquet.unreadable(path, error))
+            return False
+        if seal is None and _is_readable(data):
+            # Something else failed, such as a disk that answers again by now.
+            self.unreadable.append(parquet.unreachable(path, error))
             return False
         relative = PurePosixPath(path.relative_to(self._root))
         self.aside.append(
             set_aside(self._root, relative, self._hour, data, reason=str(error), files=self._files)
         )
         return True
+
+
+def _is_intact(path: Path, seal: str) -> bool:
+    with path.open("rb") as file:
+        return is_intact(file, seal)
+
+
+def _is_readable(data: bytes) -> bool:
+    try:
+        file = parquet.open_bytes(data)
+        Covers.read(file.metadata.metadata)
+        _read_through(file)
+    except parquet.DAMAGED:
+        return False
+    return True
+
+
+def _read_through(file: pq.ParquetFile) -> None:
+    for _ in parquet.row_groups(file):
+        pass
 
 
 def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:

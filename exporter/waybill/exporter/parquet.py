@@ -7,8 +7,7 @@ types.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.exporter.spool import Spool
 from waybill.exporter.window import Span, Window
 from waybill.facets.arrow import SCHEMA
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
     from _typeshed import ReadableBuffer
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
@@ -69,17 +68,25 @@ _LEVEL: Final = {
     "annotations.key_value.value": 3,
 }
 
-# A Bloom filter takes an absent value for one that may be there so often, at about half a byte for each row:
-# enough for a search over many files to leave out most of them.
-_FALSE_POSITIVES: Final = 0.3
+KEPT_FILTERS: Final[Mapping[str, float]] = {"did": 0.3, "parent_did": 0.3, "filename": 0.3}
+"""Columns of compacted files with a Bloom filter, and how often it takes an absent value for one that may be
+there: at about half a byte for each row, a search over many files leaves out most of them."""
+
+RAW_FILTERS: Final[Mapping[str, float]] = {"did": 0.01}
+"""Those of raw files, which are short-lived and asked most: for two bytes a row nearly all are left out."""
 
 DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 """What reading a damaged file raises: an `OSError` where a page does not decompress."""
 
 
-def encode(table: pa.Table) -> pa.Buffer:
-    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows."""
-    encoder = Encoder()
+def encode(table: pa.Table, filters: Mapping[str, float]) -> memoryview:
+    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows.
+
+    Args:
+        table: the rows.
+        filters: see `Encoder`.
+    """
+    encoder = Encoder(filters)
     encoder.add(table)
     return encoder.finish()
 
@@ -88,25 +95,29 @@ class Encoder:
     """Rows on their way to the bytes of a Parquet file, a table at a time.
 
     Args:
-        filters: with Bloom filters for what single files are looked for by.
+        filters: the columns that get a Bloom filter, as `KEPT_FILTERS` has them.
+        rows: how many rows the first row groups may fall short of what is still to come.
+        spool: a folder that holds what is encoded until it is finished; None: memory does.
     """
 
-    def __init__(self, *, filters: bool = False) -> None:
+    def __init__(self, filters: Mapping[str, float], *, rows: int = 0, spool: Path | None = None) -> None:
         self._filters = filters
-        self._sink = pa.BufferOutputStream()
+        self._rows = rows
+        self._spool = None if spool is None else Spool(spool)
+        self._buffer = pa.BufferOutputStream()
         self._writer: pq.ParquetWriter | None = None
 
     def add(self, table: pa.Table) -> None:
         """Go on with the rows of a table, of `SCHEMA` or `CODED_SCHEMA`, in row groups of their own."""
         if self._writer is None:
             self._writer = pq.ParquetWriter(
-                self._sink,
+                self._spool.sink if self._spool else self._buffer,
                 table.schema,
                 compression="zstd",
                 compression_level=_LEVEL,
                 use_dictionary=_DICTIONARY,
                 column_encoding=_ENCODING,
-                bloom_filter_options=_bloom_filters(table) if self._filters else None,
+                bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
         self._writer.write_table(table, row_group_size=ROW_GROUP)
@@ -116,37 +127,43 @@ class Encoder:
         """Whether no table was added."""
         return self._writer is None
 
-    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> pa.Buffer:
-        """The bytes of the file.
+    def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> memoryview:
+        """The bytes of the file, which may be changed in place.
 
         Args:
             metadata: key-value pairs for the footer.
 
         Raises:
             ValueError: no table was added.
+            OSError: there is no room for it.
         """
         if self._writer is None:
             raise ValueError("there is nothing to encode: add a table first")
         self._writer.add_key_value_metadata(dict(metadata or {}))
         self._writer.close()
-        return self._sink.getvalue()
+        return self._spool.finish() if self._spool else memoryview(self._buffer.getvalue()).cast("B")
+
+    def _bloom_filters(self, table: pa.Table) -> dict[str, dict[str, float]]:
+        rows = min(max(table.num_rows, self._rows, 1), ROW_GROUP)
+        distinct = dict.fromkeys(self._filters, rows)
+        if "parent_did" in distinct:  # the others hardly repeat
+            share = pc.count_distinct(table["parent_did"]).as_py() / max(table.num_rows, 1)
+            distinct["parent_did"] = max(round(share * rows), 1)
+        return {name: {"ndv": distinct[name], "fpp": false} for name, false in self._filters.items()}
 
 
-def _bloom_filters(table: pa.Table) -> dict[str, dict[str, float]]:
-    rows = max(min(table.num_rows, ROW_GROUP), 1)
-    parents = pc.count_distinct(table["parent_did"]).as_py()
-    distinct = {"did": rows, "parent_did": min(max(parents, 1), rows), "filename": rows}
-    return {name: {"ndv": count, "fpp": _FALSE_POSITIVES} for name, count in distinct.items()}
-
-
-def open_file(path: Path) -> pq.ParquetFile:
+def open_file(path: Path, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
     """Open a file of the layout to read all of it.
+
+    Args:
+        path: the file.
+        metadata: what its footer says, where that is known already.
 
     Raises:
         FileNotFoundError: it is not there.
         DAMAGED: it is no readable Parquet file of the layout.
     """
-    return _open(pa.OSFile(str(path)))
+    return _open(pa.OSFile(str(path)), metadata)
 
 
 def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
@@ -158,27 +175,13 @@ def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
     return _open(pa.BufferReader(data))
 
 
-def _open(source: pa.NativeFile) -> pq.ParquetFile:
+def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(source, read_dictionary=list(CODED))
+        file = pq.ParquetFile(source, metadata=metadata, read_dictionary=list(CODED))
     except KeyError as error:  # which pyarrow raises for a column that is not there
         raise pa.ArrowInvalid(f"it has no column {error}") from None
-    _check(file.schema_arrow)
+    check(file.schema_arrow)
     return file
-
-
-def open_fragment(path: Path) -> ds.ParquetFileFragment:
-    """Open a file of the layout to select from it, by its statistics where they help.
-
-    What is read later comes from this very file, even if it is replaced or removed meanwhile.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        DAMAGED: it is no readable Parquet file of the layout.
-    """
-    fragment = _format().make_fragment(pa.OSFile(str(path)))
-    _check(fragment.physical_schema)
-    return fragment
 
 
 def spans(metadata: pq.FileMetaData) -> list[Span]:
@@ -194,14 +197,6 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
     return Span(first, last, group.num_rows)
 
 
-@functools.cache
-def _format() -> ds.ParquetFileFormat:
-    # It loads pandas where that is installed, which takes longer than all the rest of a command.
-    import pyarrow.dataset as ds
-
-    return ds.ParquetFileFormat(dictionary_columns=list(CODED))
-
-
 def unreadable(path: Path, error: Exception) -> str:
     """The sentence about a damaged file."""
     reason = " ".join(str(error).split())
@@ -214,7 +209,12 @@ def unreachable(path: Path, error: Exception) -> str:
     return f"{path} cannot be read now ({reason}); see to the disk and its permissions, and it is tried again"
 
 
-def _check(schema: pa.Schema) -> None:
+def check(schema: pa.Schema) -> None:
+    """See to it that a file has the columns of the layout.
+
+    Raises:
+        ArrowInvalid: it has others.
+    """
     if schema.remove_metadata() != CODED_SCHEMA:
         raise pa.ArrowInvalid("its columns are not those of the provenance layout")
 
@@ -224,19 +224,10 @@ def read(file: pq.ParquetFile) -> pa.Table:
     return file.read(use_threads=False)
 
 
-def select(file: ds.ParquetFileFragment, wanted: pc.Expression) -> pa.Table:
-    """The rows of an open file that meet a condition, a row group at a time in memory.
-
-    Raises:
-        DAMAGED: some of it cannot be read.
-    """
-    found = [
-        part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
-        for part in file.split_by_row_group(wanted)
-        # Counting reads only the columns asked for; most row groups hold nothing that is.
-        if part.count_rows(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
-    ]
-    return join(found)
+def row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:
+    """All rows of an open file, a row group at a time."""
+    for at in range(file.num_row_groups):
+        yield file.read_row_group(at, use_threads=False)
 
 
 def systems_in(file: pq.ParquetFile) -> list[str]:

@@ -78,7 +78,7 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Place
         path = root / relative
         try:
             mark = Mark.of(path.stat())
-            covers = Covers.read(parquet.open_fragment(path).metadata.metadata)
+            covers = Covers.read(parquet.open_file(path).metadata.metadata)
         except parquet.DAMAGED:
             continue
         if covers.has(one):

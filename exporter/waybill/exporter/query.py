@@ -73,6 +73,19 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= pc.field("completed") < _instant(self.until_ms)
         return wanted
 
+    def texts_of_key(self) -> dict[str, str]:
+        """By column with a Bloom filter, the text that `by_key` asks for."""
+        return {} if self.did is None else {"did": self.did}
+
+    def texts(self) -> dict[str, str]:
+        """By column with a Bloom filter, the text that `by_key` and `by_rest` ask for."""
+        texts = self.texts_of_key()
+        if self.parent_did is not None:
+            texts["parent_did"] = self.parent_did
+        if self.filename is not None and not _GLOB.search(self.filename):
+            texts["filename"] = self.filename
+        return texts
+
     def by_rest(self) -> pc.Expression:
         """The conditions on the other fields, which a merge of repeats can change."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`

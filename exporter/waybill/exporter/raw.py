@@ -61,7 +61,7 @@ class RawWriter:
     def _publish(self, raw: RawName, hour: Hour, table: pa.Table) -> None:
         folder = self._root / raw_folder(hour)
         self._files.make_folder(folder)
-        publish(self._files, folder / str(raw), parquet.encode(table))
+        publish(self._files, folder / str(raw), parquet.encode(table, parquet.RAW_FILTERS))
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:

@@ -26,12 +26,11 @@ from waybill.exporter.listing import compacted_hours, compacted_in, raw_files, r
 from waybill.exporter.merge import merge
 from waybill.exporter.query import Query
 from waybill.exporter.raw import by_hour
+from waybill.exporter.selection import Selectable, open_selectable, select
 from waybill.exporter.window import WINDOW_ROWS, Window, cut
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
     from waybill.facets import ProvenanceRecord
 
 log = logging.getLogger("waybill.exporter")
@@ -107,14 +106,14 @@ class _Raw(NamedTuple):
     """An open raw file."""
 
     path: Path
-    file: ds.ParquetFileFragment
+    file: Selectable
 
 
 class _Compacted(NamedTuple):
     """An open compacted file and what it covers."""
 
     path: Path
-    file: ds.ParquetFileFragment
+    file: Selectable
     covers: Covers
 
 
@@ -124,7 +123,7 @@ class _OpenHour(NamedTuple):
     raws: Mapping[RawName, _Raw]
     compacted: Mapping[str, Sequence[_Compacted]]
 
-    def files(self) -> list[ds.ParquetFileFragment]:
+    def files(self) -> list[Selectable]:
         """All of them."""
         compacted = (one.file for several in self.compacted.values() for one in several)
         return [*(one.file for one in self.raws.values()), *compacted]
@@ -143,7 +142,7 @@ def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
 
 def _open_raw(path: Path) -> _Raw | None:
     try:
-        return _Raw(path, parquet.open_fragment(path))
+        return _Raw(path, open_selectable(path))
     except FileNotFoundError:
         raise _VanishedError from None
     except parquet.DAMAGED as error:
@@ -169,15 +168,16 @@ def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> lis
 
 
 def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
-    waiting = [] if unfiled is None else [unfiled.filter(query.by_key())]
-    read = [_read_raw(raw, one, opened.compacted, query) for raw, one in opened.raws.items()]
-    fresh = parquet.join([*read, *waiting])
+    by_key, texts = query.by_key(), query.texts_of_key()
+    waiting = [] if unfiled is None else [unfiled.filter(by_key)]
+    read = [_read_raw(raw, one, opened.compacted, by_key, texts) for raw, one in opened.raws.items()]
+    fresh = parquet.join([*(table for table in read if table.num_rows), *waiting])
     files = [one for several in opened.compacted.values() for one in several]
     if not fresh.num_rows and len(files) == len(opened.compacted):
-        wanted = query.by_key() & query.by_rest()
-        return parquet.join([_select(one, wanted) for one in files])
+        wanted = by_key & query.by_rest()
+        return parquet.join([_select(one, wanted, query.texts()) for one in files])
     # Repeats are merged before what a merge can change is asked for.
-    known = [_select(one, query.by_key()) for one in files]
+    known = [_select(one, by_key, texts) for one in files]
     return merge(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
@@ -185,7 +185,7 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
     found = defaultdict(list)
     for name, path in compacted_in(root, hour, query.system_name):
         try:
-            file = parquet.open_fragment(path)
+            file = open_selectable(path)
             found[name].append(_Compacted(path, file, Covers.read(file.metadata.metadata)))
         except FileNotFoundError:
             continue
@@ -195,13 +195,19 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
 
 
 def _read_raw(
-    raw: RawName, one: _Raw, compacted: Mapping[str, Sequence[_Compacted]], query: Query
+    raw: RawName,
+    one: _Raw,
+    compacted: Mapping[str, Sequence[_Compacted]],
+    wanted: pc.Expression,
+    texts: Mapping[str, str],
 ) -> pa.Table:
     try:
-        table = parquet.select(one.file, query.by_key())
+        table = select(one.file, wanted, texts)
     except parquet.DAMAGED as error:
         _warn(one.path, error)
         return parquet.CODED_SCHEMA.empty_table()
+    if not table.num_rows:
+        return table
     covered = [
         system
         for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()
@@ -212,9 +218,9 @@ def _read_raw(
     return table
 
 
-def _select(one: _Compacted, wanted: pc.Expression) -> pa.Table:
+def _select(one: _Compacted, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
     try:
-        return parquet.select(one.file, wanted)
+        return select(one.file, wanted, texts)
     except parquet.DAMAGED as error:
         _warn(one.path, error)
     return parquet.CODED_SCHEMA.empty_table()

@@ -8,13 +8,18 @@ a compacted file replaced, or of the one that a journal archived before this one
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping
-from typing import Final
+from itertools import repeat
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 KEY: Final = b"waybill.seal"
 BEFORE: Final = b"waybill.before"
@@ -23,6 +28,7 @@ _BLANK: Final = b"0" * 64
 # How Thrift's compact protocol joins a key and a value of 64 bytes.
 _MARK: Final = KEY + b"\x18\x40"
 _TAIL_BYTES: Final = 8
+_PIECE_BYTES: Final = 2**20
 
 
 def finish_sealed(
@@ -48,7 +54,7 @@ def to_be_sealed(before: str | None) -> dict[bytes, bytes]:
     return {**links, KEY: _BLANK}
 
 
-def fill_in(encoded: pa.Buffer) -> tuple[memoryview, str]:
+def fill_in(encoded: ReadableBuffer) -> tuple[memoryview, str]:
     """The bytes of a file with its seal in the place kept for it, and the seal."""
     data = memoryview(encoded).cast("B")
     at = _place(data)
@@ -75,15 +81,29 @@ def before_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
     return _text(metadata, BEFORE)
 
 
-def is_intact(data: bytes, seal: str) -> bool:
-    """Whether the bytes of a file are those that were sealed."""
-    blank = bytearray(data)
+def is_intact(file: BinaryIO, seal: str) -> bool:
+    """Whether the bytes of a file are those that were sealed; it is read in pieces.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    size_bytes = file.seek(0, io.SEEK_END)
+    file.seek(max(size_bytes - _TAIL_BYTES, 0))
+    footer_bytes = _footer_bytes(file.read())
+    start = max(size_bytes - footer_bytes, 0)
+    file.seek(start)
     try:
-        at = _place(memoryview(blank))
+        at = start + _place(memoryview(file.read()))
     except ValueError:
         return False
-    blank[at : at + len(_BLANK)] = _BLANK
-    return hashlib.sha256(blank).hexdigest() == seal
+    hashed = hashlib.sha256()
+    file.seek(0)
+    for piece_bytes in [*repeat(_PIECE_BYTES, at // _PIECE_BYTES), at % _PIECE_BYTES]:
+        hashed.update(file.read(piece_bytes))
+    hashed.update(_BLANK)
+    file.seek(at + len(_BLANK))
+    hashed.update(file.read())
+    return hashed.hexdigest() == seal
 
 
 def _place(data: memoryview) -> int:
@@ -91,9 +111,13 @@ def _place(data: memoryview) -> int:
 
     The last such place is the right one: what a footer says of the rows comes before its key-value metadata.
     """
-    footer_bytes = int.from_bytes(data[-_TAIL_BYTES:-4], "little")
-    start = max(len(data) - _TAIL_BYTES - footer_bytes, 0)
+    start = max(len(data) - _footer_bytes(data[-_TAIL_BYTES:]), 0)
     return start + bytes(data[start:]).rindex(_MARK) + len(_MARK)
+
+
+def _footer_bytes(tail: memoryview | bytes) -> int:
+    """The size of a file's footer and of what follows it, by the last bytes of the file."""
+    return int.from_bytes(tail[:-4], "little") + _TAIL_BYTES
 
 
 def _text(metadata: Mapping[bytes, bytes] | None, key: bytes) -> str | None:

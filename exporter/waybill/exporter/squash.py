@@ -10,7 +10,7 @@ reader merges; the next squash removes what is left of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from waybill.transport.files import Files, publish
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LARGE_BYTES: Final = 32 * 2**20
+LARGE_BYTES: Final = 16 * 2**20
 """A raw file of this size is not made larger."""
 
 
@@ -114,9 +114,10 @@ def _worthwhile(group: dict[RawName, int]) -> Iterator[list[RawName]]:
         raws.pop(0)
 
 
-def _joined(paths: Iterable[Path]) -> pa.Buffer:
+def _joined(paths: Sequence[Path]) -> memoryview:
     """The rows of files as one, about a row group at a time in memory."""
-    encoder = parquet.Encoder()
+    rows = sum(parquet.open_file(path).metadata.num_rows for path in paths)
+    encoder = parquet.Encoder(parquet.RAW_FILTERS, rows=rows)
     waiting: list[pa.Table] = []
     rows = 0
     for table in _row_groups(paths):
@@ -131,8 +132,7 @@ def _joined(paths: Iterable[Path]) -> pa.Buffer:
 
 def _row_groups(paths: Iterable[Path]) -> Iterator[pa.Table]:
     for path in paths:
-        file = parquet.open_file(path)
-        yield from (file.read_row_group(at, use_threads=False) for at in range(file.num_row_groups))
+        yield from parquet.row_groups(parquet.open_file(path))
 
 
 def _add(encoder: parquet.Encoder, tables: list[pa.Table]) -> None:

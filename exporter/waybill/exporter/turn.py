@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from waybill.exporter.layout import RAW
+from waybill.transport.lease import locked
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
+
+__all__ = ["locked", "turn"]
 
 _LOCK: Final = ".compact.lock"
 
@@ -24,18 +25,3 @@ def turn(root: Path, files: Files) -> Iterator[None]:
     files.make_folder(folder)
     with locked(folder / _LOCK):
         yield
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Wait until nobody else holds this lock, and keep others waiting.
-
-    Raises:
-        OSError: the lock's file cannot be made.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from waybill.exporter.layout import Hour
 
-RAW_FILES_MAX: Final = 16
+RAW_FILES_MAX: Final = 64
 """An hour that has had more new raw files than this is squashed."""
 GRACE_S: Final = 120.0
 """An hour is compacted so long after its end, since most of what comes late comes by then."""

@@ -7,6 +7,7 @@ finding.
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -236,7 +237,7 @@ def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
         return 0, [("empty", f"{root / path} holds no rows; remove it")]
     said = [*_judge_rows(table, hour)]
     seal = seal_in(metadata)
-    if seal is not None and not is_intact(data, seal):
+    if seal is not None and not is_intact(io.BytesIO(data), seal):
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
         said += book.judge(path, metadata)
@@ -281,7 +282,7 @@ def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     said: _Said = []
     metadata = file.metadata.metadata
     seal = seal_in(metadata)
-    if seal is not None and not is_intact(data, seal):
+    if seal is not None and not is_intact(io.BytesIO(data), seal):
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
         said += book.judge(path, metadata)

@@ -17,7 +17,14 @@ from waybill.marquez.letters import (
     drop_dead_letters,
     replay_dead_letters,
 )
-from waybill.marquez.reconcile import MissingEvent, Reconciliation, reconcile, reconcile_new, repair
+from waybill.marquez.reconcile import (
+    MissingEvent,
+    MissingJob,
+    Reconciliation,
+    reconcile,
+    reconcile_new,
+    repair,
+)
 from waybill.marquez.targets import open_deliveries, open_reader
 
 __all__ = [
@@ -28,6 +35,7 @@ __all__ = [
     "Figures",
     "MarquezReadError",
     "MissingEvent",
+    "MissingJob",
     "ProbeResult",
     "Reconciliation",
     "dead_letter_body",

@@ -1,8 +1,9 @@
 """What a backend's answer to one event means.
 
 The status codes are those of Marquez 0.51: it says 422 to events it misses something in, but 500 both to
-events that are bad for good and to any trouble of its own, and a 500 may have been stored. So a 500 alone
-decides nothing; see `waybill.marquez.schedule` for what does.
+events that are bad for good and to any trouble of its own, and a 500 may have been stored. Of what it cannot
+read as an event it says so within that 500: the body's ``code`` is 400. Any other 500 alone decides nothing;
+see `waybill.marquez.schedule` for what does.
 """
 
 from __future__ import annotations
@@ -62,14 +63,30 @@ _REFUSED: Final = frozenset({400, 413, 415, 422})
 _BARRED: Final = frozenset({404, 405, 407, 410, 421})
 _DENIED: Final = frozenset({401, 403})
 _TOO_MANY_REQUESTS: Final = 429
+_SERVER_ERROR: Final = 500
 
 
-def judge(status: int) -> Verdict:
-    """What an HTTP status means for the event that it answers.
+class _Said(msgspec.Struct):
+    """What is read of an error's body."""
+
+    code: int = 0
+
+
+_SAID: Final = msgspec.json.Decoder(_Said)
+
+
+def judge(status: int, words: str = "") -> Verdict:
+    """What an answer means for the event that it is to.
 
     A redirect is a wrong address: following it would turn the POST into a GET, and its 200 would lose the
     event.
+
+    Args:
+        status: the HTTP status.
+        words: the body.
     """
+    if status == _SERVER_ERROR and _code(words) in _REFUSED:
+        return Verdict.REFUSED
     if 200 <= status < 300:  # noqa: PLR2004 - RFC 9110, section 15.3
         return Verdict.DELIVERED
     if status in _REFUSED:
@@ -79,6 +96,14 @@ def judge(status: int) -> Verdict:
     if status in _BARRED or 300 <= status < 400:  # noqa: PLR2004 - RFC 9110, section 15.4
         return Verdict.BARRED
     return Verdict.AWAY if status == _TOO_MANY_REQUESTS else Verdict.UNWELL
+
+
+def _code(words: str) -> int:
+    """The status that an error's body says, where that is JSON with a ``code``; else 0."""
+    try:
+        return _SAID.decode(words).code
+    except (msgspec.DecodeError, RecursionError):
+        return 0
 
 
 def one_line(text: str) -> str:

@@ -283,7 +283,7 @@ def _words(response: Response, deadline_s: float) -> str:
 def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
     """What a response means, all of whose words may be shown."""
     status = response.status_code
-    verdict = judge(status)
+    verdict = judge(status, words)
     retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
     if status == _UNAVAILABLE and retry_after_s > 0:
         verdict = Verdict.AWAY

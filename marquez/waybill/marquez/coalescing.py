@@ -6,6 +6,8 @@
   starts closes what the last one left open.
 - Which events were coalesced stays known for as long as the journal holds them, and so do the events that
   were sent in their place.
+- A START that is older than the last summary may be of a file whose end that has: sent on its own, it would
+  leave a run open for ever. It goes into a summary, too, whether or not the backend keeps up by now.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ OPEN_MAX: Final = 1_000
 
 WAITING_PREFIX: Final = "summary:"
 SENT_PREFIX: Final = "summed:"
+_UNTIL: Final = "coalesced-until"
 
 _LOOK_EVERY_MS: Final = 1_000
 
@@ -66,6 +69,7 @@ class Coalescing:
         self._open: dict[Flow, Summary] = {}
         self._changed: set[int] = set()
         self._marks = Marks(journal, projection)
+        self._until_ms = int(journal.state_get(projection, _UNTIL) or 0)
         rows = journal.state(projection, WAITING_PREFIX)
         self._closed = {
             one.seq: one for one in (msgspec.json.decode(row, type=Summary) for row in rows.values())
@@ -76,6 +80,15 @@ class Coalescing:
     def active(self) -> bool:
         """Whether the events of files go into summaries now."""
         return self._detail == "summary" or self._behind
+
+    @property
+    def at_work(self) -> bool:
+        """Whether there may be something for `caught_up` to do."""
+        return self.active or bool(self._open)
+
+    def takes(self, event: FileEvent) -> bool:
+        """Whether an event goes into a summary, if its run is not known to the backend."""
+        return self.active or (event.state is None and event.completed_ms < self._until_ms)
 
     def consider(self, after: int) -> None:
         """See whether the backend keeps up.
@@ -101,6 +114,8 @@ class Coalescing:
     def add(self, entry: Entry, event: FileEvent) -> bool:
         """Take in an event; tells whether it is to stand for its summary."""
         self._marks.add(entry.seq)
+        if self.active:
+            self._until_ms = max(self._until_ms, entry.received_ms)
         summary = self._open.get(event.flow)
         if summary is not None and entry.received_ms - summary.first_ms >= WINDOW_MS:
             self._close(summary)
@@ -140,6 +155,8 @@ class Coalescing:
         """The rows to write and the keys to delete, in the commit that notes the events as dealt with."""
         summaries = self._closed | {one.seq: one for one in self._open.values()}
         waiting = {f"{WAITING_PREFIX}{seq}": msgspec.json.encode(summaries[seq]) for seq in self._changed}
+        if self._changed:
+            waiting[_UNTIL] = str(self._until_ms).encode()
         self._changed.clear()
         marks, gone = self._marks.take_changes()
         return waiting | marks, gone

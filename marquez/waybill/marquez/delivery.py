@@ -22,10 +22,10 @@ from waybill.marquez.journey import JOURNEY_PREFIX, Journey, path_of, paths_of_r
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import (
     OWED_PREFIX,
-    DeadLetter,
     DeadLetterBox,
     dead_letter_body,
     dead_letters,
+    letter_about,
     rows_of,
 )
 from waybill.marquez.order import subject_of
@@ -164,9 +164,9 @@ class Delivery:
             return admitted
         after = self._window.read_after()
         entries = self._journal.read(after, limit=room, max_bytes=_READ_MAX_BYTES)
-        coalesced, active = 0, self._coalescing.active
+        coalesced, takes = 0, self._coalescing.takes
         events = [file_event_of(one.body) if one.kind is Kind.OPENLINEAGE else None for one in entries]
-        begun = self._endings.open_of(f"run {one.run_id}" for one in events if one and active)
+        begun = self._endings.open_of(f"run {one.run_id}" for one in events if one and takes(one))
         for entry, event in zip(entries, events, strict=True):
             self._learn(entry, event)
             if self._coalesce(entry, event, begun):
@@ -175,7 +175,7 @@ class Delivery:
                 is_event = entry.kind is Kind.OPENLINEAGE
                 self._view(entry.seq, subject_of(entry.body, entry.seq).key if is_event else None)
         self._figures = self._figures.plus(coalesced=coalesced)
-        if self._coalescing.active and (not entries or entries[-1].seq == self._journal.last_seq()):
+        if self._coalescing.at_work and (not entries or entries[-1].seq == self._journal.last_seq()):
             self._coalescing.caught_up()
         return len(entries)
 
@@ -190,10 +190,10 @@ class Delivery:
         if entry.kind is Kind.MARK and entry.body == _FLUSH:
             self._coalescing.close_all()
         # What may have been on its way when the last runner was killed: the backend may know of the run.
-        if not self._coalescing.active or entry.seq <= self._sent_before:
+        if event is None or entry.seq <= self._sent_before or not self._coalescing.takes(event):
             return False
-        key = f"run {event.run_id}" if event is not None else ""
-        if event is None or key in begun or not self._window.may_pass(entry.seq, key):
+        key = f"run {event.run_id}"
+        if key in begun or not self._window.may_pass(entry.seq, key):
             return False
         if self._coalescing.add(entry, event):
             self._window.set_aside(entry.seq)
@@ -203,15 +203,19 @@ class Delivery:
 
     def _admit_owed(self) -> int:
         """Take into view what is to go once more; tells how many that were."""
-        rows = self._journal.state(self.name, OWED_PREFIX)
-        new = sorted({int(key.removeprefix(OWED_PREFIX)) for key in rows} - self._owed)
+        owed = [key.removeprefix(OWED_PREFIX) for key in self._journal.state(self.name, OWED_PREFIX)]
+        jobs = {one for one in owed if one.startswith(JOURNEY_PREFIX)}
+        self._note({}, [f"{OWED_PREFIX}{job}" for job in jobs])
+        for node in self._journey.forgotten(jobs) if jobs else ():
+            self._tell(node)
+        new = sorted({int(one) for one in owed if one not in jobs} - self._owed)
         for seq in new:
             entry = self._entry(seq)
             if entry is None:
                 self._no_longer_owed(seq)
             else:
                 self._owe(seq, subject_of(entry.body, seq).key)
-        return len(new)
+        return len(new) + len(jobs)
 
     def _learn(self, entry: Entry, event: FileEvent | None) -> None:
         """See to it that the backend hears of the flows that an entry is the first to speak of."""
@@ -248,7 +252,7 @@ class Delivery:
         """Give the connections events; tells how many events turned out to be gone."""
         gone = 0
         while len(self._on_the_way) < self._handed_out_max and not (
-            self._schedule.probes and self._on_the_way
+            self._on_the_way and self._schedule.probes(self._clock())
         ):
             seq = self._schedule.next(self._clock())
             if seq is None:
@@ -336,17 +340,7 @@ class Delivery:
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.heard)
-        parked_ms = now_ms()
-        letter = DeadLetter(
-            seq=entry.seq,
-            key=key,
-            received_ms=entry.received_ms or parked_ms,
-            parked_ms=parked_ms,
-            tries=tries,
-            status=answer.status,
-            words=answer.words,
-            size_bytes=len(entry.body),
-        )
+        letter = letter_about(entry, key, tries, answer, now_ms())
         if self._box.is_full(letter):
             # Somebody may have dropped some.
             self._store()

@@ -1,4 +1,4 @@
-"""Reading run events back from Marquez, by windows of event time.
+"""Reading back from Marquez: run events by windows of event time, and the edges of its graph by job.
 
 ``GET /api/v1/events/lineage`` orders by event time with no tie-breaker, so pages by offset lose and repeat
 events that share an instant, and shift while new ones arrive. Each request here asks from an instant on,
@@ -10,27 +10,37 @@ is asked for, since Marquez has no largest page. So events may come twice; none 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import requests
 
 from waybill.facets import parse_instant_us
-from waybill.marquez.client import base_url, open_session
+from waybill.marquez.client import base_url, open_session, shown
 from waybill.transport.errors import WaybillError
 
+if TYPE_CHECKING:
+    from waybill.marquez.file_event import Node
+
 _EVENTS: Final = "/api/v1/events/lineage"
+_JOB: Final = "/api/v1/namespaces/{}/jobs/{}"
 _PAGE: Final = 500
 _TIMEOUT_S: Final = (5.0, 120.0)
 _WAITS_S: Final = (0.5, 2.0, 8.0)
 _SERVER_ERROR: Final = 500
 _OK: Final = 200
+_BAD_NAME: Final = 400
+"""The answer to a name that its web server lets into no path: whether the job is there cannot be asked."""
+_NOT_THERE: Final = frozenset({404, _BAD_NAME})
 _TOO_MANY: Final = 429
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AFTER_LAST_US: Final = 253_402_300_799_000_000
 """An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked."""
+
+T = TypeVar("T")
 
 
 class MarquezReadError(WaybillError):
@@ -46,12 +56,23 @@ class _When(msgspec.Struct):
     eventTime: str  # noqa: N815 - OpenLineage's own name
 
 
+class _Dataset(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+class _Job(msgspec.Struct):
+    inputs: frozenset[_Dataset]
+    outputs: frozenset[_Dataset]
+
+
 _PAGE_DECODER: Final = msgspec.json.Decoder(_Page)
+_JOB_DECODER: Final = msgspec.json.Decoder(_Job)
 _WHEN_DECODER: Final = msgspec.json.Decoder(_When)
 
 
 class EventReader:
-    """Reads the run events that a Marquez has stored; closed by `close`.
+    """Reads what a Marquez has stored; closed by `close`.
 
     Args:
         url: Marquez's address.
@@ -59,8 +80,9 @@ class EventReader:
     """
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        self._url = base_url(url) + _EVENTS
-        self._session = open_session(self._url, api_key)
+        self._base = base_url(url)
+        self._shown_url = shown(url)
+        self._session = open_session(self._base, api_key)
 
     def close(self) -> None:
         """End the connection."""
@@ -94,6 +116,21 @@ class EventReader:
             limit = _PAGE if reached_us > start_us else 2 * limit
             start_us = max(start_us, reached_us)
 
+    def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
+        """Whether Marquez's graph has a job with these edges, and maybe others.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        path = _JOB.format(*(quote(name, safe="") for name in job))
+        answer = self._ask(path, {}, also=_NOT_THERE)
+        if answer.status_code in _NOT_THERE:
+            return answer.status_code == _BAD_NAME
+        found = self._decode(answer.content, _JOB_DECODER)
+        return {_Dataset(*one) for one in inputs} <= found.inputs and {
+            _Dataset(*one) for one in outputs
+        } <= found.outputs
+
     def _get(self, after_us: int, before_us: int, *, limit: int, direction: str = "asc") -> _Page:
         parameters: dict[str, str | int] = {
             "after": _instant(after_us),
@@ -102,29 +139,37 @@ class EventReader:
             "offset": 0,
             "sortDirection": direction,
         }
+        return self._decode(self._ask(_EVENTS, parameters).content, _PAGE_DECODER)
+
+    def _ask(
+        self, path: str, parameters: dict[str, str | int], also: Collection[int] = ()
+    ) -> requests.Response:
+        """An answer of 200, or of a status that is as good; asked for again a few times."""
         for wait_s in (*_WAITS_S, None):
             try:
-                answer = self._session.get(self._url, params=parameters, timeout=_TIMEOUT_S)
+                answer = self._session.get(self._base + path, params=parameters, timeout=_TIMEOUT_S)
             except requests.RequestException as error:
                 problem = f"does not answer ({type(error).__name__})"
             else:
-                if answer.status_code == _OK:
-                    return self._decode(answer.content)
+                if answer.status_code == _OK or answer.status_code in also:
+                    return answer
                 problem = f"answers {answer.status_code}"
                 if answer.status_code < _SERVER_ERROR and answer.status_code != _TOO_MANY:
                     break
             if wait_s is not None:
                 time.sleep(wait_s)
         raise MarquezReadError(
-            f"Marquez at {self._url} {problem}; see to it, or to the URL and the API key, and do it again"
+            f"Marquez at {self._shown_url} {problem}; see to it, or to the URL and the API key, and do it "
+            "again"
         )
 
-    def _decode(self, content: bytes) -> _Page:
+    def _decode(self, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         try:
-            return _PAGE_DECODER.decode(content)
+            return decoder.decode(content)
         except (msgspec.MsgspecError, ValueError):
             raise MarquezReadError(
-                f"what answers at {self._url} is not Marquez; give Marquez's own URL, as http://localhost:5000"
+                f"what answers at {self._shown_url} is not Marquez; give Marquez's own URL, as "
+                "http://localhost:5000"
             ) from None
 
 

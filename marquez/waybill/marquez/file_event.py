@@ -42,7 +42,7 @@ class FileEvent(NamedTuple):
         parent_run_id: its run's parent, if it has one.
         comes_from: the job of the file that it was split from.
         state: how a path of the file ended; None while it has not.
-        completed_ms: when, epoch milliseconds.
+        completed_ms: when; of a path that has not ended, when the event happened; epoch milliseconds.
         transforms: the flows that changed it, in order.
         sink: the flow it left by.
         inputs: the datasets that it reads.

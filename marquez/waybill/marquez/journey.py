@@ -32,7 +32,7 @@ from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from waybill.facets import ProvenanceRecord
     from waybill.marquez.file_event import FileEvent
@@ -145,7 +145,7 @@ def _path_of_record(record: ProvenanceRecord, system_name: str) -> Path:
     return Path(source, record.transforms, record.data_sink, record.final_state is FinalState.SPLIT)
 
 
-class _Job(msgspec.Struct):
+class Job(msgspec.Struct):
     """One job of the graph, as it is stored.
 
     Attributes:
@@ -185,7 +185,7 @@ class Journey:
     """
 
     def __init__(self, rows: Mapping[str, bytes]) -> None:
-        stored = [msgspec.json.decode(row, type=_Job) for row in rows.values()]
+        stored = [msgspec.json.decode(row, type=Job) for row in rows.values()]
         self._jobs = {job.node: job for job in stored}
         self._numbers = {node: -number for number, node in enumerate(self._jobs, 1)}
         self._nodes = {number: node for node, number in self._numbers.items()}
@@ -238,10 +238,10 @@ class Journey:
         self._learned_until_ms[path] = until_ms
         return due
 
-    def _begin(self, node: Node) -> _Job:
+    def _begin(self, node: Node) -> Job:
         self._numbers[node] = -len(self._jobs) - 1
         self._nodes[self._numbers[node]] = node
-        return self._jobs.setdefault(node, _Job(node))
+        return self._jobs.setdefault(node, Job(node))
 
     def told(self, node: Node, now_ms: int) -> bool:
         """The backend has the last `event` of a job; False when more is known of the job by now."""
@@ -252,8 +252,14 @@ class Journey:
 
     def row(self, node: Node) -> dict[str, bytes]:
         """The row that keeps a job."""
-        digest = blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()
-        return {f"{JOURNEY_PREFIX}{digest}": msgspec.json.encode(self._jobs[node], order="deterministic")}
+        return {row_key(node): msgspec.json.encode(self._jobs[node], order="deterministic")}
+
+    def forgotten(self, keys: Collection[str]) -> list[Node]:
+        """The jobs of some rows, which the backend lacks: it has to be told of them again."""
+        nodes = [node for node in self._jobs if row_key(node) in keys]
+        for node in nodes:
+            self._jobs[node].told_ms = 0
+        return nodes
 
     def event(self, node: Node) -> bytes:
         """The JobEvent that tells all that is known of a job."""
@@ -279,6 +285,11 @@ class Journey:
         says = f"Files of the data source {source} that have passed {flow}."
         facet = _facet("1-1-0", "DocumentationDatasetFacet", description=says)
         return {**node._asdict(), "facets": {"documentation": facet}}
+
+
+def row_key(node: Node) -> str:
+    """The key of the row that keeps a job."""
+    return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
 
 
 def _facets(node: Node, notes: Notes) -> dict[str, dict[str, object]]:

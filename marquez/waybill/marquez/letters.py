@@ -16,10 +16,12 @@ from waybill.transport.backends import MARQUEZ
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.transport.journal import Journal
+    from waybill.marquez.answer import Answer
+    from waybill.transport.journal import Entry, Journal
 
 OWED_PREFIX: Final = "owed:"
-"""Rows that name entries which are to go out once more, though they were dealt with."""
+"""Rows that name what is to go out once more, though it was dealt with: entries of the journal by their
+number, jobs of the graph by the key of their row."""
 
 LETTERS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
@@ -75,6 +77,20 @@ def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MA
 def drop_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
     """Forget these dead letters with their events."""
     journal.commit(backend, delete=[key for seq in seqs for key in (*rows_of(seq), f"{OWED_PREFIX}{seq}")])
+
+
+def letter_about(entry: Entry, key: str, tries: int, answer: Answer, parked_ms: int) -> DeadLetter:
+    """The letter about an event that is given up with this answer."""
+    return DeadLetter(
+        seq=entry.seq,
+        key=key,
+        received_ms=entry.received_ms or parked_ms,
+        parked_ms=parked_ms,
+        tries=tries,
+        status=answer.status,
+        words=answer.words,
+        size_bytes=len(entry.body),
+    )
 
 
 def rows_of(seq: int) -> list[str]:

@@ -5,6 +5,9 @@ time are read and compared with the journal's, each by its run, its instant and 
 gives events back in words of its own. What is missing can be sent again: like a replayed dead letter it goes
 before anything new, and a finished run gets its terminal event last. Of events that went into a summary the
 backend has the summary, which is looked for in place of the first of them.
+
+The jobs of the graph that the backend was told of are asked for, too, each by its name: Marquez gives no
+JobEvents back, but what came of them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import msgspec
 
 from waybill.facets.event import parse_instant_us
 from waybill.marquez.coalescing import summary_event
+from waybill.marquez.file_event import Node
+from waybill.marquez.journey import JOURNEY_PREFIX, Job, row_key
 from waybill.marquez.ledger import ROW_PREFIX, Ledger
 from waybill.marquez.letters import OWED_PREFIX, dead_letters
 from waybill.marquez.marks import Marks
@@ -23,7 +28,7 @@ from waybill.transport.backends import MARQUEZ
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from waybill.marquez.events import EventReader
     from waybill.transport.journal import Journal
@@ -48,16 +53,32 @@ class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
     event_time: str
 
 
+class MissingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of the graph that the backend was told of and does not have, or not with all its edges.
+
+    Attributes:
+        namespace: the system's name.
+        name: ``<data source>.<transform>``.
+    """
+
+    namespace: str
+    name: str
+
+
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """What a comparison found.
 
     Attributes:
         compared: how many delivered run events of the journal were looked for.
         missing: those that the backend does not have, in the order of the journal.
+        compared_jobs: how many jobs of the graph were looked for.
+        missing_jobs: those that the backend does not have.
     """
 
     compared: int
     missing: tuple[MissingEvent, ...]
+    compared_jobs: int = 0
+    missing_jobs: tuple[MissingJob, ...] = ()
 
 
 class _Run(msgspec.Struct, rename="camel"):
@@ -87,19 +108,22 @@ _DECODER: Final = msgspec.json.Decoder(_Said)
 def reconcile(
     journal: Journal, reader: EventReader, *, since_ms: int = 0, backend: str = MARQUEZ
 ) -> Reconciliation:
-    """Compare the run events that were delivered with those that the backend has.
+    """Compare what was delivered, run events and the jobs of the graph, with what the backend has.
 
     Args:
         journal: what was delivered.
         reader: gives back what the backend has.
-        since_ms: only events that the journal accepted from then on, epoch milliseconds. Those that the
-            backend has forgotten after its retention are missing, too, so give less than that.
+        since_ms: only events that the journal accepted from then on, and jobs that the backend was told of
+            from then on, epoch milliseconds. What it has forgotten after its retention is missing, too, so
+            give less than that.
         backend: whose deliveries; the name of its projection.
 
     Raises:
         MarquezReadError: the backend cannot be read.
     """
-    return _compare(journal, reader, backend, _last_before(journal, since_ms), journal.last_seq())
+    found = _compare(journal, reader, backend, _last_before(journal, since_ms), journal.last_seq())
+    told = _told_jobs(journal, backend, since_ms)
+    return msgspec.structs.replace(found, compared_jobs=len(told), missing_jobs=_forgotten(told, reader))
 
 
 def reconcile_new(
@@ -111,6 +135,9 @@ def reconcile_new(
     entries_at_once: int = 50_000,
 ) -> Iterator[Reconciliation]:
     """Compare what was delivered since the last time, some at a time, and send what is missing again.
+
+    The jobs of the graph are compared each time, last of all; there is a result of its own where some are
+    missing.
 
     Args:
         journal: what was delivered.
@@ -129,6 +156,10 @@ def reconcile_new(
         journal.commit(backend, put={_RECONCILED: str(upto).encode()})
         after = upto
         yield found
+    told = _told_jobs(journal, backend, since_ms)
+    if jobs := _forgotten(told, reader):
+        repair(journal, jobs, backend)
+        yield Reconciliation(compared=0, missing=(), compared_jobs=len(told), missing_jobs=jobs)
 
 
 def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
@@ -147,15 +178,33 @@ def _compare(journal: Journal, reader: EventReader, backend: str, after: int, up
     )
 
 
-def repair(journal: Journal, missing: Sequence[MissingEvent], backend: str = MARQUEZ) -> None:
-    """Let the backend have these events again, before anything new; the home's runner sends them."""
-    journal.commit(backend, put={f"{OWED_PREFIX}{one.seq}": b"" for one in missing})
+def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
+    """Let the backend have these again, before anything new; the home's runner sends them."""
+    names = [
+        row_key(Node(one.namespace, one.name)) if isinstance(one, MissingJob) else one.seq for one in missing
+    ]
+    journal.commit(backend, put={f"{OWED_PREFIX}{name}": b"" for name in names})
+
+
+def _told_jobs(journal: Journal, backend: str, since_ms: int) -> list[Job]:
+    """The jobs of the graph that the backend was told of, without those that it has still to be told of."""
+    jobs = [msgspec.json.decode(row, type=Job) for row in journal.state(backend, JOURNEY_PREFIX).values()]
+    return sorted((job for job in jobs if job.told_ms and job.told_ms >= since_ms), key=lambda job: job.node)
+
+
+def _forgotten(told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ...]:
+    return tuple(
+        MissingJob(namespace=job.node.namespace, name=job.node.name)
+        for job in told
+        if not reader.draws(job.node, job.inputs, job.outputs)
+    )
 
 
 def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[tuple[int, _Said]]:
     ledger = Ledger(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_there = {letter.seq for letter in dead_letters(journal, backend)}
-    not_there |= {int(key.removeprefix(OWED_PREFIX)) for key in journal.state(backend, OWED_PREFIX)}
+    owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
+    not_there |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
     marks = Marks(journal, backend)
     while entries := [entry for entry in journal.read(after) if entry.seq <= upto]:
         after = entries[-1].seq

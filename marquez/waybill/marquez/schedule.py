@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.marquez.answer import Answer, Verdict
-from waybill.marquez.circuit import Circuit, full_jitter
+from waybill.marquez.circuit import PROBE_EVERY_MAX_S, Circuit, full_jitter
 
 if TYPE_CHECKING:
     from random import Random
@@ -83,6 +83,7 @@ class Schedule:
         self._rng = rng
         self._circuit = Circuit(rng)
         self._key_due_s = 0.0
+        self._given_s = -math.inf
         self._troubles: dict[int, Trouble] = {}
         self._aside: list[tuple[float, int]] = []
         self._stuck: dict[int, Answer] = {}
@@ -94,6 +95,12 @@ class Schedule:
 
     def next(self, now_s: float) -> int | None:
         """The event to send now, if any may go; for each, `answered`, `give_back` or `forget` is due."""
+        seq = self._chosen(now_s)
+        if seq is not None:
+            self._given_s = now_s
+        return seq
+
+    def _chosen(self, now_s: float) -> int | None:
         if self._circuit.due_s is not None:
             return self._probe() if now_s >= self._circuit.due_s else None
         retry_is_due = bool(self._aside) and self._aside[0][0] <= now_s
@@ -106,10 +113,13 @@ class Schedule:
             return self._window.take()
         return None
 
-    @property
-    def probes(self) -> bool:
-        """Whether the backend is taken to be down: then one event at a time is tried."""
-        return self._circuit.due_s is not None
+    def probes(self, now_s: float) -> bool:
+        """Whether the backend is taken to be down: then one event at a time is tried.
+
+        One that gets no answer is not waited for until its time is up: it may hang long after the backend is
+        well.
+        """
+        return self._circuit.due_s is not None and now_s < self._given_s + PROBE_EVERY_MAX_S
 
     def wait_s(self, now_s: float) -> float | None:
         """In how many seconds `next` may have an event; None: when a new one is in the window."""

@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from openlineage.client import OpenLineageClient
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
@@ -19,6 +20,9 @@ from seam.ledger import Teller
 
 from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 from waybill.transport import WaybillConfig, WaybillTransport
+
+if TYPE_CHECKING:
+    from openlineage.client.generated.base import RunFacet
 
 PAUSE_S = 0.001
 PRODUCER = "https://example.org/faults"
@@ -44,7 +48,7 @@ def main(home: Path, root: Path, first: int, durability: str) -> None:
 def events_of(one: Emission) -> list[RunEvent]:
     """The emission as events of the client."""
     record, bodies = one.record, [json.loads(body) for _, body, _ in one.items]
-    facets = {}
+    facets: dict[str, RunFacet] = {}
     if len(bodies) == 1:
         facets["waybill_deltaFile"] = WaybillDeltaFileRunFacet(
             did=record.did,

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from seam.emissions import FAILURE, Emission, emission, is_plain_run
@@ -104,10 +105,15 @@ class Program:
             return
         if self.plan.act is Act.POWER:
             # What is in the spool survives its process at once, and the power only once it is synced.
-            self._offer(emissions, lambda: [*map(self._append, emissions), spool_.sync()])
+            def append_and_sync() -> None:
+                for one in emissions:
+                    self._append(one)
+                spool_.sync()
+
+            self._offer(emissions, append_and_sync)
             return
         for one in emissions:
-            self._offer([one], lambda one=one: self._append(one))
+            self._offer([one], partial(self._append, one))
         self._attempt(spool_.sync)
 
     def close_spool(self) -> None:
@@ -186,7 +192,7 @@ def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
     """Begin the program with a plan, in this process, which is thrown away afterwards."""
     projection._LINGER_S = 0.0  # type: ignore[misc] # noqa: SLF001 - the batches of this program are its own
     # The program itself syncs the spool where it says so, and has it turn segments.
-    Spool._start_thread = lambda _: None  # type: ignore[method-assign] # noqa: SLF001
+    Spool._start_thread = lambda self: None  # type: ignore[method-assign] # noqa: ARG005, SLF001
     spool._SEGMENT_BYTES, spool._SEGMENT_S = SEGMENT_BYTES, float("inf")  # type: ignore[misc] # noqa: SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()

@@ -95,5 +95,5 @@ def _told(kind: type[apsw.Error], code: int) -> Iterator[None]:
         if error.errno == errno.ENOSPC and code == apsw.SQLITE_IOERR_WRITE:
             kind, code = apsw.FullError, apsw.SQLITE_FULL
         told = kind(str(error))
-        told.result, told.extendedresult = code & 0xFF, code
+        vars(told).update(result=code & 0xFF, extendedresult=code)
         raise told from None

@@ -15,9 +15,10 @@ A list, as YAML or JSON has it::
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,10 +34,12 @@ DETAIL_BACKLOG: Final = 2_400
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z0-9._-]{1,249})")
+_USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
 """The kinds whose endpoint is a URL of the web."""
 
+_LINEAGE_PATH: Final = "/api/v1/lineage"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
 
@@ -112,10 +115,22 @@ def check_url(url: str) -> None:
     Raises:
         ValueError: it is no URL that can be sent to.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        can_be = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that cannot be, or of half an IPv6 address
+        can_be = False
+    if not can_be:
         raise ValueError("give an http or https URL, as http://localhost:5000")
-    _ = parts.port  # raises ValueError for a port that cannot be
+
+
+def without_users(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+    """A value as it may be shown: each URL in it without the user and the password."""
+    if isinstance(value, dict):
+        return {key: without_users(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [without_users(inner) for inner in value]
+    return _USER.sub("****@", value) if isinstance(value, str) else value
 
 
 def kafka_address(endpoint: str) -> tuple[str, str]:
@@ -130,21 +145,30 @@ def kafka_address(endpoint: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def is_waybill_itself(url: str, listen: str) -> bool:
+def is_waybill_itself(url: str, listen: str, public_url: str | None = None) -> bool:
     """Whether events sent to a URL would come back in by Waybill's own endpoint.
 
     Args:
         url: where a backend is.
         listen: ``host:port`` of the endpoint.
+        public_url: where users reach the endpoint, if that is elsewhere.
     """
-    parts = urlsplit(url)
-    own_host, _, own_port = listen.rpartition(":")
+    if public_url is not None and _place(url) == _place(public_url):
+        return True
+    host, port, _ = _place(url)
+    own_host, _, own_port = listen.lower().rpartition(":")
     own_host = own_host.strip("[]")
-    if (parts.port or {"http": 80, "https": 443}[parts.scheme]) != int(own_port):
-        return False
-    host = parts.hostname or ""
-    loops = own_host in _LOOPBACK | _ANY_ADDRESS
-    return host == own_host or (loops and host in _LOOPBACK | _ANY_ADDRESS)
+    here = _LOOPBACK | _ANY_ADDRESS
+    if own_host in _ANY_ADDRESS:
+        here |= {socket.gethostname().lower()}
+    return port == int(own_port) and (host == own_host or (own_host in here and host in here))
+
+
+def _place(url: str) -> tuple[str, int, str]:
+    """Host, port and path of a URL, whichever way they are written; the endpoint's own path is left out."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/").removesuffix(_LINEAGE_PATH)
+    return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme], path
 
 
 def environment_of(backends: Iterable[BackendSetting]) -> dict[str, str]:

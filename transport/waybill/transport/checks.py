@@ -21,7 +21,7 @@ def folder(value: object) -> Path:
     if not text or "\0" in text or not _is_unicode(text):
         raise ValueError("give the path of a folder, in UTF-8")
     if "://" in text:
-        raise ValueError("object stores are not supported here yet, give the path of a local folder")
+        raise ValueError("give the path of a local folder; `waybill export` copies it to an object store")
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError:
@@ -112,7 +112,7 @@ def url(value: object) -> str:
 def address(value: object) -> str:
     """``host:port``."""
     host, _, port = text(value).rpartition(":")
-    if not host or not port.isdigit() or int(port) >= 2**16:
+    if not host or not port.isdecimal() or int(port) >= 2**16:
         raise ValueError("give host:port, as 127.0.0.1:8090")
     return cast("str", value)
 

@@ -15,6 +15,7 @@ import os
 import secrets
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -55,6 +56,8 @@ class Database:
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._lock_descriptor: int | None = None
+        self._forgotten: weakref.finalize[[int], Database] | None = None
+        """Closes the descriptor of an object that nobody has closed; connections do that by themselves."""
         self.write_lock = threading.RLock()
         """Held by the thread that writes; a signal handler may come in between, see `refuse_reentry`."""
         self._lazy = False
@@ -202,6 +205,8 @@ class Database:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             try:
                 self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
+                self._forgotten = weakref.finalize(self, os.close, self._lock_descriptor)
+                self._forgotten.atexit = False
             except OSError as error:
                 kind = JournalFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else JournalError
                 raise kind(
@@ -243,9 +248,9 @@ class Database:
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
-        if self._lock_descriptor is not None:
-            os.close(self._lock_descriptor)
-            self._lock_descriptor = None
+        if self._forgotten is not None:
+            self._forgotten()
+            self._lock_descriptor = self._forgotten = None
 
     def _explained(self, error: apsw.Error) -> JournalError:
         """The same error in words that say what to do."""

@@ -28,6 +28,17 @@ _INSERT: Final = (
 _NEWEST_MS: Final = "SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1"
 _FIND: Final = "SELECT seq FROM entries WHERE digest = ?"
 
+_MOMENTS: Final = {0: b'"eventTime"', 1: b'"completed"'}
+"""By kind, the member of an event or record that tells when it happened."""
+
+_MOMENT_WITHIN_BYTES: Final = 64 * 2**10
+_MOMENT_CHARS: Final = 40
+_MOMENT_DIGITS: Final = 17
+"""An instant of ISO 8601 to the millisecond has as many."""
+
+_MOMENT_BYTES: Final = 8
+_NO_DIGITS: Final = bytes(set(range(256)) - set(b"0123456789"))
+
 
 class Row(NamedTuple):
     """An entry before it has a number.
@@ -35,7 +46,7 @@ class Row(NamedTuple):
     Attributes:
         kind: a `Kind` as a number.
         system_name: stamped on records that carry none.
-        digest: by which a repeat is known; None for a mark, which is none.
+        digest: see `digest_of`; None for a mark, which is never a repeat.
         body: the bytes as accepted, or packed.
         unpacked_bytes: the size that they had, if they are packed.
     """
@@ -57,12 +68,36 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
         pack: whether a large body is packed, which is less work than writing it twice, to the log and to the
             database, and needs a quarter of the room.
     """
-    digest = blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
+    digest = digest_of(kind, body)
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
         packed = cast("bytes", codec().compress(body, asbytes=True))
         if len(packed) < len(body):
             return Row(kind, system_name, digest, packed, len(body))
     return Row(kind, system_name, digest, body)
+
+
+def digest_of(kind: int, body: bytes) -> bytes:
+    """By what a repeat is known: the same bytes of the same kind have the same digest, and no others have it.
+
+    It begins with the moment that the body tells, so that what is kept at one time lies together in the
+    index: the entries of a commit then change few of its pages, where with hashes alone each changes one of
+    its own, which goes to the log and to the disk again. A moment that is missing or far away costs that and
+    nothing else, so it is taken from where it mostly is, and what it says is not looked into.
+
+    Returns:
+        8 bytes of moment, 16 of hash.
+    """
+    return _moment_of(kind, body) + blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
+
+
+def _moment_of(kind: int, body: bytes) -> bytes:
+    name = _MOMENTS.get(kind, b"")
+    at = body.find(name, 0, _MOMENT_WITHIN_BYTES)
+    if not name or at < 0:
+        return bytes(_MOMENT_BYTES)
+    at += len(name)
+    digits = body[at : at + _MOMENT_CHARS].translate(None, _NO_DIGITS)[:_MOMENT_DIGITS]
+    return int(digits.ljust(_MOMENT_DIGITS, b"0")).to_bytes(_MOMENT_BYTES, "big")
 
 
 def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
@@ -79,7 +114,9 @@ def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
         raise JournalError(f"an entry of the journal is damaged ({error}); check the disk") from None
 
 
-def insert(writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool) -> list[int]:
+def insert(
+    writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool, old_digests: bool = False
+) -> list[int]:
     """Insert what is new; the caller has begun a transaction.
 
     Args:
@@ -87,10 +124,16 @@ def insert(writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: 
         rows: what is inserted.
         now_ms: when, epoch milliseconds; later where the newest entry is.
         marks: whether there may be marks among the rows.
+        old_digests: whether there may be entries whose digest is the hash alone, as version 3 had it.
 
     Returns:
         The sequence number of each row; that of the first one for a repeat.
     """
+    known = _known_by_hash(writer, rows) if old_digests else {}
+    if known:
+        fresh = [row for row in rows if row.digest not in known]
+        numbers = iter(insert(writer, fresh, now_ms, marks=marks))
+        return [known[row.digest] if row.digest in known else next(numbers) for row in rows]
     received_ms = max(now_ms, writer.execute(_NEWEST_MS).get or 0)
     # A mark has no digest by which its number could be found among those of repeats.
     at_once = 1 if marks else _ROWS_AT_ONCE
@@ -98,6 +141,13 @@ def insert(writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: 
     for at in range(0, len(rows), at_once):
         seqs += _insert_at_once(writer, received_ms, rows[at : at + at_once])
     return seqs
+
+
+def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes | None, int]:
+    """The entries of version 3 that rows are repeats of: the sequence number by the row's digest."""
+    digests = {row.digest for row in rows if row.digest is not None}
+    found = {digest: writer.execute(_FIND, (digest[_MOMENT_BYTES:],)).get for digest in digests}
+    return {digest: cast("int", seq) for digest, seq in found.items() if seq is not None}
 
 
 def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Row]) -> Sequence[int]:

@@ -94,15 +94,24 @@ def _told(faults: Iterator[AdmissionError], first: AdmissionError) -> list[Admis
 
 def _walk(value: Any, model: Any, path: str, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
     """What a decoder of this type would find, at every place below this one."""
+    message = _message_of(value, model)
+    if message is None:
+        return
+    inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, path))
+    # One by one, for of many only some are told.
+    faults = chain(_missing(value, model, path, form), chain.from_iterable(inner))
+    first = next(faults, None)
+    yield fault_of(message, form, path) if first is None else first
+    yield from faults
+
+
+def _message_of(value: Any, model: Any) -> str | None:  # noqa: ANN401 - JSON, types
+    """What a decoder of this type says of a value; None when it takes it."""
     try:
         _decoder(model).decode(msgspec.json.encode(value))
     except msgspec.ValidationError as error:
-        inner = [
-            fault
-            for part, kind, where in _parts(value, model, path)
-            for fault in _walk(part, kind, where, form)
-        ]
-        yield from [*_missing(value, model, path, form), *inner] or [fault_of(str(error), form, path)]
+        return str(error)
+    return None
 
 
 def _parts(value: Any, model: Any, path: str) -> Iterator[tuple[Any, Any, str]]:  # noqa: ANN401 - JSON, types

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.transport import lease
-from waybill.transport.agreement import agree
+from waybill.transport.agreement import agree, agree_as_runner
 from waybill.transport.journal import Journal
 from waybill.transport.runner import Runner, has_said, statuses
 from waybill.transport.spool import adopt
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.05
 _PUBLISHED: Final = "flush:"
+_RUNNER: Final = "runner"
 
-Progress = Callable[[int, int], None]
-"""Called with how many entries are through every projection, and how many there are."""
+Progress = Callable[[int, int, Sequence[str]], None]
+"""Called with how many entries are through every projection, how many there are, and which projections are
+waited for, the one that is furthest behind first."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +31,8 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: paths below the root, of the files that were published for it.
-        left: by projection, how many entries it has not dealt with.
+        left: by projection, how many entries it has not dealt with; of a runner that has not said yet which
+            projections there are, by the name ``runner``.
         problems: by projection, what holds it up, in one sentence.
     """
 
@@ -57,7 +60,8 @@ def flush(
     """
     journal = Journal(settings.home)
     try:
-        return _Flush(journal, agree(journal, settings), timeout_s, on_progress).report()
+        agree(journal, settings)
+        return _Flush(journal, settings, timeout_s, on_progress).report()
     finally:
         journal.close()
 
@@ -77,17 +81,23 @@ class _Flush:
         self._start = min(self._cursors.values(), default=0)
 
     def report(self) -> FlushReport:
+        left, problems = {}, {}
         while (held := lease.take(self._journal.home)) is None:
-            if self._expired or (has_said(self._journal) and self._over()):
+            said = has_said(self._journal)
+            if self._expired and not said:
+                left[_RUNNER] = self._mark - self._start
+                problems[_RUNNER] = "it has only just begun; flush again, or give it a longer --timeout"
+            if self._expired or (said and self._over()):
                 break
             time.sleep(_POLL_S)
         else:
             try:
-                Runner(self._journal, self._settings).run(until=self._over, idle_s=float("inf"))
+                settings = agree_as_runner(self._journal, self._settings)
+                Runner(self._journal, settings).run(until=self._over, idle_s=float("inf"))
             finally:
                 held.release()
-        problems = {name: said.problem for name, said in statuses(self._journal).items() if said.problem}
-        return FlushReport(files=self._files(), left=self._left(), problems=problems)
+        problems |= {name: one.problem for name, one in statuses(self._journal).items() if one.problem}
+        return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
 
     def _files(self) -> tuple[str, ...]:
         """What was published for this flush and for earlier ones that nobody had worked when it began."""
@@ -109,8 +119,9 @@ class _Flush:
 
     def _over(self) -> bool:
         said = statuses(self._journal)
-        moving = [count for name, count in self._left().items() if not said[name].problem]
+        moving = {name: count for name, count in self._left().items() if not said[name].problem}
         if self._on_progress:
             total = max(self._mark - self._start, 1)
-            self._on_progress(total - min(max(moving, default=0), total), total)
+            behind = sorted(moving, key=lambda name: -moving[name])
+            self._on_progress(total - min(max(moving.values(), default=0), total), total, behind)
         return self._expired or not moving

@@ -5,9 +5,11 @@ One place for all of them, because hooks of several modules, and forks in severa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Protocol
 
 
@@ -23,7 +25,7 @@ class Forkable(Protocol):
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _ready: list[Forkable] = []
-_lock = threading.Lock()
+_lock = threading.RLock()
 """Held while something becomes known, and from before a fork until after it: one thread forks at a time."""
 
 
@@ -31,6 +33,13 @@ def survive_forks(thing: Forkable) -> None:
     """Have `thing` told of every fork of this process, for as long as somebody else holds it."""
     with _lock:
         _known.add(thing)
+
+
+@contextlib.contextmanager
+def without_forks() -> Iterator[None]:
+    """Let no other thread fork meanwhile: the child would have the descriptors that are open for a moment."""
+    with _lock:
+        yield
 
 
 def _before() -> None:

@@ -25,6 +25,7 @@ from waybill.transport.entries import Row, codec, insert, row_of, unpack
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
 from waybill.transport.mounts import refuse_network_file_system
+from waybill.transport.schema import OLD_DIGESTS_UPTO
 
 if TYPE_CHECKING:
     import apsw
@@ -117,6 +118,7 @@ class Journal:
         self._database.on_fork = self._queue.clear
         self._database.prepare()
         self.node = cast("str", self.meta("node"))
+        self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
 
     @staticmethod
     def exists(home: Path) -> bool:
@@ -203,7 +205,8 @@ class Journal:
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
                 "let its projections catch up (`waybill status`), or raise the setting"
             )
-        return insert(writer, rows, time.time_ns() // 1_000_000, marks=marks)
+        now_ms = time.time_ns() // 1_000_000
+        return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
 
     def _check_size(self, writer: apsw.Connection) -> None:
         now_s = time.monotonic()
@@ -363,9 +366,14 @@ class Journal:
         )
         """
 
+        forget = "DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < (SELECT min(seq) FROM entries)"
+
         def remove(writer: apsw.Connection) -> int:
             writer.execute(query, (upto_seq, received_before_ms, limit))
-            return writer.changes()
+            removed = writer.changes()
+            if self._old_digests:
+                writer.execute(forget, (OLD_DIGESTS_UPTO,))
+            return removed
 
         return self._database.write(remove)
 

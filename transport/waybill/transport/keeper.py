@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import subprocess
@@ -10,8 +11,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import lease
-from waybill.transport.agreement import agree
+from waybill.transport.agreement import conflicts, joined
 from waybill.transport.backends import environment_of
+from waybill.transport.errors import JournalError
+from waybill.transport.forking import without_forks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,22 +34,26 @@ class Keeper:
 
     Raises:
         SettingsConflictError: a live runner works with other settings.
+        JournalError: the home cannot be locked.
     """
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         """Agree on the settings and start a runner where one is wanted and missing."""
-        self.settings = agree(journal, settings)
+        self._journal = journal
+        self._given = settings
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        self._pause_s = _LOOK_EVERY_S
+        self._next_look_s = 0.0
+        self._has_warned = False
+        with joined(journal, settings) as (self.settings, held):
+            if held is not None and self.settings.runner == "child":
+                self._start(held)
         if not self.settings.provenance_enabled:
             log.warning(
                 "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
                 journal.path,
             )
-        self._home = journal.home
-        self._child: subprocess.Popen[bytes] | None = None
-        self._pid = os.getpid()
-        self._pause_s = _LOOK_EVERY_S
-        self._next_look_s = 0.0
-        self.keep()
 
     def keep(self) -> None:
         """Look after the runner, at most once a second; costs a clock reading otherwise."""
@@ -58,21 +65,39 @@ class Keeper:
         if self._pid != os.getpid():
             # The child process belongs to the parent of this fork.
             self._pid, self._child = os.getpid(), None
-        try:
-            held = lease.is_held(self._home)
-        except OSError:
-            # No descriptor is left, say. The event is kept, and that is all that an emitter has to hear.
+        # No descriptor may be left, say. The event is kept, and that is all that an emitter has to hear.
+        with contextlib.suppress(OSError, JournalError):
+            if lease.is_held(self._journal.home):
+                self._pause_s = _LOOK_EVERY_S
+            elif self._child is None or self._child.poll() is not None:
+                self._replace()
+            self._warn()
+
+    def _replace(self) -> None:
+        with without_forks():
+            held = lease.reserve(self._journal.home)
+            if held is not None:
+                try:
+                    self._start(held)
+                finally:
+                    held.release()
+
+    def _start(self, held: lease.Lease) -> None:
+        self._child = _start_runner(self._journal.home, self.settings, held)
+        # A runner that keeps dying is started ever more rarely; its log says why.
+        self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
+        self._next_look_s = time.monotonic() + self._pause_s
+
+    def _warn(self) -> None:
+        """Say once that somebody has changed the agreement since, while no runner was alive."""
+        if self._has_warned:
             return
-        if held:
-            self._pause_s = _LOOK_EVERY_S
-        elif self._child is None or self._child.poll() is not None:
-            # A runner that keeps dying is started ever more rarely; its log says why.
-            self._child = start_runner(self._home, self.settings)
-            self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
-            self._next_look_s = now_s + self._pause_s
+        for conflict in conflicts(self._journal, self._given):
+            self._has_warned = True
+            log.warning("events are kept, and what becomes of them is by another's settings: %s", conflict)
 
 
-def start_runner(home: Path, settings: Settings) -> subprocess.Popen[bytes] | None:
+def _start_runner(home: Path, settings: Settings, held: lease.Lease) -> subprocess.Popen[bytes] | None:
     """Start a home's runner as a process that outlives this one; None when it cannot be started.
 
     A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
@@ -84,14 +109,17 @@ def start_runner(home: Path, settings: Settings) -> subprocess.Popen[bytes] | No
     try:
         too_long = log.exists() and log.stat().st_size > _LOG_BYTES_MAX
         with log.open("wb" if too_long else "ab") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "waybill.transport", str(home)],
+            child = subprocess.Popen(
+                [sys.executable, "-m", "waybill.transport", str(home), str(held.descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=home,
                 env=environment,
                 start_new_session=True,
+                pass_fds=(held.descriptor,),
             )
     except OSError:
         return None
+    held.hand_over()
+    return child

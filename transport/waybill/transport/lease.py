@@ -6,40 +6,103 @@ however that ends. The file's content names the holder for people.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import time
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 RUNNER: Final = "runner"
 
+_LOOK_WITHIN_S: Final = 1.0
+_POLL_S: Final = 0.001
+
 
 class Lease:
-    """The held lease of a home; made by `take`."""
+    """The held lease of a home; made by `take`, `reserve` and `inherit`."""
 
     def __init__(self, descriptor: int) -> None:
         """Keep the locked descriptor."""
-        self._descriptor = descriptor
+        self.descriptor: Final = descriptor
+        self._is_ours = True
+
+    def sign(self) -> None:
+        """Name this process as the holder."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def hand_over(self) -> None:
+        """Leave it to a child process that was given the descriptor."""
+        self._is_ours = False
+        os.close(self.descriptor)
 
     def release(self) -> None:
-        """Let another process be the runner."""
-        os.ftruncate(self._descriptor, 0)
+        """Let another process be the runner; one that was handed over is not ours to release."""
+        if not self._is_ours:
+            return
+        self._is_ours = False
+        with contextlib.suppress(OSError):  # a name that stays there holds nothing
+            os.ftruncate(self.descriptor, 0)
         # Closing alone leaves the lock to a child that was forked meanwhile and has the descriptor too.
-        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        os.close(self._descriptor)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        os.close(self.descriptor)
 
 
 def take(home: Path, name: str = RUNNER) -> Lease | None:
     """Become the runner of a home; None when another process is."""
-    descriptor = _locked(home, name, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)
-    if descriptor is None:
-        return None
-    os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    held = reserve(home, name)
+    if held is not None:
+        try:
+            held.sign()
+        except OSError:
+            held.release()
+            raise
+    return held
+
+
+def reserve(home: Path, name: str = RUNNER) -> Lease | None:
+    """Take the lease for a process that is about to be started; None when another process has it."""
+    deadline_s = time.monotonic() + _LOOK_WITHIN_S
+    while (descriptor := _locked(home, name, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
+        # Who only looks whether there is a runner holds the lock for a moment, too.
+        if is_held(home, name) or time.monotonic() > deadline_s:
+            return None
+        time.sleep(_POLL_S)
+    try:
+        os.ftruncate(descriptor, 0)
+    except OSError:
+        os.close(descriptor)
+        raise
     return Lease(descriptor)
+
+
+def inherit(descriptor: int) -> Lease:
+    """Hold what the process that started this one has reserved for it."""
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - by place only
+    held = Lease(descriptor)
+    held.sign()
+    return held
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until nobody else, in whichever process or thread, holds this lock, and keep others waiting.
+
+    Raises:
+        OSError: the lock's file cannot be made.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
 
 
 def is_held(home: Path, name: str = RUNNER) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from waybill.transport.errors import AdmissionError
 from waybill.transport.file_events import Failure, FileIdentity, begin_event, end_event
@@ -19,7 +19,22 @@ if TYPE_CHECKING:
     from waybill.transport.sinks import Sinks
 
 
-class Passage:
+class OfOneProcess:
+    """What cannot be pickled, because its connection to the journal is that of its process."""
+
+    def __reduce__(self) -> NoReturn:
+        """Say so.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} cannot be sent to another process; make a Tracker there, within the "
+            "function that runs there, and send it what it has to know as text"
+        )
+
+
+class Passage(OfOneProcess):
     """One file's identity, its clock, the way out for its events, and what its branches failed by.
 
     Args:

@@ -37,6 +37,7 @@ LINEAGE_PATH: Final = "/api/v1/lineage"
 
 _BODY_TIMEOUT_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 1024
+_LENGTH_DIGITS_MAX: Final = 18
 _DRAIN_S: Final = 1.0
 _POLL_S: Final = 0.1
 
@@ -221,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked":
             return self._chunks()
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdigit():
+        if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
             raise _Refusal(
                 HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing or no number; give it", unread=True
             )

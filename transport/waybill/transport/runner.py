@@ -15,7 +15,7 @@ import msgspec
 
 from waybill.transport import lease
 from waybill.transport.errors import JournalError
-from waybill.transport.projection import PROJECTIONS_GROUP, Projection, Step
+from waybill.transport.projection import PROJECTIONS_GROUP, OpenProjection, Projection, Step
 from waybill.transport.spool import adopt, waiting
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def open_projections(journal: Journal, settings: Settings) -> tuple[list[Project
     problems: dict[str, str] = {}
     for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
         try:
-            offered = point.load()(journal, settings)
+            open_projection: OpenProjection = point.load()
+            offered = open_projection(journal, settings)
         except Exception as error:
             log.exception("projection %s cannot be loaded", point.name)
             problems[point.name] = f"{point.value} cannot be loaded: {error}"

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 APPLICATION_ID: Final = 0x57_42_49_4C
 """``WBIL`` in SQLite's header, by which ``file`` and we know a journal."""
 
+OLD_DIGESTS_UPTO: Final = "old_digests_upto"
+"""The note of the last entry that version 3 kept, in a journal that it began; it goes with that entry."""
+
 STEPS: Final[tuple[str, ...]] = (
     # The digest of a mark is NULL: marks are never repeats of each other. Sequence numbers are never used
     # again because the newest entry is never pruned.
@@ -40,6 +43,10 @@ STEPS: Final[tuple[str, ...]] = (
     """,
     # Where it is set, the body is LZ4 (one block) and had this size.
     "ALTER TABLE entries ADD COLUMN unpacked_bytes INTEGER;",
+    # Digests begin with a moment from here on; those that do not stay until their entries go.
+    """
+    INSERT INTO meta SELECT 'old_digests_upto', CAST(max(seq) AS TEXT) FROM entries HAVING max(seq) > 0;
+    """,
 )
 VERSION: Final = len(STEPS)
 

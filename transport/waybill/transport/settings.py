@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Literal, cast
 
 import msgspec
@@ -29,6 +28,7 @@ from waybill.transport.backends import (
     parse_backends,
     with_keys,
     without_keys,
+    without_users,
 )
 from waybill.transport.errors import SettingsError
 from waybill.transport.redaction import parse_rules
@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Every setting of Waybill, checked. Made by `Settings.load`.
 
     Attributes:
-        home: journal, index and cache; a folder on a local disk.
+        home: the journal, the runner's log; a folder on a local disk.
         root: where ``provenance/`` and ``events/`` go.
         system_name: the instance's name in records that carry none.
         provenance_enabled: write the Parquet layout.
@@ -162,7 +162,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 cast("tuple[BackendSetting, ...]", others),
             )
         origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
-        settings = cls(**cast("dict[str, Any]", checked), origins=MappingProxyType(origins))
+        settings = cls(**cast("dict[str, Any]", checked), origins=origins)
         settings._refuse_oneself()
         return settings
 
@@ -180,7 +180,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             name: None if value is None else _check(name, value, origin) for name, value in values.items()
         }
         sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
-        return msgspec.structs.replace(self, **checked, origins=MappingProxyType({**self.origins, **sources}))
+        return msgspec.structs.replace(self, **checked, origins={**self.origins, **sources})
 
     def _refuse_oneself(self) -> None:
         """Events that are delivered to where they came in by would go round for ever."""
@@ -190,9 +190,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         places = [("marquez_url", self.marquez_url)] if self.marquez_url else []
         places += [("backends", one.endpoint) for one in self.backends if one.backend in OVER_HTTP]
         for name, url in places:
-            if is_waybill_itself(url, self.listen):
-                what = f"is Waybill's own endpoint (listen = {self.listen}); give where the backend is"
-                raise SettingsError(name, url, self.origins[name], what)
+            if is_waybill_itself(url, self.listen, self.public_url):
+                own = f"listen = {self.listen}, public_url = {self.public_url or '(none)'}"
+                what = f"is Waybill's own endpoint ({own}); give where the backend is"
+                raise SettingsError(name, without_users(url), self.origins[name], what)
 
     def explicit(self, name: str) -> bool:
         """Whether somebody gave this setting a value."""
@@ -217,8 +218,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if name in SECRETS:
             return "********"
         if name == "backends":
-            return ",".join(f"{one.name}={one.endpoint or '(output)'}" for one in self.backends)
-        return ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
+            value = [f"{one.name}={one.endpoint or '(output)'}" for one in self.backends]
+        text = ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
+        return cast("str", without_users(text))
 
 
 def names() -> tuple[str, ...]:
@@ -278,7 +280,7 @@ def _check(name: str, value: object, origin: str) -> object:
         return _CHECKS[name](value)
     except (ValueError, TypeError) as error:
         raise SettingsError(
-            name, "********" if name in _HOLDS_SECRETS else value, origin, str(error)
+            name, "********" if name in _HOLDS_SECRETS else without_users(value), origin, str(error)
         ) from None
 
 

@@ -110,7 +110,6 @@ class Spool:
         self._begin()
         adopt(journal)
         survive_forks(self)
-        weakref.finalize(self, self._wanted.set)
         atexit.register(_close_at_exit, weakref.ref(self))
 
     def _begin(self) -> None:
@@ -120,6 +119,7 @@ class Spool:
         self._sync_lock = threading.RLock()
         """Held by whoever syncs and turns segments; taken before `_lock`."""
         self._wanted = threading.Event()
+        weakref.finalize(self, self._wanted.set)  # the thread ends with the spool
         self._thread: threading.Thread | None = None
         self._segment: _Segment | None = None
         self._stem = f"{time.time_ns() // 1_000_000:014}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -34,6 +34,7 @@ from waybill.facets import FinalState
 from waybill.transport.errors import TrackerStateError
 from waybill.transport.file_events import FileIdentity, PathEnd
 from waybill.transport.passage import (
+    OfOneProcess,
     Passage,
     annotations_of,
     failure_of,
@@ -63,7 +64,7 @@ FILTERED_CAUSE: Final = "filteredCause"
 """Annotation of a FILTERED path: the reason that was given."""
 
 
-class Tracker:
+class Tracker(OfOneProcess):
     """Tracks files: each from `file` to its ends.
 
     Args:
@@ -146,7 +147,7 @@ class Tracker:
         self.close()
 
 
-class TrackedFile:
+class TrackedFile(OfOneProcess):
     """One file on one path; made by `Tracker.file`, `split` and `branch`.
 
     Use it in a `with`, which makes sure that the path has an end. The rules are at the top of this module.

@@ -29,7 +29,7 @@ _File = Annotated[
         show_default=False,
     ),
 ]
-_Services = Annotated[list[str] | None, typer.Argument(metavar="SERVICE...", help="Only these.")]
+_Services = Annotated[list[str] | None, typer.Argument(metavar="SERVICE", help="Only these.")]
 
 
 @app.command("up")

@@ -1,0 +1,32 @@
+"""What a database holds on to, and lets go of."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, Kind
+
+DESCRIPTORS = Path("/proc/self/fd")
+
+
+@pytest.mark.skipif(not DESCRIPTORS.is_dir(), reason="descriptors are counted as Linux lists them")
+def test_a_journal_that_nobody_closes_leaves_no_descriptor_behind(tmp_path: Path) -> None:
+    Journal(tmp_path).append(Kind.OPENLINEAGE, b"first")
+    gc.collect()
+    before = len(list(DESCRIPTORS.iterdir()))
+    for number in range(20):
+        Journal(tmp_path).append(Kind.OPENLINEAGE, b"%d" % number)
+    gc.collect()
+    assert len(list(DESCRIPTORS.iterdir())) <= before
+
+
+def test_a_closed_journal_opens_anew_and_is_closed_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number in range(3):
+        journal.append(Kind.OPENLINEAGE, b"%d" % number)
+        journal.close()
+    assert journal.last_seq() == 3
+    journal.close()
