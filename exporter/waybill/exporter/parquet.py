@@ -213,7 +213,7 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
     return Span(first, last, max(group.num_rows, group.total_byte_size // _ROW_BYTES))
 
 
-def unreadable(path: Path, error: Exception) -> str:
+def unreadable(path: Path | str, error: Exception) -> str:
     """The sentence about a damaged file."""
     reason = " ".join(str(error).split())
     return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
