@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stores import new_bucket, s3_server
 
 from waybill.exporter import RawName, RawWriter, find
 from waybill.facets import FinalState, ProvenanceRecord
@@ -50,6 +51,22 @@ def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
     assert said["files"] == [f"provenance/compacted/edge/20260101/{hour}.parquet" for hour in ("00", "01")]
     assert not list(root.glob("provenance/raw/*/*/*"))
     assert sorted(find(root), key=lambda record: record.did) == records
+
+
+def test_a_bucket_is_compacted_by_its_url(
+    waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = written(tmp_path)
+    with s3_server() as address:
+        bucket = new_bucket(address, monkeypatch)
+        for path in tmp_path.rglob("*.parquet"):
+            bucket.put(str(path.relative_to(tmp_path)), path.read_bytes())
+        done = waybill("compact", bucket.url)
+        assert done.returncode == 0, done.stderr
+        assert sorted(
+            f"{bucket.url}/{path}" for path in bucket.files() if path.endswith(".parquet")
+        ) == sorted(done.stdout.splitlines())
+        assert sorted(row.did for row in bucket.rows()) == [row.did for row in records]
 
 
 def test_a_damaged_file_is_set_aside_and_named_by_compact_status_and_verify(

@@ -188,7 +188,7 @@ def test_each_place_where_its_events_are_gives_the_same_files_again(
     _, said = demo
     records = sum(count for counts in said["records"].values() for count in counts.values())
     again = {one["source"]: one for one in said["again"]}
-    assert list(again) == ["journal", "events"]
+    assert list(again) == ["journal", "events", "jsonl"]
     for one in again.values():
         assert (one["records"], one["differing"], one["findings"]) == (records, 0, 0)
         assert "problem" not in one or one["problem"] is None

@@ -56,6 +56,21 @@ def test_what_cannot_be_read_is_said_with_its_place_and_is_exit_code_1(waybill: 
     assert done.stdout.startswith("1 entries of jsonl")
 
 
+def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
+    waybill: Run, kept: Kept, tmp_path: Path
+) -> None:
+    command = ["rebuild", "--from", "journal", "--home", kept.home, "--to", tmp_path / "root"]
+    assert waybill(*command).returncode == 0
+    damaged = next((tmp_path / "root").glob("provenance/compacted/*/*/*.parquet"))
+    damaged.write_bytes(b"nonsense")
+    done = waybill(*command, "--json")
+    assert done.returncode == 1
+    assert "was damaged" in done.stderr
+    (aside,) = json.loads(done.stdout)["aside"]
+    assert aside["path"] == str(damaged.relative_to(tmp_path / "root"))
+    assert find(tmp_path / "root") == find(kept.home)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from stores import new_bucket, s3_server
 
 if TYPE_CHECKING:
+    import pytest
     from conftest import Kept, Run
 
 
@@ -99,3 +101,25 @@ def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -
     done = waybill("verify", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / "nowhere") in done.stderr.replace("\n", "").replace("│", "").replace(" ", "")
+
+
+def test_what_was_exported_to_a_bucket_is_verified_there(
+    waybill: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copied(kept, tmp_path)
+    with s3_server() as address:
+        bucket = new_bucket(address, monkeypatch)
+        assert waybill("export", bucket.url, "--root", root).returncode == 0
+        done = waybill("verify", root, bucket.url, "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert lines(done.stdout)[-1]["differences"] == 0
+        (path,) = (one for one in bucket.files() if one.endswith(".parquet"))
+        bucket.put(path, b"nonsense")
+        damaged = waybill("verify", bucket.url)
+        assert damaged.returncode == 1
+        for kind in ("unreadable", "manifest"):
+            assert f"{kind} {bucket.url}/{path}: {bucket.url}/{path} " in damaged.stdout
+        assert "/tmp" not in damaged.stdout  # noqa: S108 - what must not be there
+        nowhere = waybill("verify", f"{bucket.url}/none")
+        assert (nowhere.returncode, nowhere.stdout) == (1, "")
+        assert "there are no provenance files below" in nowhere.stderr

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import socket
+import socketserver
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -42,3 +46,61 @@ def marquez_database(events: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield url
     running.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+class ByNetwork(socketserver.ThreadingTCPServer):
+    """A port of this machine that leads to a database's socket, and notes who comes.
+
+    Args:
+        url: the address of the database, by the folder of its socket.
+
+    Attributes:
+        greetings: the first bytes that each client sent.
+    """
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Passing)
+        (folder,) = parse_qs(urlsplit(url).query)["host"]
+        self.socket_path = f"{folder}/.s.PGSQL.5432"
+        self.greetings: list[bytes] = []
+
+    @property
+    def url(self) -> str:
+        """The same database's address by this port."""
+        return f"postgresql://postgres@127.0.0.1:{self.server_address[1]}/postgres"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Passing(socketserver.BaseRequestHandler):
+    server: ByNetwork
+
+    def handle(self) -> None:
+        with socket.socket(socket.AF_UNIX) as behind:
+            behind.connect(self.server.socket_path)
+            back = threading.Thread(target=_pass, args=(behind, self.request), daemon=True)
+            back.start()
+            self.server.greetings.append(_pass(self.request, behind))
+            back.join()
+
+
+def _pass(source: socket.socket, target: socket.socket) -> bytes:
+    """Pass on what comes until its end; the first of it."""
+    greeting = b""
+    with contextlib.suppress(OSError):
+        while data := source.recv(1 << 16):
+            if len(greeting) < 1_000:
+                greeting += data
+            target.sendall(data)
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+    return greeting

@@ -104,6 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._end()
         self._answer(status, headers, content)
 
+    def do_POST(self) -> None:
+        self._answer(*self._passed(self.rfile.read(int(self.headers["Content-Length"]))))
+
     def do_HEAD(self) -> None:
         self._answer(*self._passed(None))
 

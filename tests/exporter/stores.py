@@ -75,6 +75,10 @@ class Store:
         self.url = url
         self._files = pa.fs.SubTreeFileSystem(folder, files)
 
+    def below(self, name: str) -> Store:
+        """A folder of it."""
+        return Store(f"{self.url}/{name}", self._files, name)
+
     def open(self, *, timeout_s: float = 20.0) -> Destination:
         """Open it anew."""
         return open_destination(self.url, timeout_s=timeout_s)
@@ -93,6 +97,10 @@ class Store:
         self._files.create_dir(str(Path(path).parent))
         with self._files.open_output_stream(path, compression=None) as stream:
             stream.write(data)
+
+    def remove(self, path: str) -> None:
+        """Delete a file there."""
+        self._files.delete_file(path)
 
     def rows(self) -> list[ProvenanceRecord]:
         """What all compacted files hold."""

@@ -148,6 +148,20 @@ def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
     assert START_MS + HOUR_MS in {row.completed - row.completed % HOUR_MS for row in rows}
 
 
+def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_the_next(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected(tmp_path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("waybill.exporter.rebuilding.there.shutil.rmtree", lambda *_, **__: None)
+        there(store, tmp_path)
+    (tmp_path / "lines").write_bytes(body(999, faceted=True))
+    assert there(store, tmp_path).entries == 1
+    assert "d999" in {row.did for row in store.rows()}
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
 def test_a_rebuild_whose_files_do_not_arrive_goes_on_with_the_sending(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -414,24 +414,67 @@ def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(
     ]
     (tmp_path / "log").write_bytes(b"\n".join(bodies))
     monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 300)
+    monkeypatch.setattr("waybill.exporter.rebuilding.part._WRITERS", 1)
     source, wanted = LinesSource((tmp_path / "log",)), Wanted(system_name="host")
     expected = fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
     for at in itertools.count(1, 3):
-        root, stopping = tmp_path / f"root{at}", StoppingFiles(at)
-        with monkeypatch.context() as patched:
-            for module in ("rebuilding.part", "rebuilding.work", "compact"):
-                patched.setattr(f"waybill.exporter.{module}.Files", lambda files=stopping: files)
-            try:
-                rebuild(source, root, wanted)
-                survived = True
-            except StoppedError:
-                survived = False
+        root = tmp_path / f"root{at}"
+        try:
+            rebuild(source, root, wanted, files=StoppingFiles(at))
+            survived = True
+        except StoppedError:
+            survived = False
         rebuild(source, root, wanted)
         assert merge_all(rows(root)) == expected, f"dead at call {at}"
         assert not temporaries(root / "provenance")
         if survived:
             break
     assert at > 30
+
+
+def test_what_a_rebuild_left_that_died_when_it_was_done_hides_nothing_from_the_next(tmp_path: Path) -> None:
+    source, wanted = LinesSource((tmp_path / "log",)), Wanted(system_name="host")
+    first, second = (event(f"r{at}", "COMPLETE", at) for at in range(2))
+    died_done = 0
+    for at in itertools.count(10):
+        root = tmp_path / f"root{at}"
+        (tmp_path / "log").write_bytes(first + b"\n")
+        try:
+            rebuild(source, root, wanted, files=StoppingFiles(at))
+            break
+        except StoppedError:
+            pass
+        if list((root / WORK).glob("*/plan.json")):
+            continue
+        died_done += bool(list((root / WORK).glob("*/runs-*")))
+        (tmp_path / "log").write_bytes(first + b"\n" + second)
+        assert rebuild(source, root, wanted).resumed == 0
+        assert [row.did for row in rows(root)] == ["r0", "r1"]
+    assert died_done
+
+
+def test_an_hour_that_cannot_be_compacted_is_taken_up_again(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\n".join([event("r0", "COMPLETE", 0), event("r1", "COMPLETE", HOUR_MS)]))
+    source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
+    blocked = root / "provenance/compacted/edge/20260101/00.parquet"
+    blocked.mkdir(parents=True)
+    report = rebuild(source, root, Wanted(system_name="host"))
+    assert (len(report.failed), report.is_whole) == (1, False)
+    blocked.rmdir()
+    again = rebuild(source, root, Wanted(system_name="host"))
+    assert (again.resumed, again.is_whole) == (1, True)
+    assert [row.did for row in rows(root)] == ["r0", "r1"]
+
+
+def test_a_damaged_file_of_the_root_is_set_aside_and_told(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(event("r0", "COMPLETE", 0))
+    source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
+    (path,) = rebuild(source, root, Wanted(system_name="host")).files
+    (root / path).write_bytes(b"nonsense")
+    report = rebuild(source, root, Wanted(system_name="host"))
+    assert ([one.path for one in report.aside], report.files) == ([path], (path,))
+    assert not report.is_whole
+    assert [row.did for row in rows(root)] == ["r0"]
 
 
 def test_several_processes_give_the_same_and_progress_is_told(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
 
-from waybill.exporter import Difference, Finding, check, compare
+from waybill.exporter import Difference, Finding, check, compare, export, open_destination
 from waybill.facets import ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
 
@@ -25,11 +25,13 @@ def kinds(root: Path) -> list[tuple[str, str]]:
     return [(finding.path, finding.kind) for finding in findings(root)]
 
 
-def forge(root: Path, *records: ProvenanceRecord, path: str = FILE) -> None:
+def forge(
+    root: Path, *records: ProvenanceRecord, path: str = FILE, row_group_size: int | None = None
+) -> None:
     """Write a compacted file as no compactor would."""
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(to_table(records), target, store_schema=False)
+    pq.write_table(to_table(records), target, store_schema=False, row_group_size=row_group_size)
 
 
 @FEW
@@ -68,10 +70,11 @@ def test_what_the_exporter_wrote_is_right(
         ([], "empty"),
     ],
 )
-def test_rows_that_the_layout_does_not_allow_are_found(
-    layout: Layout, rows: list[ProvenanceRecord], kind: str
+@pytest.mark.parametrize("row_group_size", [None, 1])
+def test_rows_that_the_layout_does_not_allow_are_found_in_one_row_group_and_across_several(
+    layout: Layout, rows: list[ProvenanceRecord], kind: str, row_group_size: int | None
 ) -> None:
-    forge(layout.root, *rows)
+    forge(layout.root, *rows, row_group_size=row_group_size)
     assert kinds(layout.root) == [(FILE, kind)]
 
 
@@ -114,6 +117,24 @@ def test_a_raw_file_left_beside_the_compacted_file_that_covers_it_is_found(layou
     raw.write_bytes(content)
     (raw.parent / "ffff-1-9.parquet").write_bytes(content)
     assert kinds(layout.root) == [(str(raw.relative_to(layout.root)), "left")]
+
+
+def test_a_destination_is_held_against_its_manifests(layout: Layout, tmp_path: Path) -> None:
+    layout.write(record("a"), record("b", at_ms=HOUR_MS), record("c", at_ms=2 * HOUR_MS))
+    layout.compactor().compact()
+    there = tmp_path / "there"
+    export(layout.root, open_destination(str(there)))
+    assert kinds(there) == []
+    first, second, third = sorted((there / "provenance/compacted").rglob("*.parquet"))
+    second.unlink()
+    first.write_bytes(third.read_bytes())
+    (third.parent / "09.parquet").write_bytes(third.read_bytes())
+    told = [(path, kind) for path, kind in kinds(there) if kind == "manifest"]
+    expected = [first, second, third.parent / "09.parquet"]
+    assert told == [(str(path.relative_to(there)), "manifest") for path in expected]
+    manifest = next((there / "provenance/manifest").rglob("*.json"))
+    manifest.write_bytes(b"{")
+    assert (str(manifest.relative_to(there)), "manifest") in kinds(there)
 
 
 def test_an_empty_root_is_right(tmp_path: Path) -> None:

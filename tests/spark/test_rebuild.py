@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from databases import marquez_database
+from databases import ByNetwork, marquez_database
 from stores import Store, new_bucket, s3_server
 
 from waybill.exporter import (
@@ -22,6 +24,7 @@ from waybill.exporter import (
     RawWriter,
     RebuildReport,
     Report,
+    SourceError,
     Wanted,
     check,
     find,
@@ -33,8 +36,15 @@ from waybill.exporter import (
 from waybill.exporter.sources import JournalSource, LinesSource, Source
 from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
-from waybill.spark import compact_on_spark, plain_session, rebuild_on_spark
-from waybill.spark.jar import spark_home
+from waybill.spark import (
+    SparkSetupError,
+    SparkTaskError,
+    compact_on_spark,
+    plain_session,
+    rebuild_on_spark,
+    spark_home,
+)
+from waybill.spark.jar import fetch_driver
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
@@ -102,6 +112,7 @@ def rows(root: Path) -> list[ProvenanceRecord]:
 def both(spark: SparkSession, source: Source, folder: Path) -> tuple[RebuildReport, RebuildReport]:
     embedded = rebuild(source, folder / "embedded", WANTED)
     on_spark = rebuild_on_spark(spark, source, folder / "spark", WANTED)
+    assert not (folder / "spark/.rebuild").exists()
     assert rows(folder / "spark") == rows(folder / "embedded") != []
     assert on_spark.files == embedded.files
     assert (on_spark.entries, on_spark.unreadable, on_spark.parts, on_spark.source) == (
@@ -164,13 +175,58 @@ def test_real_events_and_stamped_records_of_a_journal_give_the_rows_of_the_live_
     assert {"stamped", "own"} <= {row.system_name for row in rows(tmp_path / "spark")}
 
 
-def test_each_window_of_marquez_s_database_is_read_by_a_task(
+def test_each_window_of_marquez_s_database_is_a_partition_of_spark_s_own_reading(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 40)
-    with marquez_database(map(json.loads, generated(120, hours=3))) as url:
-        on_spark, _ = both(spark, MarquezDatabaseSource(url), tmp_path)
-    assert on_spark.parts == 3
+    given = [json.loads(body) for body in generated(120, hours=3)]
+    with marquez_database(given) as url, ByNetwork(url) as network:
+        _driver_or_skip()
+        on_spark, _ = both(spark, MarquezDatabaseSource(network.url), tmp_path)
+        by_java = [one for one in network.greetings if b"PostgreSQL JDBC Driver" in one]
+        assert (on_spark.parts, on_spark.entries) == (3, 120)
+        assert len(by_java) >= on_spark.parts
+
+
+def test_a_rebuild_from_marquez_s_database_that_was_cut_short_fetches_what_it_has_not(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 20)
+    given = [json.loads(body) for body in generated(120, hours=3)]
+    with marquez_database(given) as url, ByNetwork(url) as network:
+        _driver_or_skip()
+        source, root = MarquezDatabaseSource(network.url), tmp_path / "spark"
+        expected = rebuild(source, tmp_path / "embedded", WANTED)
+        blocked = root / "provenance/raw/20260101"
+        blocked.mkdir(parents=True)
+        (blocked / "01").write_bytes(b"in the way")
+        with pytest.raises(SparkTaskError, match="20260101/01"):
+            rebuild_on_spark(spark, source, root, WANTED)
+        (blocked / "01").unlink()
+        (work,) = (root / ".rebuild").iterdir()
+        (work / "part-0000002.arrow").unlink()
+        network.greetings.clear()
+        report = rebuild_on_spark(spark, source, root, WANTED)
+    assert (report.parts, report.resumed) == (6, 5)
+    assert (report.entries, report.files) == (120, expected.files)
+    assert rows(root) == rows(tmp_path / "embedded")
+
+
+def test_a_database_that_is_found_by_a_socket_is_refused_with_the_way_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with marquez_database(map(json.loads, generated(4))) as url:
+        _driver_or_skip()
+        with pytest.raises(SourceError, match="give its host and port"):
+            rebuild_on_spark(spark, MarquezDatabaseSource(url), tmp_path / "root", WANTED)
+
+
+def _driver_or_skip() -> None:
+    """See that the JDBC driver is on this machine, fetched if need be."""
+    try:
+        fetch_driver()
+    except SparkSetupError as error:
+        pytest.skip(f"Maven Central cannot be reached from here: {error}")
 
 
 def test_a_rebuild_into_a_root_with_a_ledger_is_recorded_in_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -206,6 +262,27 @@ def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise
     assert compact_on_spark(spark, tmp_path / "spark") == Report()
 
 
+def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
+    spark: SparkSession, bucket: Store, tmp_path: Path
+) -> None:
+    store = bucket.below("raw files")
+    events = [decode_event(body) for body in generated(120, hours=4)]
+    records = fold([event for event in events if isinstance(event, RunEvent)], system_name="host")
+    for root in (tmp_path / "there", tmp_path / "here"):
+        for at in range(3):
+            RawWriter(root).write(RawName(f"a{at}", 1, 1), records[at::2])
+    for path in (tmp_path / "there").rglob("*.parquet"):
+        store.put(str(path.relative_to(tmp_path / "there")), path.read_bytes())
+    expected = Compactor(tmp_path / "here").compact()
+    assert compact_on_spark(spark, store.url) == expected
+    found = store.files()
+    assert {path for path in found if path.endswith(".parquet")} == set(expected.published)
+    for published in expected.published:
+        there = pq.ParquetFile(pa.BufferReader(found[published])).read()
+        assert there.equals(pq.ParquetFile(tmp_path / "here" / published).read())
+    assert compact_on_spark(spark, store.url) == Report()
+
+
 def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_done(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -235,7 +312,7 @@ def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
     blocked = root / "provenance/raw/20260101"
     blocked.mkdir(parents=True)
     (blocked / "03").write_bytes(b"in the way")
-    with pytest.raises(Exception, match="20260101/03"):
+    with pytest.raises(SparkTaskError, match=r"20260101/03.*do it again"):
         rebuild_on_spark(spark, source, root, WANTED)
     (work,) = (root / ".rebuild").iterdir()
     assert len(list(work.glob("part-*.arrow"))) == len(parts) > 2
@@ -256,22 +333,61 @@ def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
 def test_from_a_bucket_into_a_bucket_the_rows_are_those_of_folders_and_a_second_time_they_are_merged(
     spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:
+    store = bucket.below("whole")
     bodies = generated(200, hours=4)
     (tmp_path / "log").write_bytes(b"\n".join(bodies))
-    bucket.put("logs/a.jsonl", b"\n".join(bodies[:100]))
-    bucket.put("logs/b.jsonl", b"\n".join(bodies[100:]))
+    store.put("logs/a.jsonl", b"\n".join(bodies[:100]))
+    store.put("logs/b.jsonl", b"\n".join(bodies[100:]))
     given = Settings.load({"home": tmp_path, "root": tmp_path}, origin="tests", env={}, cwd=tmp_path)
-    source = open_source("jsonl", [f"{bucket.url}/logs"], given)
+    source = open_source("jsonl", [f"{store.url}/logs"], given)
     expected = rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", WANTED)
-    report = rebuild_on_spark(spark, source, f"{bucket.url}/root", WANTED)
+    report = rebuild_on_spark(spark, source, f"{store.url}/root", WANTED)
     assert (report.files, report.failed, report.damaged) == (expected.files, (), ())
-    found = {path: data for path, data in bucket.files().items() if path.endswith(".parquet")}
+    found = {path: data for path, data in store.files().items() if path.endswith(".parquet")}
     assert sorted(found) == [f"root/{path}" for path in expected.files]
-    assert len(bucket.rows()) == len(merge_all(bucket.rows()))
-    assert merge_all(bucket.rows()) == rows(tmp_path / "root")
-    again = rebuild_on_spark(spark, LinesSource((tmp_path / "log",)), f"{bucket.url}/root", WANTED)
+    assert len(store.rows()) == len(merge_all(store.rows()))
+    assert merge_all(store.rows()) == rows(tmp_path / "root")
+    again = rebuild_on_spark(spark, LinesSource((tmp_path / "log",)), f"{store.url}/root", WANTED)
     assert again.files == expected.files
-    assert {path: data for path, data in bucket.files().items() if path in found} == found
+    assert {path: data for path, data in store.files().items() if path in found} == found
+
+
+def test_a_rebuild_into_a_bucket_that_was_cut_short_goes_on_by_part_and_by_hour(
+    spark: SparkSession, bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 20_000)
+    (tmp_path / "log").write_bytes(b"\n".join(generated(200, hours=4)))
+    source, store = LinesSource((tmp_path / "log",)), bucket.below("cut short")
+    expected = rebuild(source, tmp_path / "root", WANTED)
+    parts = len(source.parts())
+    damaged = expected.files[0]
+    store.put(damaged, b"in the way")
+    first = rebuild_on_spark(spark, source, store.url, WANTED)
+    assert len(first.failed) == 1
+    kept = [path for path in store.files() if path.startswith(".rebuild/")]
+    assert len([path for path in kept if path.endswith(".arrow")]) == parts > 2
+    assert len([path for path in kept if "/hour-" in path]) == 3
+    store.remove(damaged)
+    before = {path: data for path, data in store.files().items() if path.endswith(".parquet")}
+    (tmp_path / "log").write_bytes(bytes(4) * 5_000)  # nothing is read again
+    report = rebuild_on_spark(spark, source, store.url, WANTED)
+    assert (report.resumed, report.entries, report.records) == (parts, 200, expected.records)
+    assert (report.failed, report.files) == ((), expected.files)
+    there = store.files()
+    assert [path for path in there if path.startswith(".rebuild/")] == []
+    assert {path: there[path] for path in before} == before
+    assert {path for path in there if path.endswith(".parquet")} == set(expected.files)
+    assert merge_all(store.rows()) == rows(tmp_path / "root")
+
+
+def test_a_damaged_file_of_the_root_that_is_in_the_way_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\n".join(generated(60, hours=3)))
+    source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
+    first = rebuild(source, root, WANTED)
+    (root / first.files[0]).write_bytes(b"nonsense")
+    report = rebuild_on_spark(spark, source, root, WANTED)
+    assert [one.path for one in report.aside] == [first.files[0]]
+    assert not report.is_whole
 
 
 def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -283,9 +399,9 @@ def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Pa
 
 def test_only_reports_come_to_the_driver() -> None:
     import waybill.spark.compacting as compaction
-    from waybill.spark import rebuilding
+    from waybill.spark import fetching, reading, rebuilding
 
-    for module, reports in ((rebuilding, 2), (compaction, 1)):
+    for module, reports in ((fetching, 0), (reading, 1), (rebuilding, 1), (compaction, 1)):
         text = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert text.count(".collect()") == reports
         assert "toPandas" not in text

@@ -46,6 +46,7 @@ from waybill.exporter import (
     age_off,
     age_off_archive,
     check,
+    compact_there,
     compare,
     explain,
     export,
@@ -118,6 +119,7 @@ from waybill.spark import (
     LISTENER_VERSION,
     Java,
     SparkSetupError,
+    SparkTaskError,
     compact_on_spark,
     configure,
     fetch_listener,
@@ -397,6 +399,7 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(report.failed, Mapping[Hour, str])
     assert_type(report.aside, tuple[SetAside, ...])
     assert_type([one.sentence for one in list_aside(root)], list[str])
+    assert_type(compact_there("s3://bucket/lineage"), Report)
 
 
 def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
@@ -414,6 +417,7 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
     except (RebuildError, SourceError) as error:
         raise SystemExit(str(error)) from None
     assert_type(report.files, tuple[str, ...])
+    assert_type(report.aside, tuple[SetAside, ...])
     assert_type(report.is_whole, bool)
     return report
 
@@ -426,7 +430,11 @@ def a_rebuild_goes_to_an_object_store(source: Source, wanted: Wanted) -> Rebuild
 def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
     spark = plain_session("local[2]")
     assert_type(spark, SparkSession)
-    assert_type(compact_on_spark(spark, root), Report)
+    try:
+        assert_type(compact_on_spark(spark, root), Report)
+        assert_type(compact_on_spark(spark, "s3://bucket/lineage"), Report)
+    except SparkTaskError as error:
+        raise SystemExit(str(error)) from None
     assert_type(
         rebuild_on_spark(spark, source, "s3://bucket/lineage", Wanted(system_name="edge")), RebuildReport
     )

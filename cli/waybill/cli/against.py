@@ -1,4 +1,4 @@
-"""What a root should hold, made of stored events: for `waybill verify --from`."""
+"""What a root is held against by `waybill verify`: what stored events give, and what an object store has."""
 
 from __future__ import annotations
 
@@ -50,6 +50,29 @@ def rebuilt(settings: Settings, source: str, places: Sequence[str]) -> Iterator[
                 ),
             )
         yield Path(folder), report
+
+
+@contextlib.contextmanager
+def fetched(place: Path | str) -> Iterator[Path]:
+    """A root as a folder: itself, or a copy of what an object store has, which goes afterwards.
+
+    Raises:
+        SourceError: there is no such place, or it cannot be read.
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    from waybill.exporter.fetching import fetch_root
+
+    with tempfile.TemporaryDirectory(prefix="waybill-verify-") as folder:
+        with console.progress() as bar:
+            task = bar.add_task(f"fetching {place}", total=None)
+            fetch_root(
+                place,
+                Path(folder),
+                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        yield Path(folder)
 
 
 def has_aged_off(root: Path, record: ProvenanceRecord) -> bool:

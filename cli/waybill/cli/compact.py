@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 def compact(
     settings: Settings,
     *,
+    where: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ROOT",
+            help="The root to compact, or s3://bucket/folder, gs://…, az://….",
+            show_default="the root set",
+        ),
+    ] = None,
     engine: Annotated[
         Engine, typer.Option(help="'embedded': this process; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,
@@ -29,26 +37,32 @@ def compact(
 ) -> None:
     """Compact every raw file of a root, the current hour's too.
 
-    A runner compacts its own root by itself; this is for a root that none looks after, and with --engine
-    spark for more raw files than one machine should work on. Whatever compacts a root waits for its turn. A
-    damaged file is set aside below provenance/damaged, one that cannot be read or written now is told;
-    neither stops anything else, and the exit code is 1.
+    A runner compacts its own root by itself; this is for a root that none looks after, such as raw files of
+    many hosts in an object store, and with --engine spark for more of them than one machine should work on.
+    Whatever compacts a root on a disk waits for its turn; in an object store hours are merged by conditional
+    puts. A damaged file is set aside below provenance/damaged, one that cannot be read or written now is
+    told; neither stops anything else, and the exit code is 1.
 
     Examples:
 
     \b
-      waybill compact --root /mnt/shared/lineage
-      waybill compact --root /mnt/shared/lineage --engine spark --master spark://head:7077
+      waybill compact /mnt/shared/lineage
+      waybill compact /mnt/shared/lineage --engine spark --master spark://head:7077
+      waybill compact s3://bucket/lineage --engine spark
     """
+    from waybill.exporter.store import local_or_url
+
     with existing_journal(settings) as journal:
-        root = existing_root(settings, journal)
+        root = local_or_url(where) if where else existing_root(settings, journal)
+    if where and isinstance(root, Path) and not root.is_dir():
+        raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="ROOT")
     report = _on_spark(root, master) if engine is Engine.SPARK else _embedded(root)
     if as_json:
         told = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}
         console.json({"files": report.published, "aside": report.aside, **told})
     else:
         for file in report.published:
-            console.line(str(root / file))
+            console.line(f"{root}/{file}")
     asides = (one.sentence for one in report.aside)
     for sentence in (*asides, *report.unreadable.values(), *report.failed.values()):
         console.error(sentence)
@@ -56,13 +70,13 @@ def compact(
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _embedded(root: Path) -> Report:
-    from waybill.exporter import Compactor
+def _embedded(root: Path | str) -> Report:
+    from waybill.exporter import Compactor, compact_there
 
-    return Compactor(root).compact()
+    return compact_there(root) if isinstance(root, str) else Compactor(root).compact()
 
 
-def _on_spark(root: Path, master: str | None) -> Report:
+def _on_spark(root: Path | str, master: str | None) -> Report:
     from waybill.spark import compact_on_spark
 
     with spark_for(master) as spark:

@@ -78,7 +78,8 @@ def rebuild(
 
     The rows are those that the live layout has once every run has settled. Everything stored is read, since a
     record may need any event of its run; --since, --until and --system choose among the records. The same
-    command goes on where it was cut short. Exit code 1 when something stored could not be read.
+    command goes on where it was cut short. Exit code 1 when something stored could not be read, or
+    a damaged file of DIR was set aside.
 
     Examples:
 
@@ -147,7 +148,7 @@ def _show(report: RebuildReport, root: Path | str, *, as_json: bool) -> None:
         )
         if report.resumed:
             console.line(f"{report.resumed:,} of {report.parts:,} parts had been read before")
-    for sentence in (*report.damaged, *report.failed):
+    for sentence in (*report.damaged, *report.failed, *(one.sentence for one in report.aside)):
         console.error(sentence)
     if report.unreadable:
         console.error(

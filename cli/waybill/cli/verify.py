@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,7 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.against import has_aged_off, rebuilt
+from waybill.cli.against import fetched, has_aged_off, rebuilt
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
@@ -32,14 +33,19 @@ def verify(
     settings: Settings,
     *,
     ours: Annotated[
-        Path | None, typer.Argument(metavar="A", help="The root to verify.", show_default="the root set")
+        str | None,
+        typer.Argument(
+            metavar="A",
+            help="The root to verify, or s3://bucket/folder, gs://…, az://….",
+            show_default="the root set",
+        ),
     ] = None,
     theirs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="B",
-            help="A root that must hold the same records; with --from which source: a root, paths of files, "
-            "or a URL.",
+            help="A root, or the URL of an exported one, that must hold the same records; with --from which "
+            "source: a root, paths of files, or a URL.",
         ),
     ] = None,
     source: Annotated[
@@ -70,7 +76,8 @@ def verify(
     Every file is read: its seal, its schema, the system, hour and order of its rows, repeats, raw files
     left beside the compacted ones. The ledger tells what was altered, removed or slipped in; note its
     head elsewhere and give it back with --seen, and nobody can have rewritten what came before. With B,
-    both are verified and then compared record by record, in whichever files the records are. With --from
+    both are verified and then compared record by record, in whichever files the records are. What is in
+    an object store is fetched into a temporary folder and verified there, its manifests too. With --from
     the records are compared with those that the source's events rebuild to, in a temporary folder; what
     has aged off is no difference. Flush first, so that what is only in the journal is none either. Exit
     code 1 when anything is found.
@@ -80,41 +87,47 @@ def verify(
     \b
       waybill verify
       waybill verify /data/lineage /mnt/copy --json | jq -c 'select(.kind != "summary")'
+      waybill verify /data/lineage s3://bucket/lineage
       waybill verify --from journal
       waybill verify /data/lineage http://localhost:5000 --from marquez
     """
+    from waybill.exporter.store import local_or_url
+
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
-    ours = ours or agreed.root
     places = theirs or []
     if source is None and len(places) > 1:
         raise typer.BadParameter("two roots are compared; give one B", param_hint="B")
-    roots = [ours] if source is not None else [ours, *map(Path, places)]
-    for root in roots:
-        if not root.is_dir():
+    wanted = [local_or_url(ours) if ours else agreed.root]
+    if source is None:
+        wanted += map(local_or_url, places)
+    for place in wanted:
+        if isinstance(place, Path) and not place.is_dir():
             raise typer.BadParameter(
-                f"there is no folder {root}; give the path of a root", param_hint="A or B"
+                f"there is no folder {place}; give the path of a root", param_hint="A or B"
             )
     summary = _Summary()
-    for root in roots:
-        _check(root, summary, limit, as_json=as_json)
-    _read_ledger(ours, seen, summary, as_json=as_json)
-    if source is not None:
-        with rebuilt(agreed, source, places) as (root, report):
+    with contextlib.ExitStack() as stack:
+        roots = [stack.enter_context(fetched(place)) for place in wanted]
+        for place, root in zip(wanted, roots, strict=True):
+            _check(root, str(place), summary, limit, as_json=as_json)
+        _read_ledger(roots[0], str(wanted[0]), seen, summary, as_json=as_json)
+        if source is not None:
+            again, report = stack.enter_context(rebuilt(agreed, source, places))
             for what in (*report.damaged, *report.failed, *filter(None, [report.first_unreadable])):
                 summary.findings += 1
                 _tell(report.source, "source", "", what, as_json=as_json)
-            _compare(ours, root, summary, limit, aged_off=True, as_json=as_json)
-    for root in roots[1:]:
-        _compare(ours, root, summary, limit, aged_off=False, as_json=as_json)
+            _compare(roots[0], again, summary, limit, aged_off=True, as_json=as_json)
+        for root in roots[1:]:
+            _compare(roots[0], root, summary, limit, aged_off=False, as_json=as_json)
     _close(summary, compared=bool(source or places), as_json=as_json)
 
 
-def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
+def _check(root: Path, name: str, summary: _Summary, limit: int, *, as_json: bool) -> None:
     from waybill.exporter import check
 
     with console.progress() as bar:
-        task = bar.add_task(f"verifying {root}", total=None)
+        task = bar.add_task(f"verifying {name}", total=None)
         for checked in check(root):
             summary.files += 1
             summary.rows += checked.rows
@@ -123,10 +136,12 @@ def _check(root: Path, summary: _Summary, limit: int, *, as_json: bool) -> None:
                 summary.findings += 1
                 if summary.findings > limit:
                     continue
-                _tell(str(root), finding.kind, finding.path, finding.what, as_json=as_json)
+                # A copy of what is elsewhere goes by the name of that.
+                what = finding.what.replace(str(root), name)
+                _tell(name, finding.kind, finding.path, what, as_json=as_json)
 
 
-def _read_ledger(root: Path, seen: str | None, summary: _Summary, *, as_json: bool) -> None:
+def _read_ledger(root: Path, name: str, seen: str | None, summary: _Summary, *, as_json: bool) -> None:
     from waybill.exporter import read_ledger
 
     state = read_ledger(root)
@@ -135,16 +150,16 @@ def _read_ledger(root: Path, seen: str | None, summary: _Summary, *, as_json: bo
         return
     summary.findings += 1
     what = (
-        f"no entry of the ledger of {root} has the hash {seen}; what came before it was rewritten or removed"
+        f"no entry of the ledger of {name} has the hash {seen}; what came before it was rewritten or removed"
     )
-    _tell(str(root), "ledger", "", what, as_json=as_json)
+    _tell(name, "ledger", "", what, as_json=as_json)
 
 
 def _tell(root: str, kind: str, path: str, what: str, *, as_json: bool) -> None:
     if as_json:
         console.json({"kind": "finding", "root": root, "finding": kind, "path": path, "what": what})
     else:
-        console.line((kind, "red"), f" {Path(root, path)}: {what}" if path else f" {what}")
+        console.line((kind, "red"), f" {root}/{path}: {what}" if path else f" {what}")
 
 
 def _compare(

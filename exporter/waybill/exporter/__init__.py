@@ -23,6 +23,7 @@ from waybill.exporter.reader import find, scan
 from waybill.exporter.rebuilding import RebuildError, RebuildReport, Wanted, rebuild, rebuild_there
 from waybill.exporter.retraction import Retraction
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
+from waybill.exporter.there import compact_there
 from waybill.exporter.unfiled import BacklogError, unfiled
 from waybill.exporter.verify import Checked, Finding, check
 
@@ -59,6 +60,7 @@ __all__ = [
     "age_off",
     "age_off_archive",
     "check",
+    "compact_there",
     "compare",
     "explain",
     "export",

@@ -68,11 +68,20 @@ def read_manifest(
     if found is None:
         return {}, None
     try:
-        return _DECODER.decode(found[0]), found[1]
+        return decode_manifest(found[0]), found[1]
     except msgspec.DecodeError as error:
         raise DestinationError(
             f"{destination.name}/{path} is no manifest ({error}); move it away, and export again"
         ) from None
+
+
+def decode_manifest(content: bytes) -> dict[str, Listed]:
+    """What a manifest lists, by path relative to the destination.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _DECODER.decode(content)
 
 
 def list_files(

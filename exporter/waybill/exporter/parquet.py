@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, BinaryIO, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -173,6 +173,15 @@ def open_bytes(data: ReadableBuffer) -> pq.ParquetFile:
         DAMAGED: they are no readable Parquet file of the layout.
     """
     return _open(pa.BufferReader(data))
+
+
+def open_stream(source: BinaryIO) -> pq.ParquetFile:
+    """Open a file of the layout that stays the caller's, to read all of it.
+
+    Raises:
+        DAMAGED: it is no readable Parquet file of the layout.
+    """
+    return _open(pa.PythonFile(source, "r"))
 
 
 def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:

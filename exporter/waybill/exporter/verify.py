@@ -1,4 +1,4 @@
-"""The proof that a root is right by itself: every file is looked at, one at a time in memory.
+"""The proof that a root is right by itself: every file is looked at, a part of one at a time in memory.
 
 A root may be written meanwhile. A file that goes while it is looked for was compacted or aged off, and is no
 finding.
@@ -33,10 +33,10 @@ from waybill.exporter.layout import (
     safe_name,
 )
 from waybill.exporter.ledger import is_archived, is_of, read_ledger
-from waybill.exporter.merge import merge
+from waybill.exporter.listed import contradictions
 from waybill.exporter.seal import before_in, is_intact, seal_in
+from waybill.exporter.soundness import Rows
 from waybill.exporter.stored import EVENTS, EVENTS_SCHEMA, archived_files
-from waybill.facets import FinalState
 from waybill.transport.files import is_temporary
 
 _SUFFIX: Final = ".parquet"
@@ -55,7 +55,8 @@ class Finding(msgspec.Struct, frozen=True):
             ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
             were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
             or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it;
-            ``damaged``: it was set aside, and its rows may lack.
+            ``manifest``: a destination's manifest says something else; ``damaged``: it was set aside, and its
+            rows may lack.
         what: a sentence about it.
     """
 
@@ -85,7 +86,7 @@ def check(root: Path) -> Iterator[Checked]:
     record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
-    No damaged file is set aside.
+    A destination's manifests list its compacted files as they are. No damaged file is set aside.
 
     Raises:
         OSError: a folder cannot be listed.
@@ -111,6 +112,8 @@ def check(root: Path) -> Iterator[Checked]:
             yield Checked(str(relative), rows, findings)
     yield from book.chained()
     yield from book.missing()
+    for file, what in contradictions(root):
+        yield Checked(file, 0, (Finding(file, "manifest", what),))
     for one in list_aside(root):
         yield Checked(one.kept, 0, (Finding(one.kept, "damaged", one.sentence),))
 
@@ -225,28 +228,30 @@ def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
         return 0, [("stray", _stray(root / path))]
-    data = (root / path).read_bytes()
-    file = parquet.open_bytes(data)
-    table, metadata = parquet.read(file), file.metadata.metadata
-    Covers.read(metadata)
-    if not table.num_rows:
-        return 0, [("empty", f"{root / path} holds no rows; remove it")]
-    said = [*_judge_rows(table, hour)]
-    seal = seal_in(metadata)
-    if seal is not None and not is_intact(io.BytesIO(data), seal):
+    with (root / path).open("rb") as source:
+        file = parquet.open_stream(source)
+        metadata = file.metadata.metadata
+        Covers.read(metadata)
+        if not file.metadata.num_rows:
+            return 0, [("empty", f"{root / path} holds no rows; remove it")]
+        rows = Rows(file, hour)
+        repeats = rows.repeats()
+        seal = seal_in(metadata)
+        is_altered = seal is not None and not is_intact(source, seal)
+    said = [*rows.faults()]
+    if is_altered:
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
         said += book.judge(path, metadata)
-    systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
-    if foreign := [name for name in systems if safe_name(name) != parts[0]]:
+    if foreign := [name for name in sorted(rows.systems) if safe_name(name) != parts[0]]:
         said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
-    elif len(systems) > 1:
-        said.append(("system", f"it holds rows of {len(systems)} systems; rebuild the hour"))
-    if not _is_sorted(table):
+    elif len(rows.systems) > 1:
+        said.append(("system", f"it holds rows of {len(rows.systems)} systems; rebuild the hour"))
+    if not rows.is_sorted:
         said.append(("order", "its rows are not in order of completed and did; rebuild the hour"))
-    if repeats := table.num_rows - merge(table).num_rows:
+    if repeats:
         said.append(("repeats", f"{repeats} of its rows repeat records that it has; rebuild the hour"))
-    return table.num_rows, said
+    return file.metadata.num_rows, said
 
 
 def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
@@ -256,13 +261,13 @@ def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     raw = RawName.parse(path.name)
     if hour is None or raw is None:
         return 0, [("stray", _stray(root / path))]
-    table = parquet.read(parquet.open_file(root / path))
-    said = [*_judge_rows(table, hour)]
-    systems = pc.unique(table["system_name"].cast(pa.string())).to_pylist()
+    file = parquet.open_file(root / path)
+    rows = Rows(file, hour)
+    said = [*rows.faults()]
     # A compaction that is at work now removes it soon, so it counts only when it is still there after.
-    if all(_covers(root, system, hour, raw) for system in systems) and (root / path).exists():
+    if all(_covers(root, system, hour, raw) for system in rows.systems) and (root / path).exists():
         said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
-    return table.num_rows, said
+    return file.metadata.num_rows, said
 
 
 def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
@@ -291,26 +296,6 @@ def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     if pc.any(pc.or_(pc.less(arrived, hour.start_ms), pc.greater_equal(arrived, hour.end_ms))).as_py():
         said.append(("hour", "entries arrived in another hour; restore it from a copy"))
     return 0, said
-
-
-def _judge_rows(table: pa.Table, hour: Hour) -> Iterator[tuple[str, str]]:
-    completed = table["completed"].cast(pa.int64())
-    elsewhere = pc.or_(pc.less(completed, hour.start_ms), pc.greater_equal(completed, hour.end_ms))
-    if count := pc.sum(elsewhere).as_py():
-        yield "hour", f"{count} of its rows completed in another hour; rebuild both"
-    states = pa.array([state.value for state in FinalState], pa.string())
-    known = pc.is_in(table["final_state"].cast(pa.string()), states)
-    if count := pc.sum(pc.invert(known)).as_py():
-        yield "state", f"{count} of its rows have a final state that is none; rebuild the hour"
-
-
-def _is_sorted(table: pa.Table) -> bool:
-    last = table.num_rows - 1
-    completed, did = (table[name].combine_chunks() for name in ("completed", "did"))
-    earlier = pc.less(completed.slice(0, last), completed.slice(1))
-    tied = pc.equal(completed.slice(0, last), completed.slice(1))
-    follows = pc.less_equal(did.slice(0, last), did.slice(1))
-    return pc.all(pc.or_(earlier, pc.and_(tied, follows)), min_count=0).as_py() is True
 
 
 def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:

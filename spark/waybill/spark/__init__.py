@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from waybill.spark.engine import plain_session
-from waybill.spark.errors import SparkSetupError
+from waybill.spark.errors import SparkSetupError, SparkTaskError
 from waybill.spark.jar import LISTENER_VERSION, fetch_listener, listener_path, scala_version, spark_home
 from waybill.spark.java import Java, find_java
 from waybill.spark.session import configure, session
@@ -21,6 +21,7 @@ __all__ = [
     "LISTENER_VERSION",
     "Java",
     "SparkSetupError",
+    "SparkTaskError",
     "compact_on_spark",
     "configure",
     "fetch_listener",

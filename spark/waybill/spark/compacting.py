@@ -1,7 +1,7 @@
 """The compaction on Spark: an hour is a task, done by the embedded engine's own code.
 
-The driver takes the root's turn and keeps its ledger; only reports come to it. Executors need Waybill
-installed, and the root at the same path.
+Of a root on a disk the driver takes the turn and keeps the ledger; only reports come to it. Executors need
+Waybill installed, and the root at the same path, or the object store's credentials.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter import Hour, Report
+from waybill.exporter import Hour, Report, open_destination
 from waybill.exporter.compact import HourReport, compact_hour, summed
 from waybill.exporter.ledger import recorded
 from waybill.exporter.listing import raw_hours
+from waybill.exporter.there import compact_hour_there, raw_hours_there
 from waybill.exporter.turn import turn
-from waybill.spark.engine import need_pandas
+from waybill.spark.engine import need_pandas, spoken
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -27,38 +28,59 @@ if TYPE_CHECKING:
 _DECODER: Final = msgspec.json.Decoder(HourReport)
 
 
-def compact_on_spark(spark: SparkSession, root: Path) -> Report:
-    """Compact every hour that has raw files, on Spark; the rows are those of `waybill.exporter.Compactor`.
+def compact_on_spark(spark: SparkSession, root: Path | str) -> Report:
+    """Compact every hour that has raw files, on Spark.
 
-    One that was cut short is done by doing it again.
+    The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compact_there` for the URL of
+    an object store's folder. One that was cut short is done by doing it again.
 
     Args:
         spark: the session; any classic one.
-        root: the layout's root; the same folder for the driver and every executor.
+        root: the layout's root: a folder that is the same for the driver and every executor, or a URL.
 
     Raises:
         SparkSetupError: something is missing here.
+        SparkTaskError: a task failed, and failed again when Spark repeated it.
+        DestinationError: the object store is of no known kind.
+        SourceUnreachableError: the object store cannot be listed.
         OSError: the root's ledger cannot be written.
     """
     need_pandas()
-    hours = sorted(raw_hours(root))
+    if isinstance(root, str):
+        open_destination(root)
+        return _compacted(spark, root, {hour: list(raws) for hour, raws in raw_hours_there(root).items()})
+    hours = raw_hours(root)
     if not hours:
         return Report()
     files = Files()
-    wanted = spark.createDataFrame(list(map(tuple, hours)), "day string, hour string")
     with turn(root, files), recorded(root, files, hours) as changed:
-        rows = (
+        report = _compacted(spark, root, {hour: [] for hour in hours})
+        # A task that Spark had to repeat says only what its last attempt did: the files tell all.
+        changed.certain = False
+    return report
+
+
+def _compacted(spark: SparkSession, root: Path | str, hours: dict[Hour, list[str]]) -> Report:
+    """Compact hours, of which those in an object store are given with their raw files."""
+    if not hours:
+        return Report()
+    rows = [(hour.day, hour.hour, raws) for hour, raws in sorted(hours.items())]
+    wanted = spark.createDataFrame(rows, "day string, hour string, raws array<string>")
+    with spoken():
+        reports = (
             wanted.repartition(len(hours))
             .mapInArrow(lambda batches: _compact(root, batches), "report binary")
             .collect()
         )
-        # A task that Spark had to repeat says only what its last attempt did: the files tell all.
-        changed.certain = False
-    return summed(_DECODER.decode(bytes(row.report)) for row in rows)
+    return summed(_DECODER.decode(bytes(row.report)) for row in reports)
 
 
-def _compact(root: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _compact(root: Path | str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            report = compact_hour(root, Hour(row["day"], row["hour"]), Files())
+            hour = Hour(row["day"], row["hour"])
+            if isinstance(root, str):
+                report = compact_hour_there(root, hour, row["raws"])
+            else:
+                report = compact_hour(root, hour, Files())
             yield pa.record_batch({"report": pa.array([msgspec.json.encode(report)], pa.binary())})

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from waybill.spark.errors import SparkSetupError
+from waybill.spark.errors import SparkSetupError, SparkTaskError
 from waybill.spark.java import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_REASON: Final = re.compile(r"^\s*(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): .+)", re.MULTILINE)
 
 
 def plain_session(master: str | None = None) -> SparkSession:
@@ -30,8 +36,30 @@ def plain_session(master: str | None = None) -> SparkSession:
         raise SparkSetupError(what) from None
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("waybill").config("spark.ui.showConsoleProgress", "false")
+    # Spark's own progress bars, where there is somebody to see them.
+    shown = str(sys.stderr.isatty()).lower()
+    builder = SparkSession.builder.appName("waybill").config("spark.ui.showConsoleProgress", shown)
     return (builder.master(master) if master else builder).getOrCreate()
+
+
+@contextlib.contextmanager
+def spoken() -> Iterator[None]:
+    """Say in one sentence what Spark says in a hundred lines of two languages.
+
+    Raises:
+        SparkTaskError: Spark failed.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        # The innermost is told last.
+        said = _REASON.findall(str(error)) or [str(error)]
+        raise SparkTaskError(
+            f"Spark could not do it ({' '.join(said[-1].split())}); see to that, and do it again: it goes on"
+        ) from error
 
 
 def need_pandas() -> None:

@@ -1,4 +1,4 @@
-"""The error of this room: a PySpark program cannot be tracked as this machine or session stands."""
+"""The errors of this room."""
 
 from __future__ import annotations
 
@@ -6,4 +6,8 @@ from waybill.transport import WaybillError
 
 
 class SparkSetupError(WaybillError):
-    """Java, the listener's JAR or a session that is already running stands in the way of tracking."""
+    """Java, a JAR or a session that is already running stands in the way of what was asked."""
+
+
+class SparkTaskError(WaybillError):
+    """Spark could not do what it was given, though it tried again."""

@@ -16,12 +16,14 @@ from typing import Final, Protocol
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter import Exported, Hour, RawName, RawWriter, export, hour_of, open_destination
+from waybill.exporter import Hour, RawName, RawWriter, export, hour_of, open_destination
 from waybill.exporter.compact import HourReport, compact_hour
 from waybill.exporter.layout import HOUR_MS
 from waybill.exporter.ledger import recorded
+from waybill.exporter.there import as_sent
 from waybill.exporter.turn import turn
-from waybill.transport.files import Files, publish
+from waybill.spark.kept import Kept, KeptInFolder, KeptInStore
+from waybill.transport.files import Files
 
 _RAW_ROWS_MAX: Final = 250_000
 _PREFIX: Final = "hour-"
@@ -54,11 +56,9 @@ class HourWriting(Protocol):
 class Target(Protocol):
     """Where the hours go; executors get a copy."""
 
-    def part_path(self, index: int) -> Path | None:
-        """Where the outcome of a part is kept; None: nowhere."""
-
-    def written(self) -> list[Written]:
-        """What an earlier rebuild of the same order has put there."""
+    @property
+    def kept(self) -> Kept:
+        """What is done."""
 
     def changing(self, hours: Collection[Hour]) -> contextlib.AbstractContextManager[None]:
         """Hold others off while these hours change."""
@@ -73,20 +73,12 @@ class RootTarget(msgspec.Struct, frozen=True):
     Attributes:
         root: the layout's root.
         node: the rebuild's own id in the names of raw files.
-        work: the rebuild's own folder.
+        kept: what is done.
     """
 
     root: Path
     node: str
-    work: Path
-
-    def part_path(self, index: int) -> Path | None:
-        """Where the outcome of a part is kept."""
-        return self.work / f"part-{index:07}.arrow"
-
-    def written(self) -> list[Written]:
-        """The hours that have a note."""
-        return [decode_written(path.read_bytes()) for path in sorted(self.work.glob(f"{_PREFIX}*.json"))]
+    kept: KeptInFolder
 
     @contextlib.contextmanager
     def changing(self, hours: Collection[Hour]) -> Iterator[None]:
@@ -101,13 +93,8 @@ class RootTarget(msgspec.Struct, frozen=True):
             yield
 
     def begin(self, hour: int) -> HourWriting:
-        """Begin an hour below the root, unless an earlier attempt has done it."""
-        note = self.note_path(hour_of(hour * HOUR_MS))
-        return _Done(hour, decode_written(note.read_bytes())) if note.exists() else _BelowRoot(self, hour)
-
-    def note_path(self, hour: Hour) -> Path:
-        """Where it is noted what became of an hour."""
-        return self.work / f"{_PREFIX}{hour.day}{hour.hour}.json"
+        """Begin an hour below the root."""
+        return _BelowRoot(self, hour)
 
 
 class ThereTarget(msgspec.Struct, frozen=True):
@@ -115,17 +102,11 @@ class ThereTarget(msgspec.Struct, frozen=True):
 
     Attributes:
         url: see `waybill.exporter.open_destination`.
+        kept: what is done.
     """
 
     url: str
-
-    def part_path(self, index: int) -> Path | None:  # noqa: ARG002 - of the protocol
-        """Nowhere: executors share no disk."""
-        return None
-
-    def written(self) -> list[Written]:
-        """Nothing: each hour is merged with what is there."""
-        return []
+    kept: KeptInStore
 
     def changing(self, hours: Collection[Hour]) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - of the protocol
         """Each put is conditional, so nobody is held off."""
@@ -133,7 +114,26 @@ class ThereTarget(msgspec.Struct, frozen=True):
 
     def begin(self, hour: int) -> HourWriting:
         """Begin an hour in a folder of this executor's own."""
-        return _InStore(self.url, hour)
+        return _InStore(self, hour)
+
+
+def begin_hour(target: Target, hour: int) -> HourWriting:
+    """Begin an hour, by its number since the epoch, unless an earlier attempt has done it."""
+    note = target.kept.open(_note_name(hour_of(hour * HOUR_MS)))
+    if note is None:
+        return target.begin(hour)
+    with note:
+        return _Done(hour, decode_written(note.read()))
+
+
+def written_before(kept: Kept) -> list[Written]:
+    """The hours that an earlier rebuild of the same order has done."""
+    found: list[Written] = []
+    for name in kept.names(_PREFIX):
+        if (note := kept.open(name)) is not None:
+            with note:
+                found.append(decode_written(note.read()))
+    return found
 
 
 class _Raw:
@@ -181,10 +181,7 @@ class _BelowRoot:
         self._raw.add(rows)
 
     def finish(self) -> Written:
-        done = self._raw.compact()
-        if done.report.failed is None and done.report.unreadable is None:
-            publish(Files(), self._target.note_path(done.report.hour), msgspec.json.encode(done))
-        return done
+        return _noted(self._target.kept, self._raw.compact())
 
 
 class _Done:
@@ -200,9 +197,9 @@ class _Done:
 
 
 class _InStore:
-    def __init__(self, url: str, hour: int) -> None:
+    def __init__(self, target: ThereTarget, hour: int) -> None:
         self.hour = hour
-        self._url = url
+        self._target = target
         self._folder = tempfile.TemporaryDirectory(prefix="waybill-rebuild-")
         self._raw = _Raw(Path(self._folder.name), secrets.token_hex(6), hour)
 
@@ -212,15 +209,20 @@ class _InStore:
     def finish(self) -> Written:
         with self._folder as folder:
             done = self._raw.compact()
-            sent = export(Path(folder), open_destination(self._url))
-        return Written(_as_sent(done.report, sent), done.records)
+            sent = export(Path(folder), open_destination(self._target.url))
+        return _noted(self._target.kept, Written(as_sent(done.report, sent), done.records))
 
 
-def _as_sent(report: HourReport, sent: Exported) -> HourReport:
-    """What became of an hour, told by what arrived."""
-    failed = next((f"{path}: {why}" for path, why in sent.failed.items()), report.failed)
-    there = {path: seal for path, seal in report.changed.items() if path not in sent.failed}
-    return msgspec.structs.replace(report, changed=there, failed=failed)
+def _noted(kept: Kept, done: Written) -> Written:
+    """An hour, of which it is kept that it is done, if it is."""
+    if done.report.failed is None and done.report.unreadable is None:
+        with kept.writing(_note_name(done.report.hour)) as path:
+            path.write_bytes(msgspec.json.encode(done))
+    return done
+
+
+def _note_name(hour: Hour) -> str:
+    return f"{_PREFIX}{hour.day}{hour.hour}.json"
 
 
 def decode_written(said: bytes) -> Written:

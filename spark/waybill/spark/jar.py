@@ -1,4 +1,7 @@
-"""The OpenLineage listener's JAR: fetched once from Maven Central, by Spark's own `spark.jars.packages`."""
+"""JARs that Spark is given, each fetched once from Maven Central, by Spark's own `spark.jars.packages`.
+
+The OpenLineage listener is one, the JDBC driver for PostgreSQL the other.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from waybill.spark.cache import cache_folder
 from waybill.spark.errors import SparkSetupError
@@ -25,11 +28,28 @@ LISTENER_VERSION: Final = "1.53.0"
 LISTENER_CLASS: Final = "io.openlineage.spark.agent.OpenLineageSparkListener"
 """What `spark.extraListeners` names."""
 
+DRIVER_VERSION: Final = "42.7.8"
+"""The version of PostgreSQL's JDBC driver."""
+
 _FETCH_TIMEOUT_S: Final = 600
 _SCALA: Final = re.compile(r"scala-library-(2\.\d+)\.[^/]*\.jar")
 _DOES_NOTHING: Final = "org.apache.hadoop.util.VersionInfo"
 """A class with a `main` that ends at once; it comes with every Spark."""
 _WORDS_KEPT: Final = 300
+
+
+class _Jar(NamedTuple):
+    """One that is kept on this machine.
+
+    Attributes:
+        what: a word or two for it.
+        coordinates: as `spark.jars.packages` takes them.
+        path: where it is kept.
+    """
+
+    what: str
+    coordinates: str
+    path: Path
 
 
 def spark_home() -> Path:
@@ -83,14 +103,30 @@ def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Pa
     Raises:
         SparkSetupError: it could not be fetched.
     """
-    home = spark_home()
-    path = listener_path(scala_version(home), cache=cache)
-    if path.exists():
-        return path
-    with _alone(path.with_name("fetch.lock")):
-        if not path.exists():
-            _fetch(path, home, java or find_java(cache=path.parent))
-    return path
+    scala = scala_version(spark_home())
+    return _kept(_Jar("listener", coordinates(scala), listener_path(scala, cache=cache)), java)
+
+
+def fetch_driver(java: Java | None = None, *, cache: Path | None = None) -> Path:
+    """The JAR of PostgreSQL's JDBC driver, fetched as `fetch_listener` does it (1 MB, once).
+
+    Args:
+        java: the Java to do it with; `find_java` when None.
+        cache: where to keep it; the cache folder when None.
+
+    Raises:
+        SparkSetupError: it could not be fetched.
+    """
+    path = cache_folder(cache) / f"postgresql-{DRIVER_VERSION}.jar"
+    return _kept(_Jar("JDBC driver", f"org.postgresql:postgresql:{DRIVER_VERSION}", path), java)
+
+
+def _kept(jar: _Jar, java: Java | None) -> Path:
+    if not jar.path.exists():
+        with _alone(jar.path.with_name("fetch.lock")):
+            if not jar.path.exists():
+                _fetch(jar, java or find_java(cache=jar.path.parent))
+    return jar.path
 
 
 @contextlib.contextmanager
@@ -101,16 +137,17 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(path: Path, home: Path, java: Java) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="ivy-", dir=path.parent))
+def _fetch(jar: _Jar, java: Java) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="ivy-", dir=jar.path.parent))
     try:
-        fetched = _resolve(home, java, scala_version(home), folder)
-        fetched.replace(path)
+        fetched = _resolve(jar, java, folder)
+        fetched.replace(jar.path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _resolve(home: Path, java: Java, scala: str, folder: Path) -> Path:
+def _resolve(jar: _Jar, java: Java, folder: Path) -> Path:
+    home = spark_home()
     options = network_options(os.environ, folder / "trusted.jks", bundled=java.bundled)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     environment = os.environ | {
@@ -118,7 +155,7 @@ def _resolve(home: Path, java: Java, scala: str, folder: Path) -> Path:
         "SPARK_SUBMIT_OPTS": " ".join([*map(shlex.quote, options), given]).strip(),
     }
     command = [str(home / "bin" / "spark-submit"), "--master", "local", "--deploy-mode", "client"]
-    command += ["--class", _DOES_NOTHING, "--conf", f"spark.jars.packages={coordinates(scala)}"]
+    command += ["--class", _DOES_NOTHING, "--conf", f"spark.jars.packages={jar.coordinates}"]
     command += ["--conf", f"spark.jars.ivy={folder}", "spark-internal"]
     try:
         resolved = subprocess.run(
@@ -133,12 +170,13 @@ def _resolve(home: Path, java: Java, scala: str, folder: Path) -> Path:
         said = resolved.stdout + resolved.stderr
     except (OSError, subprocess.SubprocessError) as error:
         said = str(error)
-    fetched = next(iter(sorted((folder / "jars").glob("*openlineage-spark*.jar"))), None)
+    # Ivy puts the group before the name.
+    fetched = next((folder / "jars").glob(f"*_{jar.path.name}"), None)
     if fetched is None:
         raise SparkSetupError(
-            f"the listener {coordinates(scala)} could not be fetched ({_reason(said)}); let Maven Central be "
+            f"the {jar.what} {jar.coordinates} could not be fetched ({_reason(said)}); let Maven Central be "
             "reached, set spark.jars.repositories in spark-defaults.conf to a mirror, or put the JAR at "
-            f"{listener_path(scala, cache=folder.parent)}"
+            f"{jar.path}"
         )
     return fetched
 

@@ -40,7 +40,8 @@ def check_visible(root: Path) -> None:
                 table = pq.read_table(path, partitioning=None)
             except (OSError, pa.ArrowException) as error:
                 raise AssertionError(f"half a file is visible: {path} ({error})") from error
-            assert table.num_columns == len(SCHEMA), path
+            if path.relative_to(root).parts[0] != "events":
+                assert table.num_columns == len(SCHEMA), path
 
 
 def check_seen(root: Path, ledger: Ledger) -> None:

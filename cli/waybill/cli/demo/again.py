@@ -63,6 +63,9 @@ def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[A
     )
     for name in ("journal", "events"):
         yield _again(name, open_source(name, [], settings), settings.root, wanted)
+    with tempfile.TemporaryDirectory(prefix="waybill-lines-") as folder:
+        lines = _as_lines(open_source("journal", [], settings), Path(folder, "events.jsonl"))
+        yield _again("jsonl", open_source("jsonl", [str(lines)], settings), settings.root, wanted)
     if settings.marquez_url is None:
         return
     if not delivered:
@@ -72,6 +75,18 @@ def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[A
     since_ms, systems = trail.extent()
     own = msgspec.structs.replace(wanted, since_ms=since_ms, systems=systems)
     yield _from_marquez(open_source("marquez", [], settings), settings.root, own)
+
+
+def _as_lines(source: Source, path: Path) -> Path:
+    """Write the events as OpenLineage's file transport writes them: one a line."""
+    from waybill.transport import Kind
+
+    with path.open("wb") as file:
+        for part in source.parts():
+            for batch in source.read(part):
+                bodies = (one.body for one in batch if one.kind is Kind.OPENLINEAGE)
+                file.writelines(b" ".join(body.splitlines()) + b"\n" for body in bodies)
+    return path
 
 
 def _from_marquez(source: Source, root: Path, wanted: Wanted) -> Again:

@@ -51,9 +51,9 @@ def demo(
     336,776 flights are split by month; each month is validated, enriched with airlines, airports and weather
     in Spark SQL, and leaves by two sinks. One month arrives damaged, one is filtered, one is cancelled. Then
     the trail is shown: records, files, one file's journey, and where to look next. At the end the files are
-    rebuilt from each place where the events are stored, the journal, the archive and Marquez where there is
-    one, and verified against those that the demo wrote: exit code 1 unless they are identical. Takes about
-    two minutes.
+    rebuilt from each place where the events are stored, the journal, the archive, the same events as JSON
+    lines, and Marquez where there is one, and verified against those that the demo wrote: exit code 1 unless
+    they are identical. Takes about two minutes.
 
     Examples:
 

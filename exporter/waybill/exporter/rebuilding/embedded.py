@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.exporter.aside import SetAside
 from waybill.exporter.compact import Compactor
 from waybill.exporter.rebuilding.part import PartReport, Site, fold_buckets, read_part
 from waybill.exporter.rebuilding.spill import BUCKETS, read_report
-from waybill.exporter.rebuilding.work import plan_work
+from waybill.exporter.rebuilding.work import begin_work
+from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
@@ -53,7 +55,8 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
         unreadable: how many entries hold no event or records.
         first_unreadable: a sentence about the first of these.
         damaged: a sentence about each part that could not be read to its end; the others were.
-        failed: a sentence about each hour that could not be compacted.
+        failed: a sentence about each hour that could not be compacted; the same call goes on there.
+        aside: the damaged files of the root that were in the way and were set aside.
         files: the files published, relative to the root.
         seconds: how long it took.
     """
@@ -67,13 +70,14 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     first_unreadable: str | None = None
     damaged: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    aside: tuple[SetAside, ...] = ()
     files: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that is stored was read and written."""
-        return not (self.unreadable or self.damaged or self.failed)
+        """Whether everything that is stored was read and written, and no damaged file was in the way."""
+        return not (self.unreadable or self.damaged or self.failed or self.aside)
 
 
 def rebuild(
@@ -82,6 +86,7 @@ def rebuild(
     wanted: Wanted,
     *,
     workers: int = 1,
+    files: Files | None = None,
     on_progress: Progress | None = None,
 ) -> RebuildReport:
     """Rebuild a layout from stored entries.
@@ -92,6 +97,7 @@ def rebuild(
         wanted: which records.
         workers: how many processes read and fold; 1: this one. More start Python anew, so a script that asks
             for them needs the usual ``if __name__ == "__main__":``.
+        files: the file system.
         on_progress: see `Progress`.
 
     Raises:
@@ -102,7 +108,8 @@ def rebuild(
     """
     began_s = time.monotonic()
     progress = on_progress or (lambda _what, _done, _total: None)
-    with plan_work(source, root, wanted) as (plan, site):
+    with begin_work(source, root, wanted, files or Files()) as work:
+        plan, site = work.plan, work.site
         known = {
             index: _REPORT.decode(said)
             for index in range(len(plan.parts))
@@ -126,8 +133,11 @@ def rebuild(
             progress("folding", len(folded), len(folds))
         hours = {hour for report in (*read, *folded) for hour in report.hours}
         progress("compacting", 0, len(hours))
-        compacted = Compactor(root, node=plan.node, workers=workers).compact(hours)
+        compacted = Compactor(root, node=plan.node, files=site.files, workers=workers).compact(hours)
         progress("compacting", len(hours), len(hours))
+        failed = (*compacted.failed.values(), *compacted.unreadable.values())
+        if not failed:
+            work.finish()
     unreadable = [report.first_unreadable for report in read if report.first_unreadable]
     return RebuildReport(
         source=plan.source,
@@ -138,7 +148,8 @@ def rebuild(
         unreadable=sum(report.unreadable for report in read),
         first_unreadable=next(iter(unreadable), None),
         damaged=tuple(report.damaged for report in read if report.damaged),
-        failed=(*compacted.failed.values(), *compacted.unreadable.values()),
+        failed=failed,
+        aside=compacted.aside,
         files=compacted.published,
         seconds=round(time.monotonic() - began_s, 3),
     )

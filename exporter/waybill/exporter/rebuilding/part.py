@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +18,7 @@ from waybill.exporter.layout import Hour, RawName
 from waybill.exporter.raw import RawWriter
 from waybill.exporter.rebuilding.spill import Runs, Spill, add_run, read_bucket
 from waybill.exporter.records import records_sent
-from waybill.exporter.sources.source import Source, SourceError, SourceUnreachableError, Stored
+from waybill.exporter.sources.source import SourceError, SourceUnreachableError, Stored
 from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.facets.columns import facet_table
@@ -27,6 +27,7 @@ from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
+    from waybill.exporter.sources.source import Source
 
 _NUMBERS: Final = 2**20
 """How many raw numbers each piece has for its own."""
@@ -71,24 +72,36 @@ class Site(msgspec.Struct, frozen=True):
         root: the layout's root.
         work: the rebuild's own folder.
         node: its own id in the names of raw files.
+        files: the file system.
     """
 
     root: Path
     work: Path
     node: str
+    files: Files
 
     def runs_path(self, index: int) -> Path:
         """The file of a part's runs; when it is there, the part is done."""
         return self.work / f"runs-{index:07}.arrow"
 
 
+class Readable(Protocol):
+    """Of what a `Source` is, that which reads a part."""
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:
+        """The entries of one part."""
+
+    def place(self, part: str, at: int) -> str:
+        """Where an entry is stored."""
+
+
 class _Writing:
     """The records of one piece on their way to raw files."""
 
-    def __init__(self, site: Site, piece: int, files: Files) -> None:
+    def __init__(self, site: Site, piece: int) -> None:
         self.hours: set[Hour] = set()
         self.count = 0
-        self._writer = RawWriter(site.root, files=files, workers=_WRITERS)
+        self._writer = RawWriter(site.root, files=site.files, workers=_WRITERS)
         self._node = site.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
         self._waiting: list[pa.Table] = []
@@ -119,20 +132,19 @@ def read_part(source: Source, part: str, index: int, site: Site, wanted: Wanted)
     Raises:
         OSError: the source cannot be read now, or the root cannot be written; doing it again mends it.
     """
-    files = Files()
-    report, writing, spill = PartReport(), _Writing(site, index, files), Spill()
+    report, writing, spill = PartReport(), _Writing(site, index), Spill()
     for records, runs in read_folded(source, part, wanted, report):
         writing.add(records)
         if runs:
             spill.add(runs)
     writing.finish()
     report.hours, report.records, report.state_bytes = writing.hours, writing.count, spill.state_bytes
-    spill.publish(files, site.runs_path(index), msgspec.json.encode(report))
+    spill.publish(site.files, site.runs_path(index), msgspec.json.encode(report))
     return report
 
 
 def read_folded(
-    source: Source, part: str, wanted: Wanted, report: PartReport
+    source: Readable, part: str, wanted: Wanted, report: PartReport
 ) -> Iterator[tuple[pa.Table, Runs]]:
     """Read one part, a bounded piece at a time: the records that entries say by themselves, and the runs.
 
@@ -213,7 +225,7 @@ def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wan
     Raises:
         OSError: a file cannot be read or written; doing it again mends it.
     """
-    writing = _Writing(site, piece, Files())
+    writing = _Writing(site, piece)
     for bucket in buckets:
         runs: Runs = {}
         for index in range(parts):
@@ -226,7 +238,7 @@ def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wan
     return PartReport(hours=writing.hours, records=writing.count)
 
 
-def _batches(source: Source, part: str, report: PartReport) -> Iterator[Sequence[Stored]]:
+def _batches(source: Readable, part: str, report: PartReport) -> Iterator[Sequence[Stored]]:
     try:
         yield from source.read(part)
     except SourceUnreachableError:

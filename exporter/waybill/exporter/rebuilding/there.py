@@ -58,6 +58,8 @@ def rebuild_there(
     files = Files()
     said = msgspec.json.encode([source.describe(), destination.name, *wanted.plain()])
     folder = staging / hashlib.sha256(said).hexdigest()[:16]
+    over = folder.with_name(f"{folder.name}.over")
+    shutil.rmtree(over, ignore_errors=True)
     files.make_folder(folder)
     with locked(folder / _LOCK):
         done = folder / _DONE
@@ -65,6 +67,8 @@ def rebuild_there(
             report = _DECODER.decode(done.read_bytes())
         else:
             report = rebuild(source, folder, wanted, workers=workers, on_progress=on_progress)
+            if report.failed:
+                return msgspec.structs.replace(report, files=())
             publish(files, done, msgspec.json.encode(report))
         sent = export(
             folder,
@@ -72,7 +76,10 @@ def rebuild_there(
             on_progress=on_progress and (lambda seen, total: on_progress("exporting", seen, total)),
         )
         if not sent.failed:
-            shutil.rmtree(folder)
+            # At once: what is left of a folder that goes bit by bit is no rebuild to go on with.
+            files.rename(folder, over)
+            files.fsync_folder(staging)
+            shutil.rmtree(over, ignore_errors=True)
     return _arrived(report, sent)
 
 

@@ -1,6 +1,7 @@
 """Marquez's own database as a source: its table ``lineage_events``; a part is a window of event time.
 
-Only the columns ``event_time`` and ``event`` are read, which every version of Marquez has.
+Only the columns ``event_time`` and ``event`` are read, which every version of Marquez has. The embedded
+engine reads a part by a cursor on the server, Spark by its own JDBC source.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -30,11 +31,43 @@ SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
 FROM lineage_events
 """
 # Whole numbers, so that no event falls between two windows by a rounding; the index is on event_time itself.
-_SELECT: Final = """
-SELECT event::text FROM lineage_events
-WHERE event_time >= timestamptz 'epoch' + %s * interval '1 microsecond'
-  AND event_time < timestamptz 'epoch' + %s * interval '1 microsecond'
+_WITHIN: Final = (
+    "event_time >= timestamptz 'epoch' + %s * interval '1 microsecond' "
+    "AND event_time < timestamptz 'epoch' + %s * interval '1 microsecond'"
+)
+_SELECT: Final = f"SELECT event::text FROM lineage_events WHERE {_WITHIN}"  # noqa: S608 - our own words
+_TABLE: Final = """
+(SELECT event_time, (extract(epoch FROM event_time) * 1000000)::bigint AS time_us, event::text AS event
+ FROM lineage_events) AS events
 """
+_JDBC_NAMES: Final = {
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "options": "options",
+    "connect_timeout": "connectTimeout",
+    "application_name": "ApplicationName",
+}
+"""What a PostgreSQL client is told, by libpq's name and by that of the JDBC driver."""
+
+
+class Jdbc(msgspec.Struct, frozen=True):
+    """A database as Java's programs find it.
+
+    Attributes:
+        url: its address, without user and password.
+        properties: these two, and what else a connection is told.
+        table: what stands for a table: the columns `event`, `time_us` and `event_time`.
+    """
+
+    url: str
+    properties: dict[str, str]
+    table: str = _TABLE
+
+    def within(self, start_us: int, end_us: int) -> str:
+        """The condition of a window: an event's time is in it, the end excluded."""
+        return _WITHIN % (start_us, end_us)
 
 
 class MarquezDatabaseSource(msgspec.Struct, frozen=True):
@@ -70,16 +103,41 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         Raises:
             SourceUnreachableError: the database does not answer.
         """
-        start_us, end_us = map(int, part.split("-"))
         count = 0
         with self._connected() as connection, connection.cursor("waybill") as cursor:
-            cursor.execute(_SELECT, (start_us, end_us))
+            cursor.execute(_SELECT, self.window(part))
             while rows := cursor.fetchmany(_BATCH_ROWS):
                 yield [
                     Stored(at, Kind.OPENLINEAGE, "", text.encode())
                     for at, (text,) in enumerate(rows, count + 1)
                 ]
                 count += len(rows)
+
+    def window(self, part: str) -> tuple[int, int]:
+        """What a part is: from when on, and until before when, in epoch microseconds."""
+        start, _, end = part.partition("-")
+        return int(start), int(end)
+
+    def jdbc(self) -> Jdbc:
+        """Where Java's programs find the database: what this connection has come to, however it was told.
+
+        Raises:
+            SourceUnreachableError: the database does not answer.
+            SourceError: it is found by a socket's path, which Java cannot open.
+        """
+        with self._connected() as connection:
+            info = connection.info
+            host, port, name = info.host, info.port, quote(info.dbname, safe="")
+            given = {"user": info.user, "password": info.password, **info.get_parameters()}
+        if not host or host.startswith("/"):
+            raise SourceError(
+                f"{self.describe()} is found by a socket of this machine, and Spark reads it by the network; "
+                "give its host and port in the URL"
+            )
+        names = {"user": "user", "password": "password", **_JDBC_NAMES}
+        known = {names[key]: value for key, value in given.items() if key in names and value}
+        address = f"[{host}]" if ":" in host else host
+        return Jdbc(f"jdbc:postgresql://{address}:{port}/{name}", {**known, "readOnly": "true"})
 
     def place(self, part: str, at: int) -> str:
         """The window, and how many events come before it there."""

@@ -1,0 +1,85 @@
+"""A program that is hit once, at one of its calls, in one of all ways; and what is left is looked at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seam.chance import chance_from
+from seam.disk import ForgetfulDisk
+from seam.homes import settings_in
+from seam.ledger import Ledger, Teller, run_in_process
+from seam.plan import Act, Plan
+
+if TYPE_CHECKING:
+    from waybill.transport import Settings
+
+ALL = "all"
+"""Given for one case: every case that there is."""
+
+
+class Hit(NamedTuple):
+    """A program, and what must be true of what it leaves.
+
+    Attributes:
+        run: the program; it tells by spans which of its calls count.
+        check: looks at what a fault has left, does everything again and looks once more.
+        folders: where the program writes, which is where a disk forgets.
+        one: the environment variable that picks a case, for example ``kill:170``, or `ALL`.
+    """
+
+    run: Callable[[Settings, Plan, Teller], None]
+    check: Callable[[Settings, Ledger], None]
+    folders: Callable[[Settings], list[Path]]
+    one: str
+
+
+def cases_of(hit: Hit, folder: Path) -> list[tuple[int, Act]]:
+    """Every call with every act that it can meet; and the run where nothing goes wrong must be right, too."""
+    ledger, settings = Ledger(), settings_in(folder / "sound")
+    assert run_in_process(lambda teller: hit.run(settings, Plan(), teller), ledger) == 0, ledger.faults
+    hit.check(settings, ledger)
+    counted = (at for start, end in ledger.spans for at in range(start, end))
+    return [(at, act) for at in counted for act in Act if ledger.calls[at].can(act)]
+
+
+def check_case(hit: Hit, folder: Path, at: int, act: Act, seed: int) -> None:
+    """Run the program with one fault and look at what is left."""
+    settings, ledger = settings_in(folder / f"{act}-{at}"), Ledger()
+
+    def work(teller: Teller) -> None:
+        plan = Plan(at, act)
+        if act is Act.POWER:
+            plan.disk = ForgetfulDisk(hit.folders(settings), chance_from(seed, at))
+        hit.run(settings, plan, teller)
+
+    try:
+        status = run_in_process(work, ledger)
+        assert ledger.struck is not None, "it was not hit"
+        assert status == (-9 if act.is_death else 0) or ledger.faults, f"ended with {status}"
+        hit.check(settings, ledger)
+    except BaseException as error:
+        error.add_note(f"{act} at call {at}, {ledger.struck}; repeat with {hit.one}={act}:{at} --seed={seed}")
+        raise
+    shutil.rmtree(settings.home.parent)
+
+
+def check_many(hit: Hit, folder: Path, count: int, seed: int) -> None:
+    """Try many cases, by chance, or those that the environment picks, and tell of each that fails."""
+    cases = cases_of(hit, folder)
+    wanted = os.environ.get(hit.one)
+    chosen: Iterable[tuple[int, Act]] = (
+        chance_from(seed, 1).sample(cases, min(count, len(cases)))
+        if wanted is None
+        else [(at, act) for at, act in cases if wanted in {f"{act}:{at}", ALL}]
+    )
+    failures = []
+    for at, act in chosen:
+        try:
+            check_case(hit, folder, at, act, seed)
+        except Exception as error:  # noqa: BLE001 - all cases are tried, and each that fails is told of
+            failures.append(f"{error!r} {error.__notes__}")
+    assert not failures, f"{len(failures)} failed:\n" + "\n".join(failures)

@@ -1,0 +1,25 @@
+"""Every write, fsync, rename and delete of a rebuild: killed, failed, or the power gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from seam.cases import Hit, cases_of, check_case, check_many
+from seam.chance import chance_from
+from seam.rebuilding import rebuild_and_check, run_rebuilding
+
+REBUILDING = Hit(run_rebuilding, rebuild_and_check, lambda settings: [settings.root], one="REBUILDING")
+SAMPLE = 40
+SAMPLE_EXHAUSTIVE = 600
+
+
+def test_a_rebuild_hit_anywhere_and_run_again_is_right(folder: Path, seed: int) -> None:
+    for at, act in chance_from(seed).sample(cases_of(REBUILDING, folder), SAMPLE):
+        check_case(REBUILDING, folder, at, act, seed)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(900)
+def test_many_more_faults_of_a_rebuild(folder: Path, seed: int) -> None:
+    check_many(REBUILDING, folder, SAMPLE_EXHAUSTIVE, seed)
