@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -288,6 +289,37 @@ def test_a_home_that_cannot_be_locked_is_an_error_that_says_what_to_check(tmp_pa
     with pytest.raises(JournalError, match=r"cannot be locked .* check its disk"):
         Keeper(journal, settings_of(home))
     assert not leases.is_held(home)
+
+
+def test_a_program_that_ends_before_its_runner_is_not_warned_of_that(
+    tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    home = tmp_path / "home"
+    script = (
+        "import sys; from waybill.transport import Settings, Tracker\n"
+        "with Tracker(settings=Settings.load({'home': sys.argv[1]})) as tracker: pass"
+    )
+    command = [sys.executable, "-X", "dev", "-c", script, str(home)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "ResourceWarning" not in done.stderr
+    end_runner(home)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are listed as Linux does")
+def test_runners_that_have_ended_leave_no_zombies(tmp_path: Path, end_runner: Callable[[Path], None]) -> None:
+    def zombies() -> int:
+        stats = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                stats.append(path.read_text().rpartition(")")[2].split()[:2])
+        return stats.count(["Z", str(os.getpid())])
+
+    before = zombies()
+    for name in "abcd":
+        home = tmp_path / name
+        Keeper(Journal(home), settings_of(home))
+        end_runner(home)
+    assert zombies() <= before + 2, "the last one, and the one before it where that took its time"
 
 
 def test_a_runner_does_not_make_a_home_anew_that_is_gone(tmp_path: Path) -> None:

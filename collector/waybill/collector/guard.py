@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from waybill.collector.keys import ApiKey, Role, match
 from waybill.collector.problem import Problem
+from waybill.transport.loopback import leads_here
 
 if TYPE_CHECKING:
     from waybill.collector.exchange import Request
     from waybill.collector.metrics import Metrics
 
 log = logging.getLogger("waybill.collector")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host's name or address leads to this machine only."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-@lru_cache(maxsize=256)
-def _leads_here(authority: str) -> bool:
-    """Whether what a Host header says is a name of this machine only; asked anew for each request."""
-    try:
-        return is_loopback(urlsplit(f"//{authority}").hostname or "")
-    except ValueError:
-        return False
 
 
 class Guard:
@@ -69,7 +50,7 @@ class Guard:
         """
         if self._loopback:
             authority = request.scope.authority or request.header("host")
-            if not _leads_here(authority):
+            if not leads_here(authority):
                 detail = "the Host header names no loopback address; use one"
                 raise self._refused(request, HTTPStatus.FORBIDDEN, detail, "none")
         if role is None or (self._open and not self.keys):

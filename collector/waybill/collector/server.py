@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import uvloop
 
 from waybill.collector.bodies import BODY_TIMEOUT_S, Bodies
-from waybill.collector.guard import Guard, is_loopback
+from waybill.collector.guard import Guard
 from waybill.collector.health import HealthDoors
 from waybill.collector.intake import Intake
 from waybill.collector.keeping import Keeping
@@ -35,6 +35,7 @@ from waybill.collector.tallies import Tallies
 from waybill.collector.workers import Worker, Workers
 from waybill.transport import Journal, JournalError, SettingsError, flush, lease
 from waybill.transport.keeper import Keeper
+from waybill.transport.loopback import is_loopback
 from waybill.transport.redaction import Redaction
 from waybill.transport.runner import statuses
 

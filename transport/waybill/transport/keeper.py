@@ -41,7 +41,7 @@ class Keeper:
         """Agree on the settings and start a runner where one is wanted and missing."""
         self._journal = journal
         self._given = settings
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: _Child | None = None
         self._pid = os.getpid()
         self._pause_s = _LOOK_EVERY_S
         self._next_look_s = 0.0
@@ -69,7 +69,7 @@ class Keeper:
         with contextlib.suppress(OSError, JournalError):
             if lease.is_held(self._journal.home):
                 self._pause_s = _LOOK_EVERY_S
-            elif self._child is None or self._child.poll() is not None:
+            elif self._child is None or self._child.has_ended():
                 self._replace()
             self._warn()
 
@@ -97,7 +97,32 @@ class Keeper:
             log.warning("events are kept, and what becomes of them is by another's settings: %s", conflict)
 
 
-def _start_runner(home: Path, settings: Settings, held: lease.Lease) -> subprocess.Popen[bytes] | None:
+class _Child:
+    """A runner that this process has started and need not outlive.
+
+    `subprocess` takes one that nobody waits for to be forgotten, and warns of it.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._pid = process.pid
+        self._ended = False
+        process.returncode = 0
+
+    def has_ended(self) -> bool:
+        """Whether it is gone; the system keeps what is left of it until somebody asks."""
+        if not self._ended:
+            try:
+                self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
+            except ChildProcessError:  # of the parent of this fork, or somebody waits for every child
+                self._ended = True
+        return self._ended
+
+
+_children: list[_Child] = []
+"""The runners that may not have ended, those of keepers that are gone too."""
+
+
+def _start_runner(home: Path, settings: Settings, held: lease.Lease) -> _Child | None:
     """Start a home's runner as a process that outlives this one; None when it cannot be started.
 
     A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
@@ -122,4 +147,6 @@ def _start_runner(home: Path, settings: Settings, held: lease.Lease) -> subproce
     except OSError:
         return None
     held.hand_over()
-    return child
+    started = _Child(child)
+    _children[:] = [*(one for one in _children if not one.has_ended()), started]
+    return started

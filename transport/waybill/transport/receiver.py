@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import ipaddress
 import logging
 import socket
 import sys
@@ -28,6 +27,7 @@ import msgspec
 from waybill.transport.admission import MAX_BODY_BYTES
 from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
 from waybill.transport.journal import Journal, Kind
+from waybill.transport.loopback import is_loopback, leads_here
 from waybill.transport.redaction import Redaction
 
 log = logging.getLogger("waybill.receiver")
@@ -69,7 +69,7 @@ class Receiver:
         redaction: Redaction | None = None,
     ) -> None:
         """Bind the address; `start` begins to answer."""
-        if not _is_loopback(host):
+        if not is_loopback(host):
             what = "is no loopback address; give 127.0.0.1, ::1 or localhost"
             raise SettingsError("listen", host, "constructor", what)
         self._journal = journal
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         # A page in a browser can make this machine's own programs its messengers. It cannot send JSON to
         # another origin without asking first, which is never granted here; and if its own name leads here,
         # the name gives it away.
-        if not _is_loopback(urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""):
+        if not leads_here(self.headers.get("Host", "")):
             raise _Refusal(
                 HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one", unread=True
             )
@@ -274,13 +274,6 @@ class _Handler(BaseHTTPRequestHandler):
         deadline_s = time.monotonic() + _DRAIN_S
         while time.monotonic() < deadline_s and self.rfile.read1(io.DEFAULT_BUFFER_SIZE):
             pass
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _unzipped(body: bytes) -> bytes:
