@@ -29,11 +29,13 @@ from waybill.exporter.merge import merge
 from waybill.exporter.removal import remove
 from waybill.exporter.seal import finish_sealed, is_intact, seal_in, seal_of
 from waybill.exporter.sent import Mark, Sent, SentNotes
+from waybill.exporter.window import WINDOW_ROWS, cut
 from waybill.exporter.work import work
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
     from _typeshed import ReadableBuffer
 
 WORKERS: Final = 8
@@ -263,24 +265,36 @@ def _target(relative: str) -> tuple[str, bool]:
 
 
 def _merge(where: str, there: bytes, ours: bytes) -> ReadableBuffer:
-    """Both files as one; the bytes of theirs where ours has nothing new."""
+    """Both files as one, a window at a time; the bytes of theirs where ours has nothing new."""
+    file, more = _open_there(where, there), parquet.open_bytes(ours)
+    metadata, more_metadata = file.metadata.metadata, more.metadata.metadata
+    spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
+    encoder = parquet.Encoder(parquet.KEPT_FILTERS, rows=min(sum(span.rows for span in spans), WINDOW_ROWS))
+    is_new = False
+    for window in cut(spans, WINDOW_ROWS):
+        try:
+            known = parquet.read_window(file, window)
+        except parquet.DAMAGED as error:
+            raise _DamagedThereError(parquet.unreadable(where, error)) from None
+        merged = merge(parquet.join([known, parquet.read_window(more, window)]))
+        is_new = is_new or not merged.cast(SCHEMA).equals(merge(known).cast(SCHEMA))
+        if merged.num_rows:
+            encoder.add(merged)
+    if not is_new:
+        return there
+    covers = Covers.read(metadata).uniting(Covers.read(more_metadata))
+    return finish_sealed(encoder, covers.metadata(), seal_in(metadata))[0]
+
+
+def _open_there(where: str, there: bytes) -> pq.ParquetFile:
     try:
-        table, covers, seal = _read(there)
+        file = parquet.open_bytes(there)
+        metadata = file.metadata.metadata
+        Covers.read(metadata)
+        seal = seal_in(metadata)
         if seal is not None and not is_intact(io.BytesIO(there), seal):
             raise pa.ArrowInvalid(_ALTERED)
     except parquet.DAMAGED as error:
         # Merged, it would be sealed anew as if nothing were wrong with it.
         raise _DamagedThereError(parquet.unreadable(where, error)) from None
-    more, more_covers, _ = _read(ours)
-    merged = merge(parquet.join([table, more]))
-    if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
-        return there
-    encoder = parquet.Encoder(parquet.KEPT_FILTERS)
-    encoder.add(merged)
-    return finish_sealed(encoder, covers.uniting(more_covers).metadata(), seal)[0]
-
-
-def _read(data: bytes) -> tuple[pa.Table, Covers, str | None]:
-    file = parquet.open_bytes(data)
-    metadata = file.metadata.metadata
-    return parquet.read(file), Covers.read(metadata), seal_in(metadata)
+    return file
