@@ -184,6 +184,24 @@ def test_a_damaged_file_is_named_and_the_others_are_copied(layout: Layout, store
     assert done.failed[FILE].endswith("put a good copy in its place, or move it away")
 
 
+@pytest.mark.parametrize("altered", [True, False])
+def test_a_damaged_file_at_the_destination_is_named_there_and_never_merged(
+    layout: Layout, store: Store, *, altered: bool
+) -> None:
+    filled(layout, record("a"))
+    run(layout, store, delete_after=True)
+    data = bytearray(store.files()[FILE])
+    data[len(data) // 2] ^= 1
+    damaged = bytes(data) if altered else b"nonsense"
+    store.put(FILE, damaged)
+    filled(layout, record("late"), *(record("b", at_ms=at * HOUR_MS) for at in range(1, 6)))
+    done = run(layout, store, delete_after=True)
+    assert list(done.failed) == [LATE]
+    assert done.failed[LATE].startswith(f"{store.url}/{FILE} ")
+    assert len(done.copied) == 5
+    assert store.files()[FILE] == damaged
+
+
 def test_killed_at_any_step_and_run_again_it_comes_to_the_same(tmp_path: Path) -> None:
     rows = [record("a"), record("b", at_ms=HOUR_MS)]
     for at in range(1, 200):

@@ -14,7 +14,7 @@ from layouts import HOUR_MS, Layout, in_order, record
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
-from waybill.exporter import export
+from waybill.exporter import export, open_destination
 from waybill.facets import merge_all
 
 ROWS = [record(f"{at:04}", at_ms=at * 4 * HOUR_MS // 400) for at in range(400)]
@@ -95,6 +95,15 @@ def test_a_store_that_is_down_costs_three_files_time_and_every_file_says_why(
     assert len(done.failed) == len(layout.compacted()) == 4
     assert all(why.endswith("export again") for why in done.failed.values())
     assert sum("not tried" in why for why in done.failed.values()) == 1
+
+
+def test_a_bucket_that_does_not_exist_is_said(
+    layout: Layout, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_bucket(s3, monkeypatch)
+    done = export(layout.root, open_destination("s3://not-there/lineage"), delete_after=True)
+    assert len(done.failed) == len(layout.compacted()) == 4
+    assert sum("NoSuchBucket" in why for why in done.failed.values()) == 3
 
 
 def test_killed_in_the_middle_of_a_put_and_run_again_all_is_there(

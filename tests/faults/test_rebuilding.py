@@ -10,8 +10,8 @@ from seam.chance import chance_from
 from seam.rebuilding import rebuild_and_check, run_rebuilding
 
 REBUILDING = Hit(run_rebuilding, rebuild_and_check, lambda settings: [settings.root], one="REBUILDING")
-SAMPLE = 40
-SAMPLE_EXHAUSTIVE = 600
+SAMPLE = 24
+SAMPLE_EXHAUSTIVE = 250
 
 
 def test_a_rebuild_hit_anywhere_and_run_again_is_right(folder: Path, seed: int) -> None:

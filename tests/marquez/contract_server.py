@@ -60,7 +60,8 @@ TEXT_MAX = 20_000_000
 """The longest text that its JSON library reads."""
 PAGE = "<html><head><title>Sign in</title></head><body>Sign in</body></html>"
 HTML_500 = (
-    "<html><head><title>Error 500</title></head><body><h2>HTTP ERROR 500 Request failed.</h2></body></html>"
+    "<html><head><title>Error 500 Internal Server Error</title></head>"
+    "<body><h2>HTTP ERROR 500 Internal Server Error</h2></body></html>"
 )
 
 
@@ -400,7 +401,7 @@ def kind_of(event: dict[str, Any]) -> str:
 
 def judge(body: bytes) -> tuple[int, str]:
     """Marquez's answer to one POST of a lineage event."""
-    unreadable = 500, json.dumps({"code": 400, "message": "Unable to process JSON"})
+    unreadable = 500, '{"code":400,"message":"Unable to process JSON"}'
     try:
         event = json.loads(body)
     except (ValueError, RecursionError):
@@ -414,7 +415,7 @@ def judge(body: bytes) -> tuple[int, str]:
     if any("\0" in text for text in texts(event)):
         return 500, HTML_500
     if errors := list(missing(event)):
-        return 422, json.dumps({"errors": errors})
+        return 422, json.dumps({"errors": errors}, separators=(",", ":"))
     if kind_of(event) == "RunEvent" and not event.get("eventType"):
         return 500, HTML_500
     return 201, ""

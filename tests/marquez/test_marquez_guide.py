@@ -34,7 +34,7 @@ def test_the_examples_run(
     worker.run()
     reading, probing = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     out = run(reading, home, tmp_path)
-    assert out == f'{bad} run run 422 {{"errors": ["producer must not be null"]}}\n'
+    assert out == f'{bad} run run 422 {{"errors":["producer must not be null"]}}\n'
     assert b'"runId": "run"' in (tmp_path / f"{bad}.json").read_bytes()
     out = run(probing.replace("http://localhost:5000", marquez.url), home, tmp_path)
     assert re.fullmatch(r"True \d+\.\d+ None\n", out)

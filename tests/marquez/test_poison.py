@@ -60,14 +60,14 @@ def test_a_missing_producer_is_parked_with_what_marquez_says_of_it(
 ) -> None:
     keep("run", producer=...)
     worker.run()
-    assert dead_letters(journal)[0].words == '{"errors": ["producer must not be null"]}'
+    assert dead_letters(journal)[0].words == '{"errors":["producer must not be null"]}'
 
 
 @pytest.mark.parametrize(
     ("what", "members", "words"),
     [
-        ("a NUL character", {"name": "a\0b"}, "HTTP ERROR 500 Request failed."),
-        ("no event type", {"eventType": ...}, "HTTP ERROR 500 Request failed."),
+        ("a NUL character", {"name": "a\0b"}, "Error 500 Internal Server Error"),
+        ("no event type", {"eventType": ...}, "Error 500 Internal Server Error"),
     ],
 )
 def test_an_event_that_is_answered_500_for_good_is_parked_while_others_pass(
@@ -101,7 +101,7 @@ def test_what_marquez_says_it_cannot_read_is_parked_at_once_though_it_answers_50
     worker.run()
     (letter,) = dead_letters(journal)
     assert (letter.seq, letter.status, letter.tries) == (bad, 500, 1)
-    assert '"code": 400' in letter.words
+    assert '"code":400' in letter.words
     assert dead_letter_body(journal, bad) == body
     assert worker.problem is None
 
@@ -204,6 +204,7 @@ def test_the_words_of_a_backend_are_kept_to_a_bounded_line_without_the_key(
 ) -> None:
     import contract_server
 
+    marquez.upstream = None  # the real one says nothing of the kind
     answer = "you sent\n\x1b[31m Bearer se-cret " + "é" * 5_000_000
     monkeypatch.setattr(contract_server, "judge", lambda _: (422, answer))
     keep("run")

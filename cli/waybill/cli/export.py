@@ -19,7 +19,7 @@ def export(
     where: Annotated[
         str,
         typer.Argument(
-            metavar="DEST", help="A folder, or s3://bucket/folder, gs://…, az://account/container/…."
+            metavar="DEST", help="A folder, or s3://bucket/folder, gs://…, az://container/folder."
         ),
     ],
     delete_after: Annotated[

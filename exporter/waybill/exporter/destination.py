@@ -189,9 +189,11 @@ class Bucket:
                 mode["version"] = replaces.version
         try:
             put = self._store.put(path, bytes(data), mode=mode, use_multipart=False)
-        except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+        except (AlreadyExistsError, PreconditionError):
             raise ReplacedError from None
         except (BaseError, OSError) as error:
+            if replaces is not None and isinstance(error, FileNotFoundError):
+                raise ReplacedError from None  # nothing is there to be replaced
             raise self._failure(path, error) from None
         return Version(put["e_tag"], put["version"])
 

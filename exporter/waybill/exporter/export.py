@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 WORKERS: Final = 8
 """So many days are exported at once, and as many files held in memory."""
 
+_ALTERED: Final = "its bytes are not those that were sealed"
 _TRIES: Final = 20
 _FAILURES_MAX: Final = 3
 
@@ -93,6 +94,10 @@ def export(
     return _Export(root, destination, files or Files(), on_progress).run(
         delete_after=delete_after, dry_run=dry_run
     )
+
+
+class _DamagedThereError(DestinationError):
+    """A file of the destination is damaged, which says nothing about the others."""
 
 
 class _Day(msgspec.Struct):
@@ -187,7 +192,7 @@ class _Export:
             seal = seal_of(data)
             if seal is not None and not is_intact(io.BytesIO(data), seal):
                 # The good one may be over there.
-                raise pa.ArrowInvalid("its bytes are not those that were sealed")
+                raise pa.ArrowInvalid(_ALTERED)
             sent[relative] = self._send(relative, data, mark, known, done)
             self._failures = 0
         except FileNotFoundError:
@@ -195,7 +200,7 @@ class _Export:
         except parquet.DAMAGED as error:
             done.failed[relative] = parquet.unreadable(path, error)
         except DestinationError as error:
-            self._failures += 1
+            self._failures += not isinstance(error, _DamagedThereError)
             done.failed[relative] = str(error)
 
     def _send(self, relative: str, data: bytes, mark: Mark, known: Sent | None, done: _Day) -> Sent:
@@ -217,7 +222,9 @@ class _Export:
         for _ in range(_TRIES):
             found = self._destination.read(target)
             there = None if found is None else found[1]
-            merged: ReadableBuffer = data if found is None else _merge(found[0], data)
+            merged: ReadableBuffer = data
+            if found is not None:
+                merged = _merge(f"{self._destination.name}/{target}", found[0], data)
             listed = Listed.of(merged)
             if found is not None and listed.sha256 == hashlib.sha256(found[0]).hexdigest():
                 done.unchanged += 1
@@ -255,9 +262,16 @@ def _target(relative: str) -> tuple[str, bool]:
     return (f"{COMPACTED}{relative.removeprefix(str(LATE))}" if late else relative), late
 
 
-def _merge(there: bytes, ours: bytes) -> ReadableBuffer:
+def _merge(where: str, there: bytes, ours: bytes) -> ReadableBuffer:
     """Both files as one; the bytes of theirs where ours has nothing new."""
-    (table, covers, seal), (more, more_covers, _) = _read(there), _read(ours)
+    try:
+        table, covers, seal = _read(there)
+        if seal is not None and not is_intact(io.BytesIO(there), seal):
+            raise pa.ArrowInvalid(_ALTERED)
+    except parquet.DAMAGED as error:
+        # Merged, it would be sealed anew as if nothing were wrong with it.
+        raise _DamagedThereError(parquet.unreadable(where, error)) from None
+    more, more_covers, _ = _read(ours)
     merged = merge(parquet.join([table, more]))
     if merged.cast(SCHEMA).equals(merge(table).cast(SCHEMA)):
         return there

@@ -37,6 +37,12 @@ CODED_SCHEMA: Final = pa.schema(
 ROW_GROUP: Final = 131_072
 """Rows of a row group: enough to compress well, few enough to be skipped by their statistics."""
 
+_GROUP_BYTES: Final = 64 * 2**20
+"""What a row group takes in memory, about: where texts are huge it has fewer rows."""
+
+_ROW_BYTES: Final = 256
+"""A row group of larger rows, as they are encoded, counts for as many rows of this size."""
+
 # Texts that hardly repeat gain nothing from a dictionary. Identifiers in order of time begin alike, names of
 # files mostly have the same length; times in order shrink to their differences.
 _DICTIONARY: Final = [
@@ -120,7 +126,8 @@ class Encoder:
                 bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
-        self._writer.write_table(table, row_group_size=ROW_GROUP)
+        rows = table.num_rows * _GROUP_BYTES // max(table.nbytes, 1)
+        self._writer.write_table(table, row_group_size=max(min(rows, ROW_GROUP), 1))
 
     @property
     def is_empty(self) -> bool:
@@ -203,10 +210,10 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
     known = group.column(place).statistics
     # A file of somebody else's may tell nothing: then it may hold anything.
     first, last = (0, AFTER_LAST_MS) if known is None else (known.min_raw, known.max_raw)
-    return Span(first, last, group.num_rows)
+    return Span(first, last, max(group.num_rows, group.total_byte_size // _ROW_BYTES))
 
 
-def unreadable(path: Path, error: Exception) -> str:
+def unreadable(path: Path | str, error: Exception) -> str:
     """The sentence about a damaged file."""
     reason = " ".join(str(error).split())
     return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"

@@ -32,6 +32,7 @@ class Span(NamedTuple):
     last_ms: int
     """Its latest."""
     rows: int
+    """How many rows it has, or as how many of a common size it counts."""
 
 
 def cut(spans: Iterable[Span], rows_max: int) -> list[Window]:
