@@ -63,19 +63,10 @@ class Collector:
     """A running `waybill serve`."""
 
     def __init__(self, home: Path, *options: str, program: tuple[str, ...] = PROGRAM) -> None:
-        command = [
-            *program,
-            "serve",
-            "--home",
-            str(home),
-            "--listen",
-            "127.0.0.1:0",
-            "--system-name",
-            "tests",
-        ]
+        own = ("--home", str(home), "--listen", "127.0.0.1:0", "--system-name", "tests")
         self.home = home
         self.process = subprocess.Popen(
-            [*command, "--system-name", "tests", *options],
+            [*program, "serve", *own, *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
