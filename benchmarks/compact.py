@@ -101,8 +101,9 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, float]:
     """Raw files as a projection writes them, batch after batch; how many rows, files and MB."""
     from benchmarks.records import records
-    from waybill.exporter import RawName, RawWriter
-    from waybill.exporter.work import workers_default
+    from waybill.exporter.compaction import RawWriter
+    from waybill.exporter.names import RawName
+    from waybill.exporter.parallel import workers_default
 
     table = records(
         arguments.records,

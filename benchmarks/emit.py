@@ -121,10 +121,10 @@ def _measured(job: dict[str, Any]) -> dict[str, Any]:
 
 def end_runner(home: Path) -> None:
     """Kill the runner that an emitter or a collector left."""
-    from waybill.transport import lease
+    from waybill.transport import locks
 
-    while lease.is_held(home):
-        pid = lease.holder(home)
+    while locks.is_held(home):
+        pid = locks.holder(home)
         if pid is not None:  # else it is on its way up
             os.kill(pid, 9)
         time.sleep(0.05)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from waybill.marquez.answer import Answer
+    from waybill.marquez.backend import Answer
     from waybill.transport import Journal, Settings
 
 FILES_PER_S: Final = 5_000
@@ -49,7 +49,7 @@ class SlowBackend:
 
     def deliver(self, body: bytes) -> Answer:
         """Take one event, for as long as that takes."""
-        from waybill.marquez.answer import Answer, Verdict
+        from waybill.marquez.backend import Answer, Verdict
 
         self._clock.now_s += 1 / TAKEN_PER_S
         event = json.loads(body)

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from benchmarks.emit import end_runner
 from benchmarks.ingest import collector, cpu_s_of, record_lines
 from benchmarks.turns import peak_mb
-from waybill.transport import Journal, lease
+from waybill.transport import Journal, locks
 
 BATCH: Final = 100
 CONNECTIONS: Final = 8
@@ -182,7 +182,7 @@ def _templates() -> list[bytes]:
 
 def _cpu_s(server: int, home: Path) -> float:
     """Of the server and of the runner, which does the rest."""
-    runner = lease.holder(home)
+    runner = locks.holder(home)
     return cpu_s_of(server) + (cpu_s_of(runner) if runner else 0.0)
 
 

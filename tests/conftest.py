@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.transport import lease
-from waybill.transport.settings import Settings
+from waybill.transport import locks
+from waybill.transport.config import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,8 +76,8 @@ def end_runner_of(home: Path) -> bool:
     """End a home's runner and wait for that; False if it has none."""
     deadline_s = time.monotonic() + RUNNER_ENDS_WITHIN_S
     found = False
-    while lease.is_held(home):
-        pid = lease.holder(home)
+    while locks.is_held(home):
+        pid = locks.holder(home)
         if pid == os.getpid():  # a test that failed has not released the lease that it took
             return found
         if pid is not None:  # else it is on its way up, and has not signed yet

@@ -11,7 +11,7 @@ import pytest
 
 from waybill.facets.overrides import OVERRIDABLE
 from waybill.spark import LISTENER_VERSION
-from waybill.transport import runner
+from waybill.transport.runner import runner
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])

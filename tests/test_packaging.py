@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pickle
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
 ROOMS = ("facets", "transport", "marquez", "exporter", "collector", "spark", "cli")
-LINES_MAX = 400
 FOREIGN = re.compile(
     r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"
     r"|\b(?:pypi|pythonhosted|npmjs|maven|debian|crates)\.(?:org|io)\b|apache\.org/maven"
@@ -89,10 +89,58 @@ def test_the_namespace_is_open_to_other_packages() -> None:
     assert {Path(folder).parent.name for folder in waybill.__path__} >= set(ROOMS)
 
 
-def test_no_module_is_longer_than_a_reader_can_hold() -> None:
-    modules = [REPOSITORY / room / path for room in ROOMS for path in sources(room) if path.suffix == ".py"]
-    lengths = [(len(module.read_text(encoding="utf-8").splitlines()), module.name) for module in modules]
-    assert [(length, name) for length, name in lengths if length > LINES_MAX] == []
+def modules() -> dict[str, Path]:
+    """Every module of every room, by its dotted name."""
+    paths = [(room, path) for room in ROOMS for path in sources(room) if path.suffix == ".py"]
+    return {
+        ".".join(path.with_suffix("").parts).removesuffix(".__init__"): REPOSITORY / room / path
+        for room, path in paths
+    }
+
+
+def imports_of(path: Path) -> Iterator[tuple[str, str]]:
+    """What a module imports of Waybill, within functions and for types too: from where, and which name."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("waybill."):
+            yield from ((node.module or "", alias.name) for alias in node.names)
+
+
+def shelf(module: str) -> str:
+    """What stands directly in a room and holds this module: a package, or the module itself."""
+    return ".".join(module.split(".")[:3])
+
+
+def face_of(package: str) -> set[str]:
+    """What others may import of it: a package names that, of a module it is what has no underscore."""
+    module = importlib.import_module(package)
+    return set(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
+
+
+def test_a_package_is_imported_by_its_face() -> None:
+    known = modules()
+    behind = [
+        f"{name}: {source}.{imported}"
+        for name, path in known.items()
+        for source, imported in imports_of(path)
+        # Commands, demo and stack of the last room have no users but its own application.
+        if shelf(source) not in {shelf(name), "waybill.cli"} and not source.startswith("waybill.cli.")
+        if shelf(f"{source}.{imported}") not in known or source.count(".") == 2
+        if source != shelf(source) or imported not in face_of(source)
+    ]
+    assert behind == []
+
+
+def test_no_package_offers_a_name_that_one_of_its_modules_has() -> None:
+    """Which of the two one would get would hang on what was imported before."""
+    known = modules()
+    packages = [name for name, path in known.items() if path.name == "__init__.py"]
+    both = [
+        f"{package}.{name}"
+        for package in packages
+        for name in getattr(importlib.import_module(package), "__all__", ())
+        if f"{package}.{name}" in known
+    ]
+    assert both == []
 
 
 @pytest.mark.parametrize("room", ["facets", "transport"])
@@ -106,7 +154,7 @@ def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: P
 def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
     loaded = python("import sys, waybill.cli.app; print(*sys.modules)", tmp_path).split()
     foreign = {"pyarrow", "pyspark", "requests", "openlineage", "pandas", "numpy", "duckdb", "granian"}
-    assert "waybill.cli.doctor" in loaded
+    assert "waybill.cli.commands.doctor" in loaded
     assert foreign & set(loaded) == set()
 
 
@@ -151,7 +199,7 @@ def public_errors() -> list[type[WaybillError]]:
     """Every error of Waybill that any module of any room defines."""
     for room in ROOMS:
         package = importlib.import_module(f"waybill.{room}")
-        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
                 importlib.import_module(module.name)
     found, todo = [], [WaybillError]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from stores import new_bucket, s3_server
 
-from waybill.exporter import RawName, RawWriter, find
+from waybill.exporter import find
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
 
 if TYPE_CHECKING:

@@ -21,14 +21,15 @@ import requests
 from contract_server import ContractServer
 
 from waybill.cli.demo import report
-from waybill.cli.demo.again import Again, rebuilds
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
+from waybill.cli.demo.rebuild_check import RebuildCheck, rebuilds
+from waybill.cli.demo.trail import Trail
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
 from waybill.marquez import Backend, Delivery
-from waybill.transport import Journal, Kind, Settings, lease
+from waybill.transport import Journal, Kind, Settings, locks
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -68,7 +69,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, script: Path) -> tuple[Path, 
     assert str(home) in first
     assert len(months) == 12
     (said,) = done.stdout.splitlines()
-    runner = lease.holder(home)
+    runner = locks.holder(home)
     if runner is not None:
         os.kill(runner, 15)
     return home, json.loads(said)
@@ -170,8 +171,11 @@ def test_its_report_shows_states_files_a_journey_and_the_way_on(
     demo: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     home, said = demo
-    trail = report.Trail(find(home, Query()))
-    again = [Again(source="journal", events=1_234, records=41), Again(source="events", differing=2)]
+    trail = Trail(find(home, Query()))
+    again = [
+        RebuildCheck(source="journal", events=1_234, records=41),
+        RebuildCheck(source="events", differing=2),
+    ]
     report.show(trail, home, again, marquez_url="http://marquez.example:5000")
     shown = capsys.readouterr().out
     assert "1,234   41       identical" in shown
@@ -199,7 +203,7 @@ def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
     demo: tuple[Path, dict[str, Any]], marquez: subprocess.Popen[str]
 ) -> None:
     home, _ = demo
-    trail, settings = report.Trail(find(home, Query())), own_settings(home, marquez)
+    trail, settings = Trail(find(home, Query())), own_settings(home, marquez)
     journal = Journal(home)
     bodies = [entry.body for entry in journal.read(0, limit=10_000) if entry.kind is Kind.OPENLINEAGE]
     journal.close()
@@ -231,7 +235,7 @@ def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, An
     shutil.copytree(home / "provenance", tmp_path / "provenance")
     (tmp_path / said["files"][0]).unlink()
     settings = own_settings(home).with_values({"root": tmp_path}, "tests")
-    again = next(rebuilds(report.Trail(find(home, Query())), settings, delivered=True))
+    again = next(rebuilds(Trail(find(home, Query())), settings, delivered=True))
     assert again.is_other
     assert again.verdict().endswith("records differ, 0 findings")
 
@@ -289,7 +293,7 @@ def test_a_second_demo_ends_the_first_one_s_runner(tmp_path: Path) -> None:
     Journal(home).close()
     command = [sys.executable, "-m", "waybill.transport", str(home)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as runner:
-        while lease.holder(home) is None:
+        while locks.holder(home) is None:
             assert runner.poll() is None
         prepare(home, keep=False)
         assert runner.wait(timeout=30) == 0

@@ -17,8 +17,8 @@ from served import Collector, event
 
 from waybill.cli.dev.compose import Container, StackError, compose_file, containers_of, services_of
 from waybill.cli.dev.look import look as look_around
-from waybill.cli.dev.services import SERVICES, Waiting, waiting_of
-from waybill.cli.findings import Finding
+from waybill.cli.findings import Diagnosis
+from waybill.cli.services import SERVICES, Waiting, waiting_of
 from waybill.transport import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
 SERVER = ROOT / "tests" / "marquez" / "contract_server.py"
 
-Findings = dict[str, Finding]
+Findings = dict[str, Diagnosis]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_waits_in_the_collector_is_said_with_what_holds_it_up(
 ) -> None:
     collector = collect("--marquez-url", "http://127.0.0.1:1")
     collector.post("/api/v1/lineage", event())
-    held_up: Finding | None = None
+    held_up: Diagnosis | None = None
     while held_up is None or held_up.level != "broken":
         held_up = look(WAYBILL_PORT=port(collector.url)).get("collector: marquez")
     assert re.match(r"1 entry waits, the oldest for \d+ s; http://127.0.0.1:1 does not answer", held_up.says)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from waybill.cli.checks import foreign_packages
-from waybill.transport import Journal, Settings, lease
-from waybill.transport.agreement import agree
+from waybill.transport import Journal, Settings, locks
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -93,7 +93,7 @@ def test_a_setting_against_a_live_runner_s_is_broken_and_without_one_a_note(
     agree(journal, settings)
     journal.close()
     elsewhere = ("--home", settings.home, "--root", tmp_path / "elsewhere")
-    held = lease.take(settings.home)
+    held = locks.take(settings.home)
     assert held is not None
     try:
         code, found = findings(waybill, *elsewhere)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.exporter import Compactor, RawName, RawWriter
+from waybill.exporter import Compactor
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
 
 if TYPE_CHECKING:

@@ -55,7 +55,7 @@ def test_the_version_is_the_package_s(waybill: Run) -> None:
 
 
 def test_every_setting_is_an_option_of_the_same_name(waybill: Run) -> None:
-    from waybill.transport.settings import names
+    from waybill.transport.config import names
 
     page = waybill("settings", "--help").stdout
     for name in names():

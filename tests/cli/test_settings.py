@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.transport.settings import names
+from waybill.transport.config import names
 
 if TYPE_CHECKING:
     from conftest import Run

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.marquez import Figures
-from waybill.transport import Journal, Kind, Settings, lease
-from waybill.transport.agreement import agree
+from waybill.marquez import Counters
+from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -46,7 +46,7 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
 
 def test_what_became_of_a_backends_events_is_counted(waybill: Run, home: Path) -> None:
     journal = Journal(home)
-    figures = Figures(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
+    figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
     journal.commit("marquez", cursor=0, put={"figures": figures.row()})
     journal.close()
     found = json.loads(waybill("status", "--home", home, "--json").stdout)
@@ -68,7 +68,7 @@ def test_depth_counts_what_is_left_after_pruning(waybill: Run, home: Path) -> No
 
 def test_a_live_runner_is_named(waybill: Run, home: Path) -> None:
     Journal(home).close()
-    held = lease.take(home)
+    held = locks.take(home)
     assert held is not None
     try:
         found = json.loads(waybill("status", "--home", home, "--json").stdout)

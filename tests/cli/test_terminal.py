@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.transport import Journal, lease
+from waybill.transport import Journal, locks
 
 if TYPE_CHECKING:
     from conftest import Kept
@@ -65,7 +65,7 @@ def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> N
 
 def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -> None:
     journal = Journal(home)
-    held = lease.take(home)
+    held = locks.take(home)
     assert held is not None
     command = [str(script), "flush", "--home", str(home)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

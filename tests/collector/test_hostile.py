@@ -24,7 +24,7 @@ import pytest
 from served import COMPLETED_MS, JSON, Collector, Reply, event, record, reply_of
 
 from waybill.collector.intake import STALLED_S
-from waybill.collector.server import CONNECTIONS_MAX
+from waybill.collector.server.server import CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from conftest import Start

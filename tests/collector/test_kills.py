@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pytest
 from served import COMPLETED_MS, JSON, Collector, record, reply_of
 
-from waybill.transport import Settings, flush, lease
+from waybill.transport import Settings, flush, locks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +82,7 @@ def kill_at_random(folder: Path, chance: Random, rounds: int) -> None:
         else:
             collector.process.kill()
             collector.process.communicate()
-        if not last and chance.random() < 0.5 and (runner := lease.holder(home)):
+        if not last and chance.random() < 0.5 and (runner := locks.holder(home)):
             os.kill(runner, signal.SIGKILL)
         for client in clients:
             client.join(30)

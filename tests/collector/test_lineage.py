@@ -18,7 +18,7 @@ import pytest
 from served import DID, JSON, Collector, event, reply_of
 
 from waybill.collector import Rejects
-from waybill.transport import Journal, lease
+from waybill.transport import Journal, locks
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -313,7 +313,7 @@ def test_what_is_redacted_is_nowhere_in_the_home(start: Start, home: Path) -> No
 def runner_of(home: Path) -> int:
     """The process that works a home's projections, once there is one."""
     deadline_s = time.monotonic() + 60
-    while (runner := lease.holder(home)) is None:
+    while (runner := locks.holder(home)) is None:
         assert time.monotonic() < deadline_s, "no runner came"
         time.sleep(0.05)
     return runner

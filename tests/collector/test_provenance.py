@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from served import COMPLETED_MS, DID, Collector, Reply, event, record
 
-from waybill.collector.rejects import Rejects
+from waybill.collector.intake import Rejects
 from waybill.transport import Journal
 
 if TYPE_CHECKING:

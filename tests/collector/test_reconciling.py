@@ -11,7 +11,7 @@ import pytest
 from contract_server import ContractServer
 from served import event
 
-from waybill.collector.reconciling import DAY_MS, Reconciling
+from waybill.collector.server.reconciling import DAY_MS, Reconciling
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind, Settings
 

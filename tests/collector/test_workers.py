@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from served import JSON, Collector, event, reply_of
 
-from waybill.transport import Journal, lease
+from waybill.transport import Journal, locks
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -127,7 +127,7 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
     code, log = collector.stop()
     assert code == 0
     assert f"process {victim}) has ended: signal 9" in log
-    assert not lease.is_held(collector.home, "collector")
+    assert not locks.is_held(collector.home, "collector")
 
 
 def test_any_worker_tells_what_all_have_counted(start: Start) -> None:

@@ -12,8 +12,10 @@ import pyarrow.parquet as pq
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from waybill.exporter import Compactor, RawName, RawWriter, hour_of
-from waybill.exporter.window import WINDOW_ROWS
+from waybill.exporter import Compactor
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName, hour_of
+from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport.files import Files

@@ -19,7 +19,7 @@ from waybill.facets.arrow import from_table
 if TYPE_CHECKING:
     import pytest
 
-    from waybill.exporter import Destination
+    from waybill.exporter.exporting import Destination
     from waybill.facets import ProvenanceRecord
 
 

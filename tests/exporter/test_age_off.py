@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record
 
-from waybill.exporter import AgedOff, Retraction, age_off, check, export, find, open_destination
+from waybill.exporter import age_off, check, export, find, open_destination
+from waybill.exporter.compaction import Retraction
+from waybill.exporter.retention import AgedOff
 from waybill.facets import FinalState, record_key
 
 FILE = "provenance/compacted/edge/20260101/00.parquet"

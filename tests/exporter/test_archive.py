@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import StoppedError, StoppingFiles, temporaries
 
-from waybill.exporter import Archive, RawName, Wanted, check, find, hour_of, open_archive, rebuild
+from waybill.exporter import Wanted, check, find, open_archive, rebuild
+from waybill.exporter.archive import EVENTS_SCHEMA, Archive, archived_files, read_entries
+from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import EventsSource
-from waybill.exporter.stored import EVENTS_SCHEMA, archived_files, read_entries
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.files import Files
-from waybill.transport.projection import Projection as Protocol
+from waybill.transport.runner import Projection as Protocol
 from waybill.transport.runner import Runner
 
 if TYPE_CHECKING:
@@ -148,8 +149,8 @@ def test_a_file_holds_entries_of_one_hour(
 
 
 def test_a_batch_is_bounded(journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.archive._ENTRIES_MAX", 4)
-    monkeypatch.setattr("waybill.exporter.archive._READ_MAX", 3)
+    monkeypatch.setattr("waybill.exporter.archive.projection._ENTRIES_MAX", 4)
+    monkeypatch.setattr("waybill.exporter.archive.projection._READ_MAX", 3)
     append(journal, *(b"%d" % number for number in range(13)))
     archive = Archive(journal, settings)
     assert [archive.step().applied for _ in range(3)] == [6, 6, 0]
@@ -220,8 +221,8 @@ def test_what_was_one_file_is_one_again_however_much_it_is(
 ) -> None:
     append(journal, *(b"%d" % number for number in range(9)))
     journal.commit("archive", put={"range": msgspec.msgpack.encode((1, 7))})
-    monkeypatch.setattr("waybill.exporter.archive._ENTRIES_MAX", 2)
-    monkeypatch.setattr("waybill.exporter.archive._READ_MAX", 2)
+    monkeypatch.setattr("waybill.exporter.archive.projection._ENTRIES_MAX", 2)
+    monkeypatch.setattr("waybill.exporter.archive.projection._READ_MAX", 2)
     work(journal, settings, Files())
     names = [name for name, _ in archived_files(settings.root)]
     assert [(name.first, name.last) for name in names] == [(1, 7), (8, 9)]

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from layouts import HOUR_MS, Layout, record
 
-from waybill.exporter import check, compact_there, export, find, open_destination
-from waybill.exporter.destination import ReplacedError
-from waybill.exporter.fetching import fetch_root
+from waybill.exporter import check, export, find, open_destination
+from waybill.exporter.compaction import compact_remote
+from waybill.exporter.exporting import ReplacedError, fetch_root
 from waybill.facets import merge_all
 
 ACCOUNT = "devstoreaccount1"
@@ -103,9 +103,9 @@ def test_a_late_row_joins_its_hour_and_raw_files_are_compacted_and_all_of_it_is_
     host.write(raw)
     for path in host.raw():
         open_destination(url).write(str(path.relative_to(host.root)), path.read_bytes(), None)
-    report = compact_there(url)
+    report = compact_remote(url)
     assert (len(report.published), report.failed) == (1, {})
-    assert compact_there(url).published == ()
+    assert compact_remote(url).published == ()
     fetch_root(url, tmp_path / "fetched", on_progress=lambda _done, _total: None)
     assert [finding for checked in check(tmp_path / "fetched") for finding in checked.findings] == []
     assert merge_all(find(tmp_path / "fetched")) == merge_all([*rows, late, raw])

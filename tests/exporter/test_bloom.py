@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from layouts import Layout, record
 
 from waybill.exporter import Query, find
-from waybill.exporter.bloom import can_hold
-from waybill.exporter.listing import raw_hours
+from waybill.exporter.directory import raw_hours
 from waybill.exporter.parquet import RAW_FILTERS, Encoder
+from waybill.exporter.parquet.bloom import can_hold
 from waybill.facets.arrow import to_table
 
 

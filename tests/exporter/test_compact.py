@@ -29,8 +29,10 @@ from layouts import (
     temporaries,
 )
 
-from waybill.exporter import Compactor, Hour, Query, RawName, Retraction, check, find
-from waybill.exporter.window import WINDOW_ROWS
+from waybill.exporter import Compactor, Query, check, find
+from waybill.exporter.compaction import Retraction
+from waybill.exporter.names import Hour, RawName
+from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 
 if TYPE_CHECKING:

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 from layouts import START_MS, event
 
-from waybill.exporter import Archive, Compactor, Explanation, RawName, RawWriter, Wanted, explain, find
-from waybill.exporter import Layout as Projection
+from waybill.exporter import Compactor, Wanted, explain, find
+from waybill.exporter.archive import Archive
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.names import RawName
 from waybill.exporter.sources import EventsSource, JournalSource, Source
 from waybill.facets import FinalState
 from waybill.transport import Journal, Kind, Settings
+
+if TYPE_CHECKING:
+    from waybill.exporter.verification import Explanation
 
 WANTED = Wanted(system_name="tests", annotations_allowed=frozenset({"errorCause"}))
 

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, in_order, record, temporaries
 
-from waybill.exporter import DestinationError, Exported, age_off, export, open_destination
+from waybill.exporter import DestinationError, age_off, export, open_destination
+from waybill.exporter.exporting import Exported
 from waybill.facets import merge_all
 from waybill.facets.arrow import from_table
 

@@ -1,116 +1,586 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path, PurePosixPath
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
+import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from layouts import Layout, record
+from layouts import (
+    HOUR_MS,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    event,
+    in_order,
+    record,
+    temporaries,
+)
+from openlineage.client.uuid import generate_new_uuid
 
-from waybill.exporter import RawName, find, hour_of, safe_name
+from waybill.exporter import Query, find, open_layout
+from waybill.exporter.archive import Archive
+from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.quarantine import list_quarantined
+from waybill.facets import FinalState, ProvenanceRecord, decode_event, fold
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.files import Files
+from waybill.transport.runner import Projection as Protocol
 
-AWKWARD = [
-    "../../x",
-    "a/b",
-    "a'b",
-    "",
-    ".",
-    "..",
-    "…/é",
-    "a" * 300,
-    "é" * 300,
-    "\0",
-    "_hidden",
-    "%2F",
-    "a.b",
-    "~",
-    "a\nb",
-    " ",
+SETTLE_S = 0.3
+
+
+def facet(**fields: object) -> dict[str, object]:
+    return {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", **fields}}
+
+
+def parent(run: str) -> dict[str, object]:
+    return {"parent": {"run": {"runId": run}, "job": {"namespace": "edge", "name": "app"}}}
+
+
+class Site:
+    """A journal and its layout, worked step by step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.journal = Journal(settings.home)
+        self.files: Files = Files()
+        self.restart()
+
+    def restart(self) -> None:
+        self.layout = Projection(self.journal, self.settings, files=self.files, workers=1, settle_s=SETTLE_S)
+
+    def emit(self, *bodies: bytes) -> None:
+        self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
+
+    def work(self) -> None:
+        """Step until every entry is dealt with."""
+        while self.journal.cursor("layout") < self.journal.last_seq():
+            step = self.layout.step()
+            assert step.problem is None
+            if not step.applied:
+                time.sleep(step.retry_s or 0)
+
+    def flush(self) -> list[str]:
+        mark = self.journal.mark(b"flush")
+        self.work()
+        said = self.journal.state_get("layout", f"flush:{mark}")
+        assert said is not None
+        files: list[str] = json.loads(said)
+        return files
+
+    def rows(self) -> list[ProvenanceRecord]:
+        return Layout(self.settings.root).rows()
+
+    def found(self) -> list[ProvenanceRecord]:
+        return find(self.settings.root)
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    opened = Site(settings)
+    yield opened
+    opened.journal.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)
+
+
+def derived(run: str, at_ms: int, **changes: object) -> ProvenanceRecord:
+    fields: dict[str, object] = {
+        "data_source": "job",
+        "filename": "job",
+        "transforms": ("job",),
+        "data_sink": None,
+    }
+    return record(run, at_ms=at_ms, **{**fields, "created": START_MS + at_ms, **changes})
+
+
+# -- opening -----------------------------------------------------------------------------------------------
+
+
+def test_the_layout_is_opened_only_where_provenance_is_enabled(site: Site) -> None:
+    assert isinstance(open_layout(site.journal, site.settings), Protocol)
+    off = msgspec.structs.replace(site.settings, provenance_enabled=False)
+    assert open_layout(site.journal, off) is None
+
+
+def test_entries_from_before_provenance_was_enabled_are_written_then(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5))
+    assert site.layout.pending() == 1
+    site.flush()
+    assert site.rows() == [derived("r", 5)]
+    assert site.layout.pending() == 0
+
+
+# -- what is recorded when ---------------------------------------------------------------------------------
+
+
+def test_an_event_with_the_facet_is_recorded_at_once(site: Site) -> None:
+    fields = {
+        "did": "d",
+        "systemName": "edge",
+        "dataSource": "in",
+        "filename": "f",
+        "transforms": ["t"],
+        "dataSink": "out",
+    }
+    site.emit(event("r", "START", 0), event("r", "COMPLETE", 5, facets=facet(**fields)))
+    site.work()
+    expected = record("d", at_ms=5, filename="f", transforms=("t",), created=START_MS + 5)
+    assert site.found() == [expected]
+    assert site.layout.pending() == 0
+
+
+def test_every_path_of_a_fan_out_is_recorded_and_other_events_of_the_run_add_nothing(site: Site) -> None:
+    for sink in ("one", "two"):
+        site.emit(event("r", "COMPLETE", 5, facets=facet(did="d", dataSink=sink)))
+        site.work()
+    site.emit(event("r", "COMPLETE", 9), event("r", "RUNNING", 1))
+    site.flush()
+    assert [row.data_sink for row in site.rows()] == ["one", "two"]
+
+
+def test_a_run_without_the_facet_is_recorded_once_it_has_settled(site: Site) -> None:
+    site.emit(event("r", "START", 0), event("r", "COMPLETE", 5))
+    site.work()
+    assert site.found() == []
+    assert site.layout.pending() == 1
+    time.sleep(SETTLE_S)
+    assert site.layout.step().applied == 1
+    site.work()
+    assert site.found() == [derived("r", 5, created=START_MS)]
+    assert site.layout.pending() == 0
+
+
+def test_a_run_settles_when_its_application_ends(site: Site) -> None:
+    site.emit(event("child", "COMPLETE", 5, facets=parent("app")))
+    site.emit(event("stranger", "COMPLETE", 6))
+    site.emit(event("app", "COMPLETE", 9, job="app"))
+    site.work()
+    assert [row.did for row in site.found()] == ["child"]
+
+
+def test_a_run_that_has_not_ended_is_not_recorded_by_a_flush(site: Site) -> None:
+    site.emit(event("r", "START", 0), event("r", "RUNNING", 5))
+    assert site.flush() == []
+    assert site.found() == []
+
+
+def test_a_run_that_was_unsettled_at_a_restart_settles_after_it(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5))
+    site.work()
+    site.restart()
+    time.sleep(SETTLE_S)
+    site.layout.step()
+    assert site.layout.step().applied == 1
+    site.work()
+    assert site.found() == [derived("r", 5)]
+
+
+def test_an_event_after_the_end_replaces_what_was_recorded(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", HOUR_MS + 5), event("other", "COMPLETE", HOUR_MS + 6))
+    site.flush()
+    site.emit(event("r", "FAIL", 4))
+    files = site.flush()
+    failed = derived("r", 4, final_state=FinalState.ERROR)
+    assert site.rows() == [failed, derived("other", HOUR_MS + 6)]
+    assert files == [
+        "provenance/compacted/edge/20260101/00.parquet",
+        "provenance/compacted/edge/20260101/01.parquet",
+    ]
+
+
+def test_an_event_after_the_end_that_changes_nothing_writes_nothing(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5))
+    site.flush()
+    site.emit(event("r", "RUNNING", 5))
+    assert site.flush() == []
+
+
+def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5))
+    site.flush()
+    site.emit(event("r", "COMPLETE", 5, facets=facet(did="d", dataSource="in", filename="f")))
+    site.flush()
+    assert [(row.did, row.filename) for row in site.rows()] == [("d", "f")]
+
+
+def test_provenance_records_are_written_with_the_stamped_name_where_they_carry_none(site: Site) -> None:
+    body = {
+        "did": "d",
+        "dataSource": "in",
+        "filename": "f",
+        "transforms": [],
+        "finalState": "FILTERED",
+        "created": 1,
+        "completed": START_MS,
+    }
+    site.journal.append(
+        Kind.PROVENANCE, json.dumps([body, {**body, "systemName": "own"}]).encode(), "stamped"
+    )
+    site.flush()
+    assert sorted(row.system_name for row in site.rows()) == ["own", "stamped"]
+
+
+def test_only_allowed_annotations_reach_the_records(settings: Settings) -> None:
+    site = Site(msgspec.structs.replace(settings, provenance_annotations_allowed=frozenset({"kept"})))
+    site.emit(event("r", "COMPLETE", 5, facets=facet(did="d", annotations={"kept": "1", "secret": "2"})))
+    site.emit(event("s", "COMPLETE", 5, facets=facet(did="e", annotations={"secret": "2"})))
+    site.flush()
+    assert [row.annotations for row in site.rows()] == [{"kept": "1"}, None]
+    site.journal.close()
+
+
+def test_an_entry_that_cannot_be_read_holds_up_no_other(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    site.emit(b"no JSON", event("r", "COMPLETE", 5))
+    site.journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
+    site.flush()
+    assert [row.did for row in site.rows()] == ["r"]
+    assert "entry 1 of the journal" in caplog.text
+
+
+# -- flush, upkeep -----------------------------------------------------------------------------------------
+
+
+def test_a_flush_compacts_the_current_hour_and_lists_its_files(site: Site) -> None:
+    now_ms = time.time_ns() // 1_000_000 - START_MS
+    site.emit(event("r", "COMPLETE", now_ms))
+    files = site.flush()
+    assert [site.settings.root / file for file in files] == Layout(site.settings.root).compacted()
+    assert len(files) == 1
+    assert Layout(site.settings.root).raw() == []
+
+
+def test_only_the_last_flushes_are_remembered(site: Site) -> None:
+    for _ in range(20):
+        site.flush()
+    assert len(site.journal.state("layout", "flush:")) == 16
+
+
+def test_an_hour_that_has_ended_is_compacted_without_being_asked(site: Site) -> None:
+    Layout(site.settings.root).write(record("old"))
+    site.restart()
+    assert site.layout.step().applied == 1
+    assert [row.did for row in site.rows()] == ["old"]
+
+
+def test_the_many_raw_files_of_an_hour_that_has_not_ended_become_few(site: Site) -> None:
+    now_ms = time.time_ns() // 1_000_000 - START_MS
+    for at in range(70):
+        site.emit(event(f"r{at}", "COMPLETE", now_ms, facets=facet(did=f"d{at}")))
+        site.work()
+    assert len(Layout(site.settings.root).raw()) < 10
+    assert site.rows() == []
+    assert len(site.found()) == 70
+    site.flush()
+    assert len(site.rows()) == 70
+    assert Layout(site.settings.root).raw() == []
+
+
+def test_the_end_of_the_runner_leaves_no_raw_file(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", time.time_ns() // 1_000_000 - START_MS, facets=facet(did="d")))
+    site.work()
+    assert site.rows() == []
+    site.layout.finish()
+    assert [row.did for row in site.rows()] == ["d"]
+    assert Layout(site.settings.root).raw() == []
+
+
+def test_entries_that_follow_soon_wait_for_each_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.2)
+    for at in range(10):
+        site.emit(event(f"r{at}", "COMPLETE", at, facets=facet(did=f"d{at}")))
+        site.layout.step()
+    site.work()
+    assert 2 <= len(Layout(site.settings.root).raw()) <= 5
+    assert len(site.found()) == 10
+
+
+# -- trouble -----------------------------------------------------------------------------------------------
+
+STORY: tuple[tuple[bytes, ...], ...] = (
+    (
+        event("a", "START", 0),
+        event("a", "COMPLETE", 5),
+        event("f", "COMPLETE", 6, facets=facet(did="d", dataSink="one")),
+    ),
+    (event("b", "COMPLETE", HOUR_MS), event("f", "COMPLETE", 7, facets=facet(did="d", dataSink="two"))),
+    (
+        event("a", "FAIL", HOUR_MS + 4),
+        event("b", "START", HOUR_MS - 3, inputs=[{"namespace": "n", "name": "x/y"}]),
+    ),
+)
+
+
+def tell(site: Site) -> None:
+    for bodies in STORY:
+        site.emit(*bodies)
+        site.flush()
+    site.layout.finish()
+
+
+def expected() -> list[ProvenanceRecord]:
+    events = [decode_event(body) for body in itertools.chain.from_iterable(STORY)]
+    return in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
+
+
+def test_a_restart_after_a_crash_at_any_step_gives_the_same_rows(settings: Settings, tmp_path: Path) -> None:
+    crashed = 0
+    for at in itertools.count(1):
+        place = tmp_path / str(at)
+        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
+        site.files = StoppingFiles(at)
+        site.restart()
+        try:
+            tell(site)
+        except StoppedError:
+            crashed += 1
+            site.files = Files()
+            site.restart()
+            site.work()
+            tell(site)
+            assert site.rows() == expected(), at
+            assert Layout(site.settings.root).raw() == []
+            assert temporaries(site.settings.root) == []
+            site.journal.close()
+            continue
+        assert site.rows() == expected()
+        site.journal.close()
+        break
+    assert crashed > 50
+
+
+def test_a_range_that_was_cut_short_is_written_again_exactly(site: Site) -> None:
+    site.emit(*(event(f"r{at}", "COMPLETE", at * HOUR_MS, facets=facet(did=f"d{at}")) for at in range(3)))
+    site.files = StoppingFiles(12)
+    site.restart()
+    with pytest.raises(StoppedError):
+        site.work()
+    before = {path.name for path in Layout(site.settings.root).raw()}
+    site.emit(event("late", "COMPLETE", 1, facets=facet(did="late")))
+    site.files = Files()
+    site.restart()
+    site.work()
+    names = {path.name for path in Layout(site.settings.root).raw()}
+    node = site.journal.node
+    assert before == {f"{node}-1-3.parquet"}
+    assert names == {f"{node}-1-3.parquet", f"{node}-4-4.parquet"}
+
+
+def test_a_runner_that_ends_between_two_steps_of_a_range_takes_nothing_from_what_it_takes_back(
+    settings: Settings, tmp_path: Path
+) -> None:
+    for at in itertools.count(1):
+        place = tmp_path / str(at)
+        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
+        site.emit(event("r", "COMPLETE", 5))
+        site.flush()
+        site.emit(event("r", "FAIL", 4))
+        site.files = StoppingFiles(at)
+        site.restart()
+        try:
+            site.flush()
+            break
+        except StoppedError:
+            site.files = Files()
+            site.restart()
+            site.layout.finish()
+            site.flush()
+            assert site.rows() == [derived("r", 4, final_state=FinalState.ERROR)], at
+        finally:
+            site.journal.close()
+    assert at > 10
+
+
+class FullDisk(Files):
+    """Refuses to write while it is full."""
+
+    full = True
+
+    def write(self, path: Path, data: object) -> None:
+        if self.full:
+            raise OSError(28, "No space left on device", str(path))
+        super().write(path, data)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_a_problem_that_is_told_and_heals(site: Site) -> None:
+    disk = site.files = FullDisk()
+    site.restart()
+    site.emit(event("r", "COMPLETE", 5))
+    site.journal.mark(b"flush")
+    site.layout.step()
+    step = site.layout.step()
+    assert "No space left" in str(step.problem)
+    assert step.retry_s
+    assert site.layout.pending() > 0
+    disk.full = False
+    site.work()
+    assert site.rows() == [derived("r", 5)]
+
+
+def test_a_damaged_file_is_set_aside_and_holds_up_nothing(site: Site) -> None:
+    bad = site.settings.root / "provenance/raw/20260101/05/ffff-1-2.parquet"
+    bad.parent.mkdir(parents=True)
+    bad.write_bytes(b"damaged")
+    site.restart()
+    site.emit(event("r", "COMPLETE", 5))
+    site.journal.mark(b"flush")
+    assert [site.layout.step().problem for _ in range(3)] == [None] * 3
+    assert [site.settings.root / one.path for one in list_quarantined(site.settings.root)] == [bad]
+    assert [row.did for row in site.rows()] == ["r"]
+
+
+def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until_it_can(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = site.settings.root / "provenance/raw/20260101/05/ffff-1-2.parquet"
+    bad.mkdir(parents=True)
+    site.restart()
+    site.emit(event("r", "COMPLETE", 5))
+    site.journal.mark(b"flush")
+    problems = [site.layout.step().problem for _ in range(3)]
+    assert str(bad) in str(problems[-1])
+    assert [row.did for row in site.rows()] == ["r"]
+    bad.rmdir()
+    monkeypatch.setattr("waybill.exporter.compaction.schedule.GATHER_S", 0.0)
+    site.layout.step()
+    assert site.layout.step().problem is None
+
+
+# -- the law -----------------------------------------------------------------------------------------------
+
+BODIES = [
+    event(run, kind, at, facets={**facets, **above}, **more)
+    for run in ("a", "b")
+    for kind, at in (("START", 0), ("COMPLETE", 5), ("FAIL", 4), ("COMPLETE", HOUR_MS))
+    for facets in ({}, facet(did="d", dataSink="s"))
+    for above in ({}, parent("b"))
+    for more in ({}, {"outputs": [{"namespace": "n", "name": "o"}]})
 ]
 
 
+@hypothesis_settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(bodies=st.lists(st.sampled_from(BODIES), max_size=8, unique=True), data=st.data())
+def test_any_order_and_any_batches_give_what_the_fold_of_all_events_gives(
+    bodies: list[bytes], data: st.DataObject, settings: Settings, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = tmp_path_factory.mktemp("law")
+    site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"))
+    actions: Sequence[Callable[[], object]] = (
+        site.work,
+        site.flush,
+        site.restart,
+        site.layout.finish,
+        lambda: None,
+    )
+    for body in bodies:
+        site.emit(body)
+        actions[data.draw(st.integers(0, len(actions) - 1))]()
+    site.flush()
+    events = [decode_event(body) for body in bodies]
+    assert site.rows() == in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
+    assert sorted(row.did for row in find(site.settings.root, Query())) == sorted(
+        row.did for row in site.rows()
+    )
+    site.journal.close()
+
+
+def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(settings: Settings) -> None:
+    site = Site(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400))
+    site.emit(event("old", "COMPLETE", 5), event("marked", "COMPLETE", 5, facets=facet(did="d")))
+    site.flush()
+    stored = site.journal.state("layout", "touched:")
+    assert set(site.journal.state("layout", "run:")) == {"run:old", "run:marked"}
+    # The minute that the runs were touched in becomes one of yesterday.
+    minute = int(min(stored).split(":")[1])
+    site.journal.commit("layout", put={"pruned": str(minute - 2).encode()})
+    _age(site, minutes=5)
+    site.emit(event("new", "START", 5))
+    site.work()
+    assert set(site.journal.state("layout", "run:")) == {"run:new"}
+    assert len(site.journal.state("layout", "touched:")) == 1
+    site.journal.close()
+
+
+OUT = {"outputs": [{"namespace": "file", "name": "out"}]}
+OLD_ID = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
+
+
+@pytest.mark.parametrize("run", ["r", OLD_ID])
 @pytest.mark.parametrize(
-    ("system_name", "name"),
+    ("before", "later"),
     [
-        ("deltafi-east_1", "deltafi-east_1"),
-        ("core.example.org", "core.example.org"),
-        ("../../x", "%2E.%2F..%2Fx"),
-        ("a/b", "a%2Fb"),
-        ("a'b", "a%27b"),
-        ("_spark", "%5Fspark"),
-        ("é", "%C3%A9"),
-        ("end.", "end%2E"),
-        ("", "~e3b0c44298fc1c14"),
-        ("a" * 200, "a" * 200),
-        ("a" * 201, "a" * 183 + "~" + "cfa2fb7161d6cd4d"),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("FAIL", 9, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("COMPLETE", HOUR_MS, {}), ("FAIL", 2 * HOUR_MS, {})]),
+        ([("START", 0, {})], [("COMPLETE", 5, {})]),
+        ([("START", 0, {}), ("COMPLETE", 5, {})], [("RUNNING", 3, OUT)]),
+        ([("COMPLETE", 5, {"facets": facet(did="d")})], [("FAIL", 9, {})]),
+        ([("COMPLETE", 5, {})], [("FAIL", 9, {"facets": facet(did="d")})]),
     ],
 )
-def test_a_safe_name_encodes_what_a_folder_name_cannot_hold(system_name: str, name: str) -> None:
-    found = safe_name(system_name)
-    if len(system_name) > 200:
-        assert re.fullmatch(r"a{183}~[0-9a-f]{16}", found)
-    else:
-        assert found == name
+def test_what_comes_of_a_run_that_was_forgotten_is_merged_with_what_the_archive_has_of_it(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    run: str,
+    before: list[tuple[str, int, dict[str, object]]],
+    later: list[tuple[str, int, dict[str, object]]],
+) -> None:
+    site = Site(msgspec.structs.replace(settings, journal_retain_days=1 / 86_400))
+    archive = Archive(site.journal, site.settings)
+    bodies = [event(run, kind, at_ms, **dict(more)) for kind, at_ms, more in before]
+    site.emit(*bodies, event("other", "COMPLETE", 7))
+    site.flush()
+    while archive.pending():
+        archive.step()
+    later_ns = time.time_ns() + 3_600 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: later_ns)
+    site.emit(event("next", "START", 0))
+    site.flush()
+    assert set(site.journal.state("layout", "run:")) == {"run:next"}
+    for kind, at_ms, more in later:
+        bodies.append(event(run, kind, at_ms, **dict(more)))
+        site.emit(bodies[-1])
+        site.flush()
+        while archive.pending():
+            archive.step()
+        events = [decode_event(body) for body in (*bodies, event("other", "COMPLETE", 7))]
+        assert site.rows() == in_order(fold(events, system_name="stamped"))  # type: ignore[arg-type]
+    site.journal.close()
 
 
-@given(st.text())
-@example("../../x")
-@example("\0")
-def test_a_safe_name_is_one_visible_part_of_a_path(system_name: str) -> None:
-    name = safe_name(system_name)
-    assert re.fullmatch(r"[A-Za-z0-9%~-][A-Za-z0-9_.%~-]*", name)
-    assert len(name) <= 200
-    assert not name.endswith(".")
-    assert PurePosixPath("root", name).parts == ("root", name)
+def test_a_run_that_cannot_have_been_forgotten_is_not_looked_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "waybill.exporter.layout.archived_runs.archived_files", lambda _root: pytest.fail("looked for")
+    )
+    site.emit(event(str(generate_new_uuid()), "COMPLETE", 5))
+    site.flush()
+    assert len(site.rows()) == 1
 
 
-@given(st.sampled_from(AWKWARD) | st.text(), st.sampled_from(AWKWARD) | st.text())
-def test_different_systems_have_different_safe_names(one: str, other: str) -> None:
-    assert (safe_name(one) == safe_name(other)) == (one == other)
-
-
-@given(
-    st.text(alphabet="ab/.", min_size=190, max_size=210), st.text(alphabet="ab/.", min_size=190, max_size=210)
-)
-def test_long_names_with_one_beginning_stay_apart(one: str, other: str) -> None:
-    assert (safe_name("x" * 190 + one) == safe_name("x" * 190 + other)) == (one == other)
-
-
-def test_every_awkward_system_keeps_its_rows_and_its_full_name_below_the_root(layout: Layout) -> None:
-    written = [record(f"did-{at}", system_name=name) for at, name in enumerate(AWKWARD)]
-    layout.write(*written)
-    layout.compactor().compact()
-    assert sorted(row.system_name for row in layout.rows()) == sorted(AWKWARD)
-    assert {row.did for row in find(layout.root)} == {one.did for one in written}
-    outside = [path for path in layout.root.parent.rglob("*.parquet") if not path.is_relative_to(layout.root)]
-    assert outside == []
-
-
-@given(st.integers(0, 253_402_300_799_999))
-def test_a_record_belongs_to_the_hour_that_holds_its_instant(completed_ms: int) -> None:
-    hour = hour_of(completed_ms)
-    assert hour.start_ms <= completed_ms < hour.end_ms
-    assert re.fullmatch(r"[0-9]{8}", hour.day)
-    assert re.fullmatch(r"[0-9]{2}", hour.hour)
-
-
-@given(st.from_regex(r"[0-9a-f]{12}", fullmatch=True), st.integers(1), st.integers(0))
-def test_a_raw_name_is_read_back_as_it_was_written(node: str, first: int, more: int) -> None:
-    raw = RawName(node, first, first + more)
-    assert RawName.parse(str(raw)) == raw
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["x.parquet", "n-1.parquet", "n-2-1.parquet", "n-0-1.parquet", ".n-1-2.parquet.0a.tmp", "n-1-2.csv"],
-)
-def test_what_is_no_raw_name_is_left_alone(layout: Layout, name: str) -> None:
-    layout.write(record())
-    strange = layout.raw()[0].with_name(name)
-    strange.write_bytes(b"no Parquet")
-    report = layout.compactor().compact()
-    assert not report.unreadable
-    assert [row.did for row in layout.rows()] == ["did-1"]
-    assert strange.exists()
-    assert Path(strange).read_bytes() == b"no Parquet"
+def _age(site: Site, *, minutes: int) -> None:
+    """Make everything that is stored so much older."""
+    changed, gone = {}, []
+    for key, value in site.journal.state("layout", "touched:").items():
+        _, minute, seq = key.split(":")
+        changed[f"touched:{int(minute) - minutes:012}:{seq}"] = value
+        gone.append(key)
+    for key, value in site.journal.state("layout", "run:").items():
+        row = msgspec.msgpack.decode(value)
+        changed[key] = msgspec.msgpack.encode([row[0] - minutes * 60_000, *row[1:]])
+    pruned = int(site.journal.state_get("layout", "pruned") or b"0")
+    changed["pruned"] = str(pruned - minutes).encode()
+    site.journal.commit("layout", put=changed, delete=gone)
+    site.restart()

@@ -13,18 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
-from waybill.exporter import (
-    Compactor,
-    Hour,
-    Retraction,
-    Wanted,
-    age_off,
-    check,
-    export,
-    open_destination,
-    read_ledger,
-    rebuild,
-)
+from waybill.exporter import Compactor, Wanted, age_off, check, export, open_destination, rebuild
+from waybill.exporter.compaction import Retraction
+from waybill.exporter.ledger import read_ledger
+from waybill.exporter.names import Hour
 from waybill.exporter.sources import LinesSource
 from waybill.facets import record_key
 from waybill.facets.arrow import to_table

@@ -15,13 +15,8 @@ from databases import marquez_database
 from layouts import START_MS, Layout
 
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
-from waybill.exporter.sources import (
-    LinesSource,
-    Source,
-    SourceUnreachableError,
-)
+from waybill.exporter.sources import LinesSource, MarquezDatabaseSource, Source, SourceUnreachableError
 from waybill.exporter.sources.marquez import MarquezSource
-from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.marquez import EventReader
 from waybill.transport import Settings
 
@@ -95,7 +90,7 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
     page: int,
     window: int,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.events._PAGE", page)
+    monkeypatch.setattr("waybill.marquez.readback.event_reader._PAGE", page)
     monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", window)
     fill(server, EVENTS)
     server.others = 5
@@ -109,7 +104,7 @@ def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
     server: ContractServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.events._PAGE", 10)
+    monkeypatch.setattr("waybill.marquez.readback.event_reader._PAGE", 10)
     fill(server, EVENTS)
     reader = EventReader(server.url)
     extent = reader.extent_us()
@@ -138,7 +133,7 @@ def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
     expected: list[ProvenanceRecord],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.events._WAITS_S", (0.01,))
+    monkeypatch.setattr("waybill.marquez.readback.event_reader._WAITS_S", (0.01,))
     monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", 40)
     fill(server, EVENTS)
 

@@ -13,16 +13,8 @@ from layouts import HOUR_MS, START_MS, Layout
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
-from waybill.exporter import (
-    RebuildReport,
-    Source,
-    SourceError,
-    SourceUnreachableError,
-    Wanted,
-    open_source,
-    rebuild,
-    rebuild_there,
-)
+from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted, open_source, rebuild
+from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.sources import LinesSource
 from waybill.transport import Journal, Kind, Settings, flush
 
@@ -91,7 +83,7 @@ def test_a_place_where_nothing_is_or_a_store_that_fails_is_said(
     with pytest.raises(SourceError, match="no object store"):
         rebuild(from_url("jsonl", "ftp://host/file", settings=settings), tmp_path / "root", WANTED)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr("waybill.exporter.store._RETRIES", 0)
+    monkeypatch.setattr("waybill.exporter.object_stores._RETRIES", 0)
     with pytest.raises(SourceUnreachableError, match="do it again"):
         rebuild(from_url("jsonl", f"{bucket.url}/other", settings=settings), tmp_path / "root", WANTED)
 
@@ -128,7 +120,7 @@ def test_an_archive_in_a_bucket_gives_the_rows_of_the_live_layout(
 def there(store: Store, folder: Path) -> RebuildReport:
     """Rebuild what the test has written into a store."""
     source = LinesSource((folder / "lines",))
-    return rebuild_there(source, store.open(timeout_s=1.0), folder / "staging", WANTED)
+    return rebuild_remote(source, store.open(timeout_s=1.0), folder / "staging", WANTED)
 
 
 def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
@@ -154,7 +146,7 @@ def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_t
     expected(tmp_path)
 
     with monkeypatch.context() as patched:
-        patched.setattr("waybill.exporter.rebuilding.there.shutil.rmtree", lambda *_, **__: None)
+        patched.setattr("waybill.exporter.rebuilding.remote.shutil.rmtree", lambda *_, **__: None)
         there(store, tmp_path)
     (tmp_path / "lines").write_bytes(body(999, faceted=True))
     assert there(store, tmp_path).entries == 1

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 
-from waybill.exporter import Hour, RawName, RawWriter
-from waybill.exporter.parquet import RAW_FILTERS, encode, open_file, read
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import Hour, RawName
+from waybill.exporter.parquet import RAW_FILTERS, encode, open_file
+from waybill.exporter.parquet.parquet import read
 from waybill.facets.arrow import from_table, to_table
 
 if TYPE_CHECKING:

@@ -23,8 +23,10 @@ from layouts import (
     records_strategy,
 )
 
-from waybill.exporter import Compactor, Query, Retraction, find, scan
-from waybill.exporter.window import WINDOW_ROWS
+from waybill.exporter import Compactor, Query, find
+from waybill.exporter.compaction import Retraction
+from waybill.exporter.parquet import WINDOW_ROWS
+from waybill.exporter.query import scan
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA
 

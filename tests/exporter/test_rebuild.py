@@ -17,10 +17,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, temporaries
 
-from waybill.exporter import Archive, find
-from waybill.exporter import Layout as Projection
-from waybill.exporter.rebuilding import RebuildError, Wanted, rebuild
-from waybill.exporter.rebuilding.work import WORK
+from waybill.exporter import find
+from waybill.exporter.archive import Archive
+from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.rebuilding import WORK, RebuildError, Wanted, rebuild
 from waybill.exporter.sources import (
     EventsSource,
     JournalSource,
@@ -39,7 +39,7 @@ ALLOWED = frozenset({"errorCause", "customer"})
 
 @pytest.fixture(autouse=True)
 def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.projection._LINGER_S", 0.0)
+    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)
 
 
 @pytest.fixture
@@ -352,7 +352,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 700)
     monkeypatch.setattr("waybill.exporter.rebuilding.part._RECORDS_MAX", 2)
     monkeypatch.setattr("waybill.exporter.rebuilding.part._RUNS_MAX", 2)
-    monkeypatch.setattr("waybill.exporter.rebuilding.embedded._FOLD_BYTES", 1)
+    monkeypatch.setattr("waybill.exporter.rebuilding.rebuilding._FOLD_BYTES", 1)
 
 
 def mixed(path: Path) -> tuple[Path, list[ProvenanceRecord]]:

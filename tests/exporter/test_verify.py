@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,9 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
 
-from waybill.exporter import Difference, Finding, check, compare, export, open_destination
+from waybill.exporter import check, compare, export, open_destination
+from waybill.exporter.query import Difference
 from waybill.facets import ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import to_table
+
+if TYPE_CHECKING:
+    from waybill.exporter.verification import Finding
 
 FEW = settings(FILES, max_examples=25)
 FILE = "provenance/compacted/edge/20260101/00.parquet"

@@ -7,7 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_states, observe
+from waybill.facets import (
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    fold,
+    merge_states,
+    observe,
+)
 
 MINUTE_MS = 60_000
 NOON_MS = 1_769_860_800_000  # 2026-01-31T12:00:00Z

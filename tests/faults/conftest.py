@@ -26,4 +26,4 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _no_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restart replays a range and then has nothing to wait for."""
-    monkeypatch.setattr("waybill.exporter.projection._LINGER_S", 0.0)
+    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)

@@ -18,9 +18,17 @@ from seam.homes import settings_in
 from seam.oracle import check_visible, read_compacted
 
 from waybill.exporter import Query, find
-from waybill.exporter.stored import archived_files, read_entries
+from waybill.exporter.archive import archived_files, read_entries
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import AdmissionError, Journal, Kind, Settings, WaybillConfig, WaybillTransport, flush
+from waybill.transport import (
+    AdmissionError,
+    Journal,
+    Kind,
+    Settings,
+    WaybillConfig,
+    WaybillTransport,
+    flush,
+)
 from waybill.transport.receiver import Receiver
 
 TEN_MB = 10 * 2**20

@@ -16,7 +16,7 @@ from seam.ledger import Ledger
 from seam.oracle import recover_and_check
 
 from waybill.transport import Journal, JournalError, JournalFullError, flush
-from waybill.transport.spool import Spool
+from waybill.transport.journal import Spool
 
 SIZE_BYTES = 24 * 2**20
 UMOUNT = shutil.which("umount") or "/usr/bin/umount"

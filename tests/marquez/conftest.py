@@ -14,10 +14,10 @@ from contract_server import ContractServer
 
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind
-from waybill.transport.backends import DETAIL_BACKLOG
+from waybill.transport.config import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
-    from waybill.transport.backends import Detail
+    from waybill.transport.config import Detail
 
 STEPS_MAX = 100_000
 

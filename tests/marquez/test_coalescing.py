@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from waybill.facets import DELTA_FILE_FACET
 from waybill.facets.summary import SUMMARY_FACET
-from waybill.marquez import Figures, figures_of
-from waybill.marquez.coalescing import OPEN_MAX
+from waybill.marquez import Counters, counters_of
+from waybill.marquez.summaries.coalescing import OPEN_MAX
 from waybill.transport import Journal, Kind
-from waybill.transport.backends import DETAIL_BACKLOG
+from waybill.transport.config import DETAIL_BACKLOG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from conftest import Worker
     from contract_server import ContractServer
 
-    from waybill.transport.backends import Detail
+    from waybill.transport.config import Detail
 
 EventOf = Callable[..., bytes]
 Keep = Callable[..., int]
@@ -120,7 +120,7 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
     assert event["inputs"] == [{"namespace": "east", "name": "orders"}]
     assert event["outputs"] == [{"namespace": "east", "name": "lake"}]
     assert marquez.runs[event["run"]["runId"]] == "COMPLETED"
-    assert figures_of(journal) == Figures(delivered=1, coalesced=10, summaries=1)
+    assert counters_of(journal) == Counters(delivered=1, coalesced=10, summaries=1)
     assert journal.cursor("marquez") == journal.last_seq()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.marquez.circuit import PROBE_EVERY_MAX_S
+from waybill.marquez.delivery.circuit import PROBE_EVERY_MAX_S
 
 if TYPE_CHECKING:
     from conftest import Worker

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from waybill.marquez import Backend
-from waybill.marquez.answer import Verdict
-from waybill.marquez.circuit import DENIED_IN_A_ROW, DENIED_RETRY_S
-from waybill.marquez.schedule import KEY_EVERY_S
+from waybill.marquez.backend import Verdict
+from waybill.marquez.delivery.circuit import DENIED_IN_A_ROW, DENIED_RETRY_S
+from waybill.marquez.delivery.schedule import KEY_EVERY_S
 from waybill.marquez.targets import open_deliveries
 from waybill.transport import Journal, Settings
-from waybill.transport.agreement import agree
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from conftest import Worker

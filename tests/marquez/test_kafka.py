@@ -15,8 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from waybill.marquez import Delivery, open_deliveries
-from waybill.marquez.answer import Verdict
-from waybill.marquez.kafka import KafkaTarget
+from waybill.marquez.backend import KafkaTarget, Verdict
 from waybill.transport import Journal, Settings
 
 Keep = Callable[..., int]
@@ -124,7 +123,7 @@ def test_an_option_that_kafka_does_not_know_is_said_with_where_to_correct_it(
 def test_without_the_client_library_it_says_how_to_install_it(home: Path) -> None:
     code = (
         "import sys; sys.modules['confluent_kafka'] = None\n"
-        "from waybill.marquez.kafka import KafkaTarget\n"
+        "from waybill.marquez.backend.kafka import KafkaTarget\n"
         f"print(KafkaTarget('kafka://127.0.0.1:1/{TOPIC}').deliver(b'{{}}').words)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

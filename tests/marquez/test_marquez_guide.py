@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.marquez import answer, circuit, client, letters, schedule, window
+from waybill.marquez.backend import answers, client
+from waybill.marquez.delivery import circuit, dead_letter_box, pending, schedule
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -50,10 +51,10 @@ def run(code: str, home: Path, folder: Path) -> str:
 
 def test_the_figures_are_those_of_the_code() -> None:
     said = [
-        f"at most {window.HELD_MAX:,} are in view",
-        f"more than {window.HELD_MAX:,} runs are in trouble at once",
-        f"(or {window.HELD_MAX // window.BLOCKED_KEY_MAX}, each with {window.BLOCKED_KEY_MAX} events",
-        f"usually they are at most {window.READ_MAX}",
+        f"at most {pending.HELD_MAX:,} are in view",
+        f"more than {pending.HELD_MAX:,} runs are in trouble at once",
+        f"(or {pending.HELD_MAX // pending.BLOCKED_KEY_MAX}, each with {pending.BLOCKED_KEY_MAX} events",
+        f"usually they are at most {pending.READ_MAX}",
         f"no answer in {client.ANSWER_TIMEOUT_S:.0f} s",
         f"up to {circuit.RETRY_AFTER_MAX_S / 60:.0f} minutes",
         f"every {circuit.BARRED_RETRY_S / 2:.0f} to {circuit.BARRED_RETRY_S:.0f} s",
@@ -65,17 +66,17 @@ def test_the_figures_are_those_of_the_code() -> None:
         f"up to {circuit.PROBE_EVERY_MAX_S:.0f} s while it does not",
         f"failed {schedule.POISON_TRIES} times in a row and for {schedule.POISON_AFTER_S / 60:.0f} minutes",
         f"{client.COMPRESS_FROM_BYTES // 1024} KiB or more",
-        f"The last {letters.LETTERS_MAX:,} are kept",
-        f"with events of {letters.BODIES_MAX_BYTES // 2**20} MiB at most",
+        f"The last {dead_letter_box.LETTERS_MAX:,} are kept",
+        f"with events of {dead_letter_box.BODIES_MAX_BYTES // 2**20} MiB at most",
     ]
     assert [words for words in said if words not in PROSE] == []
 
 
 def test_the_table_of_answers_is_the_verdict_on_each() -> None:
     for status in (400, 413, 415, 422):
-        assert answer.judge(status) is answer.Verdict.REFUSED
-    assert {answer.judge(status) for status in (401, 403)} == {answer.Verdict.DENIED}
+        assert answers.judge(status) is answers.Verdict.REFUSED
+    assert {answers.judge(status) for status in (401, 403)} == {answers.Verdict.DENIED}
     row = next(line for line in GUIDE.splitlines() if line.startswith("| 404"))
     statuses = [int(text) for text in re.findall(r"\b\d{3}\b", row)]
     assert len(statuses) == 5
-    assert {answer.judge(status) for status in (*statuses, 301, 302, 307, 308)} == {answer.Verdict.BARRED}
+    assert {answers.judge(status) for status in (*statuses, 301, 302, 307, 308)} == {answers.Verdict.BARRED}

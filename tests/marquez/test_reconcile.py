@@ -153,7 +153,9 @@ def test_only_what_was_accepted_since_then_is_compared(
     instants_ms = [1_000, 2_000, 3_000]
     for number, instant_ms in enumerate(instants_ms):
         with monkeypatch.context() as patch:
-            patch.setattr("waybill.transport.journal.time.time_ns", lambda ms=instant_ms: ms * 1_000_000)
+            patch.setattr(
+                "waybill.transport.journal.journal.time.time_ns", lambda ms=instant_ms: ms * 1_000_000
+            )
             keep("run", number)
     worker.run()
     reader = EventReader(marquez.url)

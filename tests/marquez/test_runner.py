@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.agreement import agree
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from contract_server import ContractServer

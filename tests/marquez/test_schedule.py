@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waybill.marquez.answer import Answer, Verdict, judge
-from waybill.marquez.circuit import Circuit, full_jitter
-from waybill.marquez.ledger import PAGE_ENTRIES, Ledger
-from waybill.marquez.order import subject_of
-from waybill.marquez.schedule import POISON_AFTER_S, POISON_TRIES, Outcome, Schedule
-from waybill.marquez.window import Window
+from waybill.marquez.acks import PAGE_ENTRIES, Acks
+from waybill.marquez.backend import Answer, Verdict
+from waybill.marquez.backend.answers import judge
+from waybill.marquez.delivery.circuit import Circuit, full_jitter
+from waybill.marquez.delivery.pending import PendingEvents
+from waybill.marquez.delivery.schedule import POISON_AFTER_S, POISON_TRIES, Schedule, SendOutcome
+from waybill.marquez.ordering import subject_of
 
 DELIVERED = Answer(verdict=Verdict.DELIVERED, status=201)
 SENT_S = 0.02
@@ -27,12 +28,12 @@ class Bench:
     def __init__(self, keys: Sequence[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
         self.keys = keys
         self.held_max = held_max
-        self.ledger = Ledger(0, {})
-        self.window = Window(self.ledger, held_max=held_max, read_max=read_max, blocked_key_max=3)
+        self.ledger = Acks(0, {})
+        self.window = PendingEvents(self.ledger, held_max=held_max, read_max=read_max, blocked_key_max=3)
         self.schedule = Schedule(self.window, Random(1))  # noqa: S311 - jitter
         self.now_s = 0.0
         self.sent: list[tuple[int, Answer]] = []
-        self.outcomes: dict[int, Outcome] = {}
+        self.outcomes: dict[int, SendOutcome] = {}
 
     def step(self, answer_to: Callable[[int], Answer]) -> bool:
         """As one step of a delivery; False when nothing is left to wait for."""
@@ -57,7 +58,7 @@ class Bench:
         self.now_s += SENT_S + answer.elapsed_s
         self.sent.append((seq, answer))
         outcome = self.schedule.answered(seq, answer, self.now_s)
-        if outcome is not Outcome.LATER:
+        if outcome is not SendOutcome.LATER:
             assert seq not in self.outcomes
             self.outcomes[seq] = outcome
         return True
@@ -101,7 +102,9 @@ def test_any_backend_that_recovers_gets_each_event_once_in_the_order_of_its_key(
     assert bench.outcomes.keys() == events
     assert bench.ledger.cursor == len(keys)
     assert bench.window.held == 0
-    assert {seq for seq, outcome in bench.outcomes.items() if outcome is Outcome.PARKED} == refused & events
+    assert {
+        seq for seq, outcome in bench.outcomes.items() if outcome is SendOutcome.PARKED
+    } == refused & events
     for key in set(keys) - {None}:
         sent = [seq for seq, _ in bench.sent if keys[seq - 1] == key]
         assert sent == sorted(sent)
@@ -127,7 +130,7 @@ def test_poison_is_parked_and_nothing_else_is(
     events = {seq for seq, key in enumerate([*keys, *healthy], 1) if key is not None}
     assert bench.outcomes.keys() == events
     ill = {seq for seq in poison & events if seq <= len(keys)}
-    assert {seq for seq, outcome in bench.outcomes.items() if outcome is Outcome.PARKED} == ill
+    assert {seq for seq, outcome in bench.outcomes.items() if outcome is SendOutcome.PARKED} == ill
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5, 0.8])
@@ -135,7 +138,7 @@ def test_an_event_that_fails_by_chance_is_not_taken_for_poison(share: float) -> 
     chance = Random(7)  # noqa: S311 - a die
     bench = Bench([f"run-{number}" for number in range(5000)], held_max=16_384, read_max=256)
     bench.run(lambda _: Answer(verdict=Verdict.UNWELL, status=500) if chance.random() < share else DELIVERED)
-    assert set(bench.outcomes.values()) == {Outcome.DELIVERED}
+    assert set(bench.outcomes.values()) == {SendOutcome.DELIVERED}
     assert len(bench.outcomes) == 5000
 
 
@@ -150,7 +153,7 @@ def test_poison_is_parked_only_after_enough_tries_and_enough_time() -> None:
 
     while 1 not in bench.outcomes:
         bench.step(answer_to)
-    assert bench.outcomes[1] is Outcome.PARKED
+    assert bench.outcomes[1] is SendOutcome.PARKED
     assert len(tries) > POISON_TRIES
     assert tries[-1] - tries[0] >= POISON_AFTER_S
 
@@ -185,7 +188,7 @@ def test_the_window_reads_past_a_blocked_key_and_comes_back_for_what_it_left() -
 def test_no_event_is_given_out_before_it_is_durable_that_the_one_before_it_is_dealt_with(
     keys: list[str], data: st.DataObject
 ) -> None:
-    window = Window(Ledger(0, {}))
+    window = PendingEvents(Acks(0, {}))
     out: list[int] = []
     unstored: set[str] = set()
     for seq, key in enumerate(keys, 1):
@@ -236,7 +239,7 @@ def test_a_circuit_opens_at_once_when_nobody_answers_and_after_three_answers_of_
 def test_a_ledger_restored_from_its_rows_is_the_same(
     settled: list[int], jump: int, restart_every: int
 ) -> None:
-    ledger, rows = Ledger(0, {}), dict[str, bytes]()
+    ledger, rows = Acks(0, {}), dict[str, bytes]()
     expected = set()
     for number, seq in enumerate(settled):
         ledger.settle(seq)
@@ -247,7 +250,7 @@ def test_a_ledger_restored_from_its_rows_is_the_same(
         if number % restart_every == 0:
             put, gone = ledger.take_changes()
             rows = {key: row for key, row in (rows | put).items() if key not in gone}
-            ledger = Ledger(ledger.cursor, rows)
+            ledger = Acks(ledger.cursor, rows)
     expected_cursor = next(seq for seq in range(1, 4 * PAGE_ENTRIES) if seq not in expected) - 1
     assert ledger.cursor == expected_cursor
     assert ledger.above == len([seq for seq in expected if seq > expected_cursor])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from waybill.facets import EventType, FinalState
-from waybill.transport import lease
+from waybill.transport import locks
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -235,7 +235,7 @@ def died(run: Run, hanging_backend: str, no_java: dict[str, str | None]) -> Iter
     )
     yield ran
     # The runner, which was started, waits for the backend for longer than these tests.
-    runner = lease.holder(ran.home)
+    runner = locks.holder(ran.home)
     assert runner is not None
     os.kill(runner, signal.SIGTERM)
 

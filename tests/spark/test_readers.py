@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from waybill.exporter import Archive, Compactor, RawName, RawWriter
-from waybill.exporter.stored import EVENTS_SCHEMA
+from waybill.exporter import Compactor
+from waybill.exporter.archive import EVENTS_SCHEMA, Archive
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.facets.arrow import SCHEMA, to_table
 from waybill.transport import Journal, Kind, Settings

@@ -17,24 +17,12 @@ import pytest
 from databases import ByNetwork, marquez_database
 from stores import Store, new_bucket, s3_server
 
-from waybill.exporter import (
-    Compactor,
-    Layout,
-    RawName,
-    RawWriter,
-    RebuildReport,
-    Report,
-    SourceError,
-    Wanted,
-    check,
-    find,
-    hour_of,
-    open_source,
-    read_ledger,
-    rebuild,
-)
-from waybill.exporter.sources import JournalSource, LinesSource, Source
-from waybill.exporter.sources.postgres import MarquezDatabaseSource
+from waybill.exporter import Compactor, SourceError, Wanted, check, find, open_source, rebuild
+from waybill.exporter.compaction import CompactionReport, RawWriter
+from waybill.exporter.layout import Layout
+from waybill.exporter.ledger import read_ledger
+from waybill.exporter.names import RawName, hour_of
+from waybill.exporter.sources import JournalSource, LinesSource, MarquezDatabaseSource, Source
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.spark import (
     SparkSetupError,
@@ -44,11 +32,13 @@ from waybill.spark import (
     rebuild_on_spark,
     spark_home,
 )
-from waybill.spark.jar import fetch_driver
+from waybill.spark.runtime import fetch_driver
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from waybill.exporter.rebuilding import RebuildReport
 
 REAL = Path(__file__).parent.parent / "facets/expected"
 START_MS = 1_767_225_600_000
@@ -259,7 +249,7 @@ def test_compacted_on_spark_a_root_has_the_files_that_it_has_compacted_otherwise
     for path in expected.published:
         assert (tmp_path / "spark" / path).read_bytes() == (tmp_path / "embedded" / path).read_bytes()
     assert rows(tmp_path / "spark") == rows(tmp_path / "embedded") == merge_all(records)
-    assert compact_on_spark(spark, tmp_path / "spark") == Report()
+    assert compact_on_spark(spark, tmp_path / "spark") == CompactionReport()
 
 
 def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
@@ -280,7 +270,7 @@ def test_raw_files_in_a_bucket_are_compacted_there_on_spark(
     for published in expected.published:
         there = pq.ParquetFile(pa.BufferReader(found[published])).read()
         assert there.equals(pq.ParquetFile(tmp_path / "here" / published).read())
-    assert compact_on_spark(spark, store.url) == Report()
+    assert compact_on_spark(spark, store.url) == CompactionReport()
 
 
 def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_done(
@@ -398,10 +388,10 @@ def test_a_source_without_events_gives_no_rows(spark: SparkSession, tmp_path: Pa
 
 
 def test_only_reports_come_to_the_driver() -> None:
-    import waybill.spark.compacting as compaction
-    from waybill.spark import fetching, reading, rebuilding
+    from waybill.spark import compaction
+    from waybill.spark.rebuilding import jdbc, reading, rebuilding
 
-    for module, reports in ((fetching, 0), (reading, 1), (rebuilding, 1), (compaction, 1)):
+    for module, reports in ((jdbc, 0), (reading, 1), (rebuilding, 1), (compaction, 1)):
         text = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert text.count(".collect()") == reports
         assert "toPandas" not in text

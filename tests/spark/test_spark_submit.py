@@ -12,7 +12,7 @@ import pytest
 
 from waybill.facets import FinalState
 from waybill.spark import fetch_listener, find_java, spark_home
-from waybill.spark.jar import LISTENER_CLASS
+from waybill.spark.runtime import LISTENER_CLASS
 from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, Settings, SettingsError
-from waybill.transport.agreement import agree, obey
-from waybill.transport.backends import environment_of
+from waybill.transport.config import agree, environment_of, obey
 
 DATAHUB = {"backend": "datahub", "endpoint": "http://hub:8080", "api_key": "hunter2"}
 

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
-from waybill.transport.database import ENTRY_BYTES_MAX
+from waybill.transport.journal.database import ENTRY_BYTES_MAX
+from waybill.transport.journal.schema import APPLICATION_ID, OLD_DIGESTS_UPTO, STEPS, VERSION
 from waybill.transport.mounts import file_system_of
-from waybill.transport.schema import APPLICATION_ID, OLD_DIGESTS_UPTO, STEPS, VERSION
 
 EVENT = Kind.OPENLINEAGE
 
@@ -72,7 +72,7 @@ def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_p
 def test_what_need_not_be_durable_at_once_shares_an_fsync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.database.SYNC_EVERY_S", 60.0)
+    monkeypatch.setattr("waybill.transport.journal.database.SYNC_EVERY_S", 60.0)
     counting = CountingSqlite()
     journal = Journal(tmp_path, vfs="counting")
 
@@ -89,14 +89,14 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert [syncs_of(lambda: settle(2)), syncs_of(lambda: settle(3))] == [0, 0]
     assert syncs_of(lambda: journal.append(EVENT, b"b")) == 1, "an entry is fsynced as ever"
     synced: list[int] = []
-    monkeypatch.setattr("waybill.transport.database.sync", synced.append)
+    monkeypatch.setattr("waybill.transport.journal.database.sync", synced.append)
     assert journal.sync() is None, "the entry's fsync was for all that came before"
     assert syncs_of(lambda: settle(4)) == 0
     assert 0 < (journal.sync(60.0) or 0) <= 60
     assert synced == []
     assert [journal.sync(), journal.sync()] == [None, None]
     assert len(synced) == 1, "once there is something to be made durable"
-    monkeypatch.setattr("waybill.transport.database.SYNC_EVERY_S", 0.0)
+    monkeypatch.setattr("waybill.transport.journal.database.SYNC_EVERY_S", 0.0)
     assert syncs_of(lambda: settle(5)) == 1, "nothing waits longer"
     assert Journal(tmp_path).cursor("p") == 5
     journal.close()
@@ -325,7 +325,7 @@ def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_it
 import signal, sys
 from pathlib import Path
 from waybill.transport import Journal, JournalError, Kind
-from waybill.transport.spool import Spool
+from waybill.transport.journal.spool import Spool
 journal = Journal(Path(sys.argv[1]))
 spool = Spool(journal)
 kept, refused = set(), 0
@@ -423,7 +423,7 @@ def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("waybill.transport.journal.journal._SIZE_CHECK_EVERY_S", 0.0)
     journal = Journal(tmp_path, max_bytes=2**20)
     with pytest.raises(JournalFullError, match="journal_max_bytes = 1048576"):
         for number in range(100):

@@ -22,8 +22,8 @@ from waybill.transport import (
     WaybillConfig,
     WaybillTransport,
 )
+from waybill.transport.admission import Redaction, parse_rules
 from waybill.transport.receiver import Receiver
-from waybill.transport.redaction import Redaction, parse_rules
 
 EVENT: dict[str, Any] = {
     "eventTime": "2026-01-31T12:00:00.000Z",

@@ -18,10 +18,9 @@ from typing import Any
 import pytest
 
 from waybill.transport import Journal, JournalError, Kind, Settings, SettingsConflictError, flush
-from waybill.transport import lease as leases
-from waybill.transport.agreement import agree, agreed
-from waybill.transport.keeper import Keeper
-from waybill.transport.runner import Runner, statuses
+from waybill.transport import locks as leases
+from waybill.transport.config import agree, agreed
+from waybill.transport.runner import Runner, Supervisor, statuses
 
 
 def settings_of(home: Path, **given: object) -> Settings:
@@ -102,7 +101,7 @@ def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    keepers = [Keeper(journal, settings_of(home)) for _ in range(3)]
+    keepers = [Supervisor(journal, settings_of(home)) for _ in range(3)]
     journal.append(Kind.OPENLINEAGE, b"a")
     wait_for(lambda: copied(copy_folder) == [b"a"])
     pid = leases.holder(home)
@@ -134,7 +133,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    keeper = Keeper(journal, settings_of(home))
+    keeper = Supervisor(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"before")
     wait_for(lambda: journal.cursor("copy") == 1)
     first = leases.holder(home)
@@ -155,7 +154,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
 def test_no_runner_is_started_where_something_else_does_the_work(tmp_path: Path, copy_folder: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    Keeper(journal, settings_of(home, runner="none"))
+    Supervisor(journal, settings_of(home, runner="none"))
     journal.append(Kind.OPENLINEAGE, b"a")
     time.sleep(0.5)
     assert not leases.is_held(home)
@@ -198,7 +197,7 @@ def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_oth
         settings = settings_of(home, root=root)
         together.wait()
         try:
-            followed.append(Keeper(journal, settings).settings.root)
+            followed.append(Supervisor(journal, settings).settings.root)
         except SettingsConflictError as error:
             refused.append(error)
 
@@ -219,11 +218,11 @@ def test_a_runner_that_is_on_its_way_up_is_alive_already(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    Keeper(journal, settings_of(home, root=tmp_path / "first"))
+    Supervisor(journal, settings_of(home, root=tmp_path / "first"))
     assert leases.is_held(home)
     assert leases.holder(home) != os.getpid()
     with pytest.raises(SettingsConflictError, match=r"root = .*second.* works with .*first"):
-        Keeper(journal, settings_of(home, root=tmp_path / "second"))
+        Supervisor(journal, settings_of(home, root=tmp_path / "second"))
     end_runner(home)
     assert leases.holder(home) is None
 
@@ -248,8 +247,8 @@ def test_an_emitter_says_once_that_another_has_changed_the_settings_since(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    monkeypatch.setattr("waybill.transport.keeper._LOOK_EVERY_S", 0.0)
-    keeper = Keeper(journal, settings_of(home, root=tmp_path / "mine"))
+    monkeypatch.setattr("waybill.transport.runner.supervisor._LOOK_EVERY_S", 0.0)
+    keeper = Supervisor(journal, settings_of(home, root=tmp_path / "mine"))
     end_runner(home)
     agree(journal, settings_of(home, root=tmp_path / "theirs"))
 
@@ -287,7 +286,7 @@ def test_a_home_that_cannot_be_locked_is_an_error_that_says_what_to_check(tmp_pa
     journal = Journal(home)
     (home / "agreement.lock").mkdir()
     with pytest.raises(JournalError, match=r"cannot be locked .* check its disk"):
-        Keeper(journal, settings_of(home))
+        Supervisor(journal, settings_of(home))
     assert not leases.is_held(home)
 
 
@@ -317,7 +316,7 @@ def test_runners_that_have_ended_leave_no_zombies(tmp_path: Path, end_runner: Ca
     before = zombies()
     for name in "abcd":
         home = tmp_path / name
-        Keeper(Journal(home), settings_of(home))
+        Supervisor(Journal(home), settings_of(home))
         end_runner(home)
     assert zombies() <= before + 2, "the last one, and the one before it where that took its time"
 
@@ -349,7 +348,7 @@ def test_the_runner_works_by_what_was_agreed_whatever_its_environment_says(
     monkeypatch.setenv("WAYBILL_ROOT", str(tmp_path / "environment"))
     monkeypatch.setenv("MARQUEZ_URL", "http://environment:1")
     given = {"root": tmp_path / "given", "journal_when_full": "drop-delivered", "journal_max_bytes": "2MiB"}
-    Keeper(Journal(home), settings_of(home, **given))
+    Supervisor(Journal(home), settings_of(home, **given))
     wait_for((copy_folder / "works by").exists)
     works_by = json.loads((copy_folder / "works by").read_text())
     assert works_by == [str(tmp_path / "given"), None, "drop-delivered", 2 * 2**20]
@@ -386,7 +385,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
 ) -> None:
     home = tmp_path / "home"
     started: list[int] = []
-    keeper = Keeper(Journal(home), settings_of(home, runner="none"))
+    keeper = Supervisor(Journal(home), settings_of(home, runner="none"))
     keeper.settings = settings_of(home)
     popen = subprocess.Popen
 
@@ -407,7 +406,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
 
 def test_a_look_that_fails_for_want_of_descriptors_is_no_concern_of_the_pipelines(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    keeper = Keeper(Journal(home), settings_of(home, runner="none"))
+    keeper = Supervisor(Journal(home), settings_of(home, runner="none"))
     keeper.settings = settings_of(home)
     (home / "runner.lock").unlink()
     (home / "runner.lock").symlink_to("runner.lock")
@@ -493,7 +492,7 @@ def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path
 
 def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    keeper = Keeper(Journal(home), settings_of(home))
+    keeper = Supervisor(Journal(home), settings_of(home))
     wait_for(lambda: leases.holder(home) is not None)
     home.rename(tmp_path / "gone")
     wait_for(lambda: not leases.is_held(tmp_path / "gone"))

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, Settings, SettingsError
-from waybill.transport.agreement import agree, conflicts
-from waybill.transport.settings import names
+from waybill.transport.config import agree, conflicts, names
 
 
 def load(tmp_path: Path, overrides: dict[str, object] | None = None, **env: str) -> Settings:

@@ -16,15 +16,16 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, JournalError, JournalFullError, Kind, Settings, flush
+from waybill.transport.journal import Spool, adopt
+from waybill.transport.journal.spool import SYNC_WITHIN_S
 from waybill.transport.runner import Runner
-from waybill.transport.spool import SYNC_WITHIN_S, Spool, adopt
 
 EVENT = Kind.OPENLINEAGE
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from waybill.transport import Journal, Kind
-from waybill.transport.spool import Spool
+from waybill.transport.journal.spool import Spool
 spool = Spool(Journal(Path(sys.argv[1])))
 for number in range(int(sys.argv[2])):
     spool.append(Kind.OPENLINEAGE, b"event %d" % number, "edge")
@@ -172,7 +173,7 @@ def test_an_entry_that_does_not_fit_on_the_disk_is_refused_whole_and_harms_no_ot
 def test_a_journal_that_is_full_is_heard_of_and_what_waits_is_taken_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.journal._SIZE_CHECK_EVERY_S", 0.0)
+    monkeypatch.setattr("waybill.transport.journal.journal._SIZE_CHECK_EVERY_S", 0.0)
     journal = Journal(tmp_path, max_bytes=2**20)
     spool = Spool(journal)
     with pytest.raises(JournalFullError):
@@ -204,8 +205,8 @@ def test_an_old_segment_is_closed_so_that_a_runner_can_adopt_it(tmp_path: Path) 
 def test_a_pipeline_that_nobody_adopts_from_does_it_itself_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.spool._ADOPT_EVERY_BYTES", 10_000)
-    monkeypatch.setattr("waybill.transport.spool._SEGMENT_BYTES", 1_000)
+    monkeypatch.setattr("waybill.transport.journal.spool._ADOPT_EVERY_BYTES", 10_000)
+    monkeypatch.setattr("waybill.transport.journal.spool._SEGMENT_BYTES", 1_000)
     spool = Spool(Journal(tmp_path))
     for number in range(100):
         spool.append(EVENT, b"%d" % number + bytes(1000), "")
@@ -221,7 +222,7 @@ def test_what_could_not_be_synced_is_left_to_the_journal(
 ) -> None:
     spool = Spool(Journal(tmp_path))
     with monkeypatch.context() as patched:
-        patched.setattr("waybill.transport.spool.sync", _fails)
+        patched.setattr("waybill.transport.journal.spool.sync", _fails)
         with pytest.raises(JournalError, match="cannot be synced"):
             for _ in range(100):  # the thread may have been first
                 spool.append(EVENT, b"a", "")

@@ -14,56 +14,39 @@ from pyspark.sql import SparkSession
 from waybill.cli import main
 from waybill.collector import ApiKey, Keys, Reject, Rejects, Role, serve
 from waybill.exporter import (
-    AgedOff,
-    Archive,
-    BacklogError,
-    Checked,
     Compactor,
-    Destination,
     DestinationError,
-    Difference,
-    Explanation,
-    Exported,
-    Finding,
-    Hour,
-    Layout,
     Query,
-    RawName,
-    RawWriter,
     RebuildError,
-    RebuildReport,
-    Report,
-    Retraction,
-    RowSeen,
-    SetAside,
     Source,
     SourceError,
     SourceUnreachableError,
-    State,
-    StepSeen,
     Stored,
     Wanted,
     age_off,
     age_off_archive,
     check,
-    compact_there,
     compare,
     explain,
     export,
     find,
-    hour_of,
-    list_aside,
     open_archive,
     open_destination,
     open_layout,
     open_source,
-    read_ledger,
     rebuild,
-    rebuild_there,
-    safe_name,
-    scan,
-    unfiled,
 )
+from waybill.exporter.archive import Archive
+from waybill.exporter.compaction import CompactionReport, RawWriter, Retraction, compact_remote
+from waybill.exporter.exporting import Destination, Exported
+from waybill.exporter.layout import Layout
+from waybill.exporter.ledger import LedgerState, read_ledger
+from waybill.exporter.names import Hour, RawName, hour_of, safe_name
+from waybill.exporter.quarantine import Quarantined, list_quarantined
+from waybill.exporter.query import BacklogError, Difference, read_backlog, scan
+from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
+from waybill.exporter.retention import AgedOff
+from waybill.exporter.verification import CheckedFile, Explanation, Finding, RowSeen, StepSeen
 from waybill.facets import (
     DELTA_FILE_FACET,
     PRODUCER,
@@ -94,19 +77,19 @@ from waybill.facets import (
 from waybill.facets.delta_file import WaybillDeltaFileRunFacet
 from waybill.marquez import (
     Backend,
+    Counters,
     DeadLetter,
     Delivery,
     EventReader,
-    Figures,
     MarquezReadError,
     MissingEvent,
     MissingJob,
     ProbeResult,
     Reconciliation,
+    counters_of,
     dead_letter_body,
     dead_letters,
     drop_dead_letters,
-    figures_of,
     open_deliveries,
     open_reader,
     probe,
@@ -371,7 +354,7 @@ def the_backend_is_asked_and_told(journal: Journal, settings: Settings) -> Proje
     answered = probe("http://localhost:5000", api_key="key", timeout_s=0.5)
     assert_type(answered, ProbeResult)
     assert_type(answered.problem, str | None)
-    figures: Figures = figures_of(journal, "marquez") or Figures()
+    figures: Counters = counters_of(journal, "marquez") or Counters()
     assert_type((figures.delivered, figures.coalesced), tuple[int, int])
     deliveries = open_deliveries(journal, settings)
     assert_type(deliveries, list[Delivery])
@@ -394,12 +377,12 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
     assert_type(safe_name("../edge"), str)
     retraction = Retraction(raw, frozenset({record_key(record)}))
     report = Compactor(root).compact([hour_of(record.completed)], retraction=retraction)
-    assert_type(report, Report)
+    assert_type(report, CompactionReport)
     assert_type(report.published, tuple[str, ...])
     assert_type(report.failed, Mapping[Hour, str])
-    assert_type(report.aside, tuple[SetAside, ...])
-    assert_type([one.sentence for one in list_aside(root)], list[str])
-    assert_type(compact_there("s3://bucket/lineage"), Report)
+    assert_type(report.aside, tuple[Quarantined, ...])
+    assert_type([one.sentence for one in list_quarantined(root)], list[str])
+    assert_type(compact_remote("s3://bucket/lineage"), CompactionReport)
 
 
 def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
@@ -417,22 +400,22 @@ def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
     except (RebuildError, SourceError) as error:
         raise SystemExit(str(error)) from None
     assert_type(report.files, tuple[str, ...])
-    assert_type(report.aside, tuple[SetAside, ...])
+    assert_type(report.aside, tuple[Quarantined, ...])
     assert_type(report.is_whole, bool)
     return report
 
 
 def a_rebuild_goes_to_an_object_store(source: Source, wanted: Wanted) -> RebuildReport:
     there = open_destination("s3://bucket/lineage")
-    return rebuild_there(source, there, Path("staging"), wanted, workers=2, on_progress=print)
+    return rebuild_remote(source, there, Path("staging"), wanted, workers=2, on_progress=print)
 
 
 def spark_rebuilds_too(source: Source, root: Path) -> RebuildReport:
     spark = plain_session("local[2]")
     assert_type(spark, SparkSession)
     try:
-        assert_type(compact_on_spark(spark, root), Report)
-        assert_type(compact_on_spark(spark, "s3://bucket/lineage"), Report)
+        assert_type(compact_on_spark(spark, root), CompactionReport)
+        assert_type(compact_on_spark(spark, "s3://bucket/lineage"), CompactionReport)
     except SparkTaskError as error:
         raise SystemExit(str(error)) from None
     assert_type(
@@ -480,7 +463,7 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     )
     assert_type(find(root, query), list[ProvenanceRecord])
     try:
-        waiting = unfiled(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
+        waiting = read_backlog(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
     except BacklogError:
         return
     tables = sum(1 for _ in scan(root, query, unfiled=waiting))  # pyright: ignore[reportUnknownArgumentType]
@@ -490,9 +473,9 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
 def a_root_is_proved(root: Path, other: Path) -> None:
     """What is wrong with each file, and which records differ."""
     for checked in check(root):
-        assert_type(checked, Checked)
+        assert_type(checked, CheckedFile)
         assert_type(checked.findings, tuple[Finding, ...])
-    assert_type(read_ledger(root), State | None)
+    assert_type(read_ledger(root), LedgerState | None)
     for difference in compare(root, other):
         assert_type(difference, Difference)
         assert_type(difference.ours, ProvenanceRecord | None)

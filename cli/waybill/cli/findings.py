@@ -23,7 +23,7 @@ class Level(StrEnum):
 _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.BROKEN: "bold red"}
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """What one check found.
 
     Attributes:
@@ -39,13 +39,13 @@ class Finding(msgspec.Struct, frozen=True):
     mend: str | None = None
 
 
-def broken(check: str, error: Exception | str) -> Finding:
+def broken(check: str, error: Exception | str) -> Diagnosis:
     """The finding of an error's sentence, whose end is the way out."""
     says, _, mend = str(error).partition("; ")
-    return Finding(check, Level.BROKEN, says, mend or None)
+    return Diagnosis(check, Level.BROKEN, says, mend or None)
 
 
-def report(findings: Sequence[Finding], *, as_json: bool) -> None:
+def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
     """Show them.
 
     Raises:
@@ -60,7 +60,7 @@ def report(findings: Sequence[Finding], *, as_json: bool) -> None:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: Diagnosis) -> None:
     level = (f"{finding.level.value:7}", _STYLES[finding.level])
     console.line(level, f" {finding.check}: {finding.says}")
     if finding.mend:

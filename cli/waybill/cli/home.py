@@ -11,7 +11,7 @@ import typer
 from waybill.cli import console
 from waybill.cli.options import ORIGIN
 from waybill.transport import Journal, Settings
-from waybill.transport.agreement import agreed, follow
+from waybill.transport.config import agreed, follow
 
 
 @contextlib.contextmanager

@@ -7,19 +7,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waybill.collector.keys import ApiKey, Keys, Role
-from waybill.collector.rejects import Reject, Rejects
-
 if TYPE_CHECKING:
+    from waybill.collector.intake import Reject, Rejects
+    from waybill.collector.keys import ApiKey, Keys, Role
     from waybill.collector.server import serve
 
-__all__ = ["ApiKey", "Keys", "Reject", "Rejects", "Role", "serve"]
+__all__ = [
+    "ApiKey",
+    "Keys",
+    "Reject",
+    "Rejects",
+    "Role",
+    "serve",
+]
+
+_PACKAGES = {
+    "waybill.collector.intake": {"Reject", "Rejects"},
+    "waybill.collector.keys": {"ApiKey", "Keys", "Role"},
+    "waybill.collector.server": {"serve"},
+}
+"""Where each name comes from; its package is loaded when the name is asked for."""
 
 
 def __getattr__(name: str) -> object:
-    # Who only looks at keys and rejects needs no server.
-    if name == "serve":
-        from waybill.collector import server
+    from importlib import import_module
 
-        return server.serve
+    for package, names in _PACKAGES.items():
+        if name in names:
+            return getattr(import_module(package), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
-from waybill.collector.exchange import Answer, Request
-from waybill.collector.problem import PROBLEM_JSON, Problem
+from waybill.collector.http import PROBLEM_JSON, Answer, Problem, Request
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
-    from waybill.collector.bodies import Bodies
-    from waybill.collector.exchange import Exchange
-    from waybill.collector.guard import Guard
+    from waybill.collector.http import Auth, Bodies, Exchange
     from waybill.collector.metrics import Metrics
     from waybill.collector.routes import Routes, Way
 
@@ -34,7 +31,7 @@ class Application:
         metrics: where requests are counted.
     """
 
-    def __init__(self, routes: Routes, bodies: Bodies, guard: Guard, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, bodies: Bodies, guard: Auth, metrics: Metrics) -> None:
         self._routes: Final = routes
         self._bodies = bodies
         self._guard = guard

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.marquez import dead_letters, figures_of
+from waybill.marquez import counters_of, dead_letters
 from waybill.transport.runner import lag_s, statuses
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def home_text(journal: Journal) -> Iterator[str]:
 
 
 def _deliveries_text(journal: Journal, names: Sequence[str]) -> Iterator[str]:
-    found = {name: figures_of(journal, name) for name in names}
+    found = {name: counters_of(journal, name) for name in names}
     backends = {name: figures for name, figures in found.items() if figures is not None}
     for what, says in _DELIVERIES.items():
         yield from _head(f"delivery_{what}_total", "counter", says)

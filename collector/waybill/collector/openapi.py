@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from waybill.collector.exchange import JSON
-from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, BatchResult
-from waybill.collector.problem import PROBLEM_JSON
-from waybill.collector.provenance import PROVENANCE_PATH
-from waybill.collector.receipt import RECEIPT_PATTERN
+from waybill.collector.endpoints import BATCH_PATH, LINEAGE_PATH, PROVENANCE_PATH, BatchResult
+from waybill.collector.http import JSON, PROBLEM_JSON
+from waybill.collector.intake import RECEIPT_PATTERN
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import FlushReport
 
@@ -95,11 +93,10 @@ def description() -> _Json:
 
 def _answers() -> _Json:
     """The schemas of what is answered, made of the types that answer."""
-    from waybill.collector.health import Readiness
-    from waybill.collector.provenance import Stats, Taken
-    from waybill.collector.whereabouts import Whereabouts
+    from waybill.collector.endpoints import Readiness, Stats, Taken
+    from waybill.collector.receipt_status import ReceiptStatus
 
-    types = (BatchResult, Taken, Stats, Readiness, Whereabouts, ProvenanceRecord, FlushReport)
+    types = (BatchResult, Taken, Stats, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport)
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         schema["description"] = schema.get("description", "").partition("\n\n")[0]

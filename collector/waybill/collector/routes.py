@@ -6,15 +6,20 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 
-from waybill.collector.exchange import Answer, Door, Request, json_answer
+from waybill.collector.endpoints import (
+    BATCH_PATH,
+    LINEAGE_PATH,
+    PROVENANCE_PATH,
+    LineageDoors,
+    ProvenanceDoors,
+)
+from waybill.collector.http import Answer, Door, Request, json_answer
 from waybill.collector.keys import Role
-from waybill.collector.lineage import BATCH_PATH, LINEAGE_PATH, LineageDoors
 from waybill.collector.openapi import description
 from waybill.collector.page import HTML, page
-from waybill.collector.provenance import PROVENANCE_PATH, ProvenanceDoors
 
 if TYPE_CHECKING:
-    from waybill.collector.health import HealthDoors
+    from waybill.collector.endpoints import HealthDoors
 
 
 class Way(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter.listing import names
+from waybill.exporter.directory import names
 from waybill.transport.files import is_temporary
 
 if TYPE_CHECKING:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import parquet
-from waybill.exporter.gone import Gone, note_gone
-from waybill.exporter.layout import COMPACTED, Hour
+from waybill.exporter.directory import FileStamp
 from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.sent import Mark
-from waybill.exporter.turn import turn
+from waybill.exporter.names import COMPACTED, Hour
+from waybill.exporter.root_lock import root_lock
+from waybill.exporter.tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 
 def remove(
-    root: Path, system: str, day: str, marked: Iterable[tuple[Path, Mark]], files: Files
+    root: Path, system: str, day: str, marked: Iterable[tuple[Path, FileStamp]], files: Files
 ) -> tuple[str, ...]:
     """Remove the files of a system (by safe name) and day that are still those marked.
 
-    That a compacted file goes is noted before it does: see `waybill.exporter.gone`.
+    That a compacted file goes is noted before it does: see `waybill.exporter.tombstones`.
 
     Returns:
         The paths of the files removed, relative to the root.
@@ -36,11 +36,11 @@ def remove(
     if not marked:
         return ()
     hours = {Hour(day, path.stem) for path, _ in marked}
-    with turn(root, files), recorded(root, files, hours) as changed:
+    with root_lock(root, files), recorded(root, files, hours) as changed:
         current = [path for path, mark in marked if _mark(path) == mark]
         compacted = [path for path in current if path.is_relative_to(root / COMPACTED)]
         if compacted:
-            note_gone(files, root, system, day, {path.stem: _gone(path) for path in compacted})
+            write_tombstones(files, root, system, day, {path.stem: _gone(path) for path in compacted})
         for path in current:
             files.remove(path)
         for folder in sorted({path.parent for path in current}):
@@ -50,17 +50,17 @@ def remove(
     return tuple(relative(root, path) for path in current)
 
 
-def _mark(path: Path) -> Mark | None:
+def _mark(path: Path) -> FileStamp | None:
     try:
-        return Mark.of(path.stat())
+        return FileStamp.of(path.stat())
     except FileNotFoundError:
         return None
 
 
-def _gone(path: Path) -> Gone:
+def _gone(path: Path) -> Tombstone:
     data = path.read_bytes()
     try:
         rows = parquet.open_bytes(data).metadata.num_rows
     except parquet.DAMAGED:
         rows = 0
-    return Gone(hashlib.sha256(data).hexdigest(), rows, time.time_ns() // 1_000_000)
+    return Tombstone(hashlib.sha256(data).hexdigest(), rows, time.time_ns() // 1_000_000)

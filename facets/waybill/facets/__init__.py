@@ -15,7 +15,15 @@ from waybill.facets.event import (
     decode_event,
     parse_instant_us,
 )
-from waybill.facets.fold import RunState, facet_records, fold, has_record, merge_states, observe, records_of
+from waybill.facets.folding import (
+    RunState,
+    facet_records,
+    fold,
+    has_record,
+    merge_states,
+    observe,
+    records_of,
+)
 from waybill.facets.record import (
     UNREADABLE,
     FinalState,

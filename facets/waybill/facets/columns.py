@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from waybill.facets.arrow import SCHEMA, to_table
-from waybill.facets.fold import facet_records, final_state_of
+from waybill.facets.folding import facet_records, final_state_of
 from waybill.facets.record import (
     AFTER_LAST_MS,
     FIRST_MS,

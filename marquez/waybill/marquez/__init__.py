@@ -6,42 +6,47 @@ questions; `EventReader` reads run events back.
 
 from __future__ import annotations
 
-from waybill.marquez.client import Backend, ProbeResult, probe
-from waybill.marquez.delivery import Delivery
-from waybill.marquez.events import EventReader, MarquezReadError
-from waybill.marquez.figures import Figures, figures_of
-from waybill.marquez.letters import (
-    DeadLetter,
-    dead_letter_body,
-    dead_letters,
-    drop_dead_letters,
-    replay_dead_letters,
-)
-from waybill.marquez.reconcile import (
-    MissingEvent,
-    MissingJob,
-    Reconciliation,
-    reconcile,
-    reconcile_new,
-    repair,
-)
-from waybill.marquez.targets import open_deliveries, open_reader
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from waybill.marquez.backend import Backend, ProbeResult, probe
+    from waybill.marquez.delivery import (
+        Counters,
+        DeadLetter,
+        Delivery,
+        counters_of,
+        dead_letter_body,
+        dead_letters,
+        drop_dead_letters,
+        replay_dead_letters,
+    )
+    from waybill.marquez.readback import (
+        EventReader,
+        MarquezReadError,
+        MissingEvent,
+        MissingJob,
+        Reconciliation,
+        reconcile,
+        reconcile_new,
+        repair,
+    )
+    from waybill.marquez.targets import open_deliveries, open_reader
 
 __all__ = [
     "Backend",
+    "Counters",
     "DeadLetter",
     "Delivery",
     "EventReader",
-    "Figures",
     "MarquezReadError",
     "MissingEvent",
     "MissingJob",
     "ProbeResult",
     "Reconciliation",
+    "counters_of",
     "dead_letter_body",
     "dead_letters",
     "drop_dead_letters",
-    "figures_of",
     "open_deliveries",
     "open_reader",
     "probe",
@@ -50,3 +55,38 @@ __all__ = [
     "repair",
     "replay_dead_letters",
 ]
+
+_PACKAGES = {
+    "waybill.marquez.backend": {"Backend", "ProbeResult", "probe"},
+    "waybill.marquez.delivery": {
+        "Counters",
+        "DeadLetter",
+        "Delivery",
+        "counters_of",
+        "dead_letter_body",
+        "dead_letters",
+        "drop_dead_letters",
+        "replay_dead_letters",
+    },
+    "waybill.marquez.readback": {
+        "EventReader",
+        "MarquezReadError",
+        "MissingEvent",
+        "MissingJob",
+        "Reconciliation",
+        "reconcile",
+        "reconcile_new",
+        "repair",
+    },
+    "waybill.marquez.targets": {"open_deliveries", "open_reader"},
+}
+"""Where each name comes from; its package is loaded when the name is asked for."""
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    for package, names in _PACKAGES.items():
+        if name in names:
+            return getattr(import_module(package), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

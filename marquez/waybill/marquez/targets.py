@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from waybill.marquez.answer import Answer, Verdict
-from waybill.marquez.client import LINEAGE_PATH, Backend
+from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, Verdict
 from waybill.marquez.delivery import CONNECTIONS, Delivery
-from waybill.marquez.events import EventReader, MarquezReadError
-from waybill.marquez.kafka import KafkaTarget
-from waybill.transport.agreement import obey
-from waybill.transport.backends import MARQUEZ
+from waybill.marquez.readback import EventReader, MarquezReadError
+from waybill.transport.config import MARQUEZ, obey
 from waybill.transport.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from waybill.marquez.client import Target
-    from waybill.transport.backends import BackendSetting
+    from waybill.marquez.backend import Target
+    from waybill.transport.config import BackendSetting, Settings
     from waybill.transport.journal import Journal
-    from waybill.transport.settings import Settings
 
 log = logging.getLogger("waybill.marquez")
 

@@ -7,15 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waybill.spark.engine import plain_session
-from waybill.spark.errors import SparkSetupError, SparkTaskError
-from waybill.spark.jar import LISTENER_VERSION, fetch_listener, listener_path, scala_version, spark_home
-from waybill.spark.java import Java, find_java
-from waybill.spark.session import configure, session
-
 if TYPE_CHECKING:
-    from waybill.spark.compacting import compact_on_spark
+    from waybill.spark.compaction import compact_on_spark
+    from waybill.spark.engine import plain_session
+    from waybill.spark.errors import SparkSetupError, SparkTaskError
     from waybill.spark.rebuilding import rebuild_on_spark
+    from waybill.spark.runtime import (
+        LISTENER_VERSION,
+        Java,
+        fetch_listener,
+        find_java,
+        listener_path,
+        scala_version,
+        spark_home,
+    )
+    from waybill.spark.tracking import configure, session
 
 __all__ = [
     "LISTENER_VERSION",
@@ -34,14 +40,29 @@ __all__ = [
     "spark_home",
 ]
 
+_PACKAGES = {
+    "waybill.spark.compaction": {"compact_on_spark"},
+    "waybill.spark.engine": {"plain_session"},
+    "waybill.spark.errors": {"SparkSetupError", "SparkTaskError"},
+    "waybill.spark.rebuilding": {"rebuild_on_spark"},
+    "waybill.spark.runtime": {
+        "Java",
+        "LISTENER_VERSION",
+        "fetch_listener",
+        "find_java",
+        "listener_path",
+        "scala_version",
+        "spark_home",
+    },
+    "waybill.spark.tracking": {"configure", "session"},
+}
+"""Where each name comes from; its package is loaded when the name is asked for."""
+
 
 def __getattr__(name: str) -> object:
-    if name == "compact_on_spark":
-        from waybill.spark.compacting import compact_on_spark
+    from importlib import import_module
 
-        return compact_on_spark
-    if name == "rebuild_on_spark":
-        from waybill.spark.rebuilding import rebuild_on_spark
-
-        return rebuild_on_spark
+    for package, names in _PACKAGES.items():
+        if name in names:
+            return getattr(import_module(package), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from waybill.spark.errors import SparkSetupError, SparkTaskError
-from waybill.spark.java import find_java
+from waybill.spark.runtime import find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

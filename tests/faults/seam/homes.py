@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from waybill.transport import Settings, lease
+from waybill.transport import Settings, locks
 
 
 def settings_in(folder: Path, **given: object) -> Settings:
@@ -24,7 +24,7 @@ def settings_in(folder: Path, **given: object) -> Settings:
 
 def kill_runner(home: Path) -> None:
     """End a home's runner, if it has one, as `kill -9` does."""
-    pid = lease.holder(home) if (home / "runner.lock").exists() else None
+    pid = locks.holder(home) if (home / "runner.lock").exists() else None
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -24,7 +24,7 @@ from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.record import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.spool import adopt
+from waybill.transport.journal import adopt
 
 if TYPE_CHECKING:
     from seam.ledger import Ledger

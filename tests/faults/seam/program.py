@@ -19,10 +19,9 @@ from seam.plan import Act, Plan
 from seam.sqlite import FaultySqlite
 from seam.system import FaultySystem
 
-from waybill.exporter import projection
-from waybill.exporter.projection import Layout
-from waybill.transport import Journal, JournalError, Settings, spool
-from waybill.transport.spool import Spool, adopt
+from waybill.exporter.layout import Layout, projection
+from waybill.transport import Journal, JournalError, Settings
+from waybill.transport.journal import Spool, adopt, spool
 
 if TYPE_CHECKING:
     from seam.ledger import Teller

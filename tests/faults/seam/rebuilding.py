@@ -13,8 +13,8 @@ from seam.emissions import emission
 from seam.files import FaultyFiles
 from seam.oracle import check_layout, check_seen, check_visible
 
-from waybill.exporter import RebuildReport, Wanted, rebuild
-from waybill.exporter.rebuilding import part
+from waybill.exporter import Wanted, rebuild
+from waybill.exporter.rebuilding import RebuildReport, part
 from waybill.exporter.sources import LinesSource, lines
 from waybill.transport import Kind, Settings
 from waybill.transport.files import Files

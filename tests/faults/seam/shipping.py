@@ -20,23 +20,16 @@ from seam.oracle import check_journal, check_visible, compare
 from seam.plan import Act, Plan
 from seam.program import Program, begin
 
-from waybill.exporter import (
-    Archive,
-    DestinationError,
-    Exported,
-    age_off,
-    age_off_archive,
-    check,
-    export,
-    find,
-    open_destination,
-)
+from waybill.exporter import DestinationError, age_off, age_off_archive, check, export, find, open_destination
+from waybill.exporter.archive import Archive
 from waybill.facets import ProvenanceRecord, merge_all
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport import Journal, Settings, flush
 
 if TYPE_CHECKING:
     from seam.ledger import Ledger, Teller
+
+    from waybill.exporter.exporting import Exported
 
 FAR_MS: Final = 4_000_000_000_000
 FRESH: Final = 800
@@ -110,7 +103,7 @@ class Shipping:
 def run_shipping(settings: Settings, plan: Plan, teller: Teller) -> None:
     """Run it from end to end, and go on after a fault that it lives through."""
     # One day after the other, so that the calls come in the same order each time.
-    import waybill.exporter.export as module
+    import waybill.exporter.exporting.exporting as module
 
     module.WORKERS = 1  # type: ignore[misc]
     shipping = Shipping(begin(settings, plan, teller), teller)

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from waybill.transport.admission import admit_event, admit_records
-from waybill.transport.backends import BackendSetting
-from waybill.transport.errors import (
-    AdmissionError,
-    JournalError,
-    JournalFullError,
-    JournalVersionError,
-    SettingsConflictError,
-    SettingsError,
-    TrackerStateError,
-    WaybillError,
-)
-from waybill.transport.flushing import FlushReport, flush
-from waybill.transport.journal import Entry, Journal, Kind
-from waybill.transport.projection import Projection, Step
-from waybill.transport.settings import Settings
-from waybill.transport.tracker import TrackedFile, Tracker
-
 if TYPE_CHECKING:
+    from waybill.transport.admission import admit_event, admit_records
+    from waybill.transport.config import BackendSetting, Settings
+    from waybill.transport.errors import (
+        AdmissionError,
+        JournalError,
+        JournalFullError,
+        JournalVersionError,
+        SettingsConflictError,
+        SettingsError,
+        TrackerStateError,
+        WaybillError,
+    )
+    from waybill.transport.journal import Entry, Journal, Kind
     from waybill.transport.receiver import Receiver
+    from waybill.transport.runner import FlushReport, Projection, Step, flush
+    from waybill.transport.tracker import TrackedFile, Tracker
     from waybill.transport.transport import WaybillConfig, WaybillTransport
 
 __all__ = [
@@ -57,15 +54,32 @@ __all__ = [
     "flush",
 ]
 
+_PACKAGES = {
+    "waybill.transport.admission": {"admit_event", "admit_records"},
+    "waybill.transport.config": {"BackendSetting", "Settings"},
+    "waybill.transport.errors": {
+        "AdmissionError",
+        "JournalError",
+        "JournalFullError",
+        "JournalVersionError",
+        "SettingsConflictError",
+        "SettingsError",
+        "TrackerStateError",
+        "WaybillError",
+    },
+    "waybill.transport.journal": {"Entry", "Journal", "Kind"},
+    "waybill.transport.receiver": {"Receiver"},
+    "waybill.transport.runner": {"FlushReport", "Projection", "Step", "flush"},
+    "waybill.transport.tracker": {"TrackedFile", "Tracker"},
+    "waybill.transport.transport": {"WaybillConfig", "WaybillTransport"},
+}
+"""Where each name comes from; its package is loaded when the name is asked for."""
+
 
 def __getattr__(name: str) -> object:
-    # The OpenLineage client's transports load requests and yaml, which only a program that emits needs.
-    if name in {"WaybillConfig", "WaybillTransport"}:
-        from waybill.transport import transport
+    from importlib import import_module
 
-        return getattr(transport, name)
-    if name == "Receiver":  # the same of http.server
-        from waybill.transport import receiver
-
-        return receiver.Receiver
+    for package, names in _PACKAGES.items():
+        if name in names:
+            return getattr(import_module(package), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

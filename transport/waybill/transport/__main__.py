@@ -10,11 +10,10 @@ import sys
 import threading
 from pathlib import Path
 
-from waybill.transport import lease, process
-from waybill.transport.agreement import obey
-from waybill.transport.journal import Journal
+from waybill.transport import locks, process
+from waybill.transport.config import obey
+from waybill.transport.journal import Journal, waiting
 from waybill.transport.runner import Runner
-from waybill.transport.spool import waiting
 
 _BELOW_PIPELINES = 5
 
@@ -33,7 +32,7 @@ def main(home: Path, descriptor: int | None = None) -> int:
     process.prepare()
     stop_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
-    held = lease.take(home) if descriptor is None else lease.inherit(descriptor)
+    held = locks.take(home) if descriptor is None else locks.inherit(descriptor)
     while held is not None and Journal.exists(home):  # a home that is gone is not made anew
         with contextlib.closing(Journal(home)) as journal:
             try:
@@ -42,7 +41,7 @@ def main(home: Path, descriptor: int | None = None) -> int:
                 held.release()
             # An emitter that looked before the release saw a runner and started none.
             is_done = stop_requested.is_set() or (journal.last_seq() <= seen and not waiting(home))
-        held = None if is_done else lease.take(home)
+        held = None if is_done else locks.take(home)
     return 0
 
 

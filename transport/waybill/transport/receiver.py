@@ -24,11 +24,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.transport.admission import MAX_BODY_BYTES
+from waybill.transport.admission import MAX_BODY_BYTES, Redaction
 from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
 from waybill.transport.journal import Journal, Kind
 from waybill.transport.loopback import is_loopback, leads_here
-from waybill.transport.redaction import Redaction
 
 log = logging.getLogger("waybill.receiver")
 

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attr
 from openlineage.client.transport.transport import Config, Transport
 
+from waybill.transport.admission import Redaction
+from waybill.transport.config import Settings
 from waybill.transport.errors import AdmissionError, JournalError
-from waybill.transport.journal import Journal, Kind
-from waybill.transport.keeper import Keeper
-from waybill.transport.redaction import Redaction
+from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.runner import Supervisor
 from waybill.transport.serial import event_to_json
-from waybill.transport.settings import Settings
-from waybill.transport.spool import Spool
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
@@ -72,7 +71,7 @@ class WaybillTransport(Transport):
         settings = config.settings
         self._journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
         self._spool = Spool(self._journal) if settings.durability == "process" else None
-        self._keeper = Keeper(self._journal, settings)
+        self._keeper = Supervisor(self._journal, settings)
         self.settings = self._keeper.settings
         self._redaction = Redaction(self.settings.redact)
 

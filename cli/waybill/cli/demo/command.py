@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.demo.flights import YEAR, data_folder
 from waybill.cli.demo.folder import prepare
 from waybill.cli.demo.pipeline import Flights
-from waybill.cli.flush import flush_with_progress
 from waybill.cli.options import with_settings
 from waybill.transport import FlushReport, Settings, Tracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from waybill.cli.demo.again import Again
-    from waybill.cli.demo.report import Trail
+    from waybill.cli.demo.rebuild_check import RebuildCheck
+    from waybill.cli.demo.trail import Trail
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
@@ -62,7 +62,8 @@ def demo(
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
     from waybill.cli.demo import report
-    from waybill.cli.demo.again import rebuilds
+    from waybill.cli.demo.rebuild_check import rebuilds
+    from waybill.cli.demo.trail import Trail
     from waybill.exporter import Query, find
 
     start_s = time.monotonic()
@@ -78,7 +79,7 @@ def demo(
     for name, count in flushed.left.items():
         why = flushed.problems.get(name, "they are on their way")
         console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
-    trail = report.Trail(find(home, Query()))
+    trail = Trail(find(home, Query()))
     again = list(rebuilds(trail, own, delivered="marquez" not in flushed.left))
     took_s = time.monotonic() - start_s
     if as_json:
@@ -151,7 +152,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 def _summary(
-    trail: Trail, home: Path, flushed: FlushReport, again: list[Again], took_s: float
+    trail: Trail, home: Path, flushed: FlushReport, again: list[RebuildCheck], took_s: float
 ) -> dict[str, object]:
     return {
         "home": str(home),

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from waybill.transport import WaybillError, lease
+from waybill.transport import WaybillError, locks
 
 _MARKER: Final = ".waybill-demo"
 _ENDS_WITHIN_S: Final = 30.0
@@ -52,8 +52,8 @@ def prepare(home: Path, *, keep: bool) -> None:
 def _end_runner(home: Path) -> None:
     """Let an earlier demo's runner end before its journal goes."""
     deadline_s = time.monotonic() + _ENDS_WITHIN_S
-    while lease.is_held(home):
-        runner = lease.holder(home)
+    while locks.is_held(home):
+        runner = locks.holder(home)
         if time.monotonic() > deadline_s:
             raise DemoFolderError(
                 f"an earlier demo still works in {home} (process {runner}); end it, or give another --home"

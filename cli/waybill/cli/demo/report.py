@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
 from rich.text import Text
@@ -14,69 +13,16 @@ from rich.tree import Tree
 
 from waybill.cli import console
 from waybill.cli.demo import pipeline
-from waybill.cli.records import STATE_STYLES, passage_of
-from waybill.facets import FinalState, ProvenanceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from waybill.cli.demo.again import Again
+    from waybill.cli.demo.rebuild_check import RebuildCheck
+    from waybill.cli.demo.trail import Trail
+    from waybill.facets import ProvenanceRecord
 
 MARQUEZ_PAGE_PORT: Final = 3000
 """Where Marquez's page is beside its API, as Marquez itself is composed."""
-
-
-class StateCount(NamedTuple):
-    """How many records ended in one state."""
-
-    state: FinalState
-    tracked: int
-    spark: int
-
-
-class Trail:
-    """The records that the demo left.
-
-    Args:
-        records: all of them, the Tracker's and those of Spark's own runs.
-    """
-
-    def __init__(self, records: list[ProvenanceRecord]) -> None:
-        self._records = sorted(records, key=lambda record: record.completed)
-        self._years = [record for record in self._records if record.final_state is FinalState.SPLIT]
-        dids = {record.did for record in self._years}
-        self._tracked = [record for record in self._records if dids & {record.did, record.parent_did}]
-
-    @property
-    def year(self) -> ProvenanceRecord:
-        """The year's file, the latest one if a demo came before."""
-        return self._years[-1]
-
-    def by_state(self) -> list[StateCount]:
-        """Each final state, in the order of their definition."""
-        every = Counter(record.final_state for record in self._records)
-        tracked = Counter(record.final_state for record in self._tracked)
-        return [StateCount(state, tracked[state], every[state] - tracked[state]) for state in FinalState]
-
-    def extent(self) -> tuple[int, frozenset[str]]:
-        """When the first record completed, in epoch milliseconds, and the systems that they are of."""
-        return self._records[0].completed, frozenset(record.system_name for record in self._records)
-
-    def journey(self) -> Tree:
-        """From the year's file to the ends of the first month that got through, and Spark's work on it."""
-        months = [record for record in self._tracked if record.parent_did == self.year.did]
-        month = min((record for record in months if record.data_sink), key=lambda record: record.filename)
-        tree = Tree(_name(self.year))
-        tree.add(_end(self.year))
-        branch = tree.add(_name(month))
-        for record in months:
-            if record.did == month.did:
-                branch.add(_end(record))
-        runs = branch.add(Text("what Spark's listener says of the same work"))
-        for record in self._records:
-            if record.parent_did == month.did:
-                runs.add(_end(record))
-        return tree
 
 
 def file_tree(root: Path) -> Tree:
@@ -90,7 +36,7 @@ def file_tree(root: Path) -> Tree:
     return branches[root]
 
 
-def show(trail: Trail, home: Path, again: Sequence[Again], *, marquez_url: str | None) -> None:
+def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, marquez_url: str | None) -> None:
     """Print everything."""
     _heading("Records by final state")
     rows = ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state())
@@ -148,13 +94,3 @@ def graph_page(marquez_url: str, system_name: str) -> str:
 def _heading(text: str) -> None:
     console.line("")
     console.line((text, "bold"))
-
-
-def _name(record: ProvenanceRecord) -> Text:
-    return Text.assemble((record.filename, "bold"), f"  {record.did}")
-
-
-def _end(record: ProvenanceRecord) -> Text:
-    took_s = (record.completed - record.created) / 1000
-    state = (f"{record.final_state.value:9}", STATE_STYLES[record.final_state])
-    return Text.assemble(state, f" {passage_of(record)}  ({took_s:.1f} s)")

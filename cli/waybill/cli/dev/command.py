@@ -44,7 +44,7 @@ def up(services: _Services = None, *, file: _File = None) -> None:
       waybill dev up
       MARQUEZ_PORT=5050 waybill dev up database marquez page
     """
-    from waybill.cli.dev.services import SERVICES
+    from waybill.cli.services import SERVICES
 
     compose = _compose(file)
     code = compose.run("up", "--detach", "--build", "--wait", *(services or ()))

@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from waybill.cli.checks import marquez_answers
+from waybill.cli.commands.status import status_of
 from waybill.cli.dev.compose import Compose, StackError, compose_file, services_of
-from waybill.cli.dev.services import COLLECTOR, MARQUEZ, SERVICES, Heard, Service, hear, waiting_of
-from waybill.cli.findings import Finding, Level, broken
-from waybill.cli.status import status_of
+from waybill.cli.findings import Diagnosis, Level, broken
+from waybill.cli.services import COLLECTOR, MARQUEZ, SERVICES, Heard, Service, hear, waiting_of
 from waybill.transport import JournalError, Settings
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class _Readiness(msgspec.Struct):
     problems: dict[str, str]
 
 
-def look(settings: Settings, file: Path | None) -> Iterator[Finding]:
+def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
     """What is there, one thing after the other.
 
     Args:
@@ -45,12 +45,12 @@ def look(settings: Settings, file: Path | None) -> Iterator[Finding]:
         containers = Compose(found).containers()
     except StackError as error:
         says, _, mend = str(error).partition("; ")
-        yield Finding("docker", Level.NOTE, says, mend)
+        yield Diagnosis("docker", Level.NOTE, says, mend)
     else:
         running = sum(container.is_well for container in containers.values())
         level = Level.OK if running == len(named) else Level.NOTE
         says = f"{running} of {len(named)} services of {found} are well"
-        yield Finding("docker", level, says, None if level is Level.OK else "waybill dev up")
+        yield Diagnosis("docker", level, says, None if level is Level.OK else "waybill dev up")
         for name in named:
             if name not in {service.name for service in SERVICES}:
                 yield _unseen(name, containers.get(name))
@@ -59,7 +59,7 @@ def look(settings: Settings, file: Path | None) -> Iterator[Finding]:
     for service, answer in heard.items():
         if service is COLLECTOR and answer.status is not None and problems is None:
             says = f"what answers at {service.url} is no collector of Waybill"
-            yield Finding(service.name, Level.BROKEN, says, f"give its port with {service.variable}")
+            yield Diagnosis(service.name, Level.BROKEN, says, f"give its port with {service.variable}")
         else:
             yield _served(service, answer, containers.get(service.name))
     if problems is not None:
@@ -68,24 +68,24 @@ def look(settings: Settings, file: Path | None) -> Iterator[Finding]:
     yield _home(settings)
 
 
-def _unseen(name: str, container: Container | None) -> Finding:
+def _unseen(name: str, container: Container | None) -> Diagnosis:
     """A service that no port of this machine leads to."""
     if container is None:
-        return Finding(name, Level.BROKEN, "was not started", "waybill dev up")
+        return Diagnosis(name, Level.BROKEN, "was not started", "waybill dev up")
     if container.is_well:
-        return Finding(name, Level.OK, f"is {container.says}")
-    return Finding(name, Level.BROKEN, f"is {container.says}", f"waybill dev logs {name}")
+        return Diagnosis(name, Level.OK, f"is {container.says}")
+    return Diagnosis(name, Level.BROKEN, f"is {container.says}", f"waybill dev logs {name}")
 
 
-def _served(service: Service, answer: Heard, container: Container | None) -> Finding:
+def _served(service: Service, answer: Heard, container: Container | None) -> Diagnosis:
     if answer.is_well:
-        return Finding(service.name, Level.OK, f"{service.says} answers at {service.url}")
+        return Diagnosis(service.name, Level.OK, f"{service.says} answers at {service.url}")
     says = f"{service.says} at {service.url}: {answer.says}"
     if container is None:
         mend = f"waybill dev up; or {service.variable}, if it has another port"
-        return Finding(service.name, Level.BROKEN, says, mend)
+        return Diagnosis(service.name, Level.BROKEN, says, mend)
     mend = f"waybill dev logs {service.name}"
-    return Finding(service.name, Level.BROKEN, f"{says}; its container is {container.says}", mend)
+    return Diagnosis(service.name, Level.BROKEN, f"{says}; its container is {container.says}", mend)
 
 
 def _problems(readiness: Heard) -> dict[str, str] | None:
@@ -96,12 +96,12 @@ def _problems(readiness: Heard) -> dict[str, str] | None:
         return None
 
 
-def _waiting(problems: Mapping[str, str]) -> Iterator[Finding]:
+def _waiting(problems: Mapping[str, str]) -> Iterator[Diagnosis]:
     """What waits in the collector, by backend and layout, and what holds it up."""
     metrics = hear(f"{COLLECTOR.url}/metrics", os.environ.get("OPENLINEAGE_API_KEY"))
     if metrics.status in _KEY_WANTED:
         mend = "set OPENLINEAGE_API_KEY to a key with the role read"
-        yield Finding("waiting", Level.NOTE, "the collector tells what waits only to who has a key", mend)
+        yield Diagnosis("waiting", Level.NOTE, "the collector tells what waits only to who has a key", mend)
     for name, (entries, age_s) in waiting_of(metrics.text if metrics.is_well else "").items():
         check = f"collector: {name}"
         count = f"{entries} {'entry waits' if entries == 1 else 'entries wait'}, the oldest for {age_s:.0f} s"
@@ -110,10 +110,10 @@ def _waiting(problems: Mapping[str, str]) -> Iterator[Finding]:
             held_up = broken(check, problems[name])
             yield msgspec.structs.replace(held_up, says=f"{says}; {held_up.says}")
         else:
-            yield Finding(check, Level.NOTE if entries else Level.OK, says)
+            yield Diagnosis(check, Level.NOTE if entries else Level.OK, says)
 
 
-def _urls(settings: Settings) -> Iterator[Finding]:
+def _urls(settings: Settings) -> Iterator[Diagnosis]:
     """Whether what this shell and this user's settings name is what they take it for."""
     if settings.marquez_url is not None:
         answers = marquez_answers(settings)
@@ -126,15 +126,15 @@ def _urls(settings: Settings) -> Iterator[Finding]:
     base = f"{parts.scheme}://{parts.netloc}"
     mend = f"set it to the collector's, {COLLECTOR.url}"
     if hear(f"{base}/health/live").is_well:
-        yield Finding(_OPENLINEAGE_URL, Level.OK, f"{base} is a collector")
+        yield Diagnosis(_OPENLINEAGE_URL, Level.OK, f"{base} is a collector")
     elif hear(base + MARQUEZ.path).is_well:
         says = f"{base} is a Marquez: what its clients send there is lost while it is away"
-        yield Finding(_OPENLINEAGE_URL, Level.NOTE, says, mend)
+        yield Diagnosis(_OPENLINEAGE_URL, Level.NOTE, says, mend)
     else:
-        yield Finding(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is no collector of Waybill", mend)
+        yield Diagnosis(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is no collector of Waybill", mend)
 
 
-def _home(settings: Settings) -> Finding:
+def _home(settings: Settings) -> Diagnosis:
     """What waits in this user's own home, which programs with Waybill inside write to."""
     try:
         found = status_of(settings)
@@ -147,5 +147,5 @@ def _home(settings: Settings) -> Finding:
     if behind:
         counts = ", ".join(f"{count} for {name}" for name, count in behind.items())
         mend = "waybill flush --home " + found.home
-        return Finding("home", Level.NOTE, f"{found.home}: entries wait, {counts}", mend)
-    return Finding("home", Level.OK, f"{found.home}: nothing waits")
+        return Diagnosis("home", Level.NOTE, f"{found.home}: entries wait, {counts}", mend)
+    return Diagnosis("home", Level.OK, f"{found.home}: nothing waits")

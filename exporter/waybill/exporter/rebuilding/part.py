@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter.layout import Hour, RawName
-from waybill.exporter.raw import RawWriter
-from waybill.exporter.rebuilding.spill import Runs, Spill, add_run, read_bucket
-from waybill.exporter.records import records_sent
-from waybill.exporter.sources.source import SourceError, SourceUnreachableError, Stored
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import Hour, RawName
+from waybill.exporter.rebuilding.spill import Spill, StatesByRun, add_run, read_bucket
+from waybill.exporter.sources import SourceError, SourceUnreachableError, Stored
+from waybill.exporter.stored_records import records_in_entries
 from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.facets.columns import facet_table
@@ -27,7 +27,7 @@ from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
-    from waybill.exporter.sources.source import Source
+    from waybill.exporter.sources import Source
 
 _NUMBERS: Final = 2**20
 """How many raw numbers each piece has for its own."""
@@ -145,7 +145,7 @@ def read_part(source: Source, part: str, index: int, site: Site, wanted: Wanted)
 
 def read_folded(
     source: Readable, part: str, wanted: Wanted, report: PartReport
-) -> Iterator[tuple[pa.Table, Runs]]:
+) -> Iterator[tuple[pa.Table, StatesByRun]]:
     """Read one part, a bounded piece at a time: the records that entries say by themselves, and the runs.
 
     Args:
@@ -158,7 +158,7 @@ def read_folded(
         OSError: the source cannot be read now.
         SourceUnreachableError: the same.
     """
-    runs: Runs = {}
+    runs: StatesByRun = {}
     for batch in _batches(source, part, report):
         report.entries += len(batch)
         reading = _Reading(wanted, runs, lambda at, error: report.note(source.place(part, at), error))
@@ -172,14 +172,14 @@ def read_folded(
 class _Reading:
     """Reads batches of entries: what they say by themselves, and what they add to runs."""
 
-    def __init__(self, wanted: Wanted, runs: Runs, on_error: Callable[[int, Exception], None]) -> None:
+    def __init__(self, wanted: Wanted, runs: StatesByRun, on_error: Callable[[int, Exception], None]) -> None:
         self._wanted = wanted
         self._runs = runs
         self._on_error = on_error
 
     def read(self, batch: Sequence[Stored]) -> pa.Table:
         allowed = self._wanted.annotations_allowed
-        sent = records_sent(
+        sent = records_in_entries(
             batch,
             system_name=self._wanted.system_name,
             allowed=allowed,
@@ -227,7 +227,7 @@ def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wan
     """
     writing = _Writing(site, piece)
     for bucket in buckets:
-        runs: Runs = {}
+        runs: StatesByRun = {}
         for index in range(parts):
             for run_id, state in read_bucket(site.runs_path(index), bucket):
                 add_run(runs, run_id, state)

@@ -20,7 +20,7 @@ from waybill.transport.files import Files, publish
 
 BUCKETS: Final = 64
 
-Runs = dict[str, RunState | None]
+StatesByRun = dict[str, RunState | None]
 """By run id what its events say together; None: one of them carried the facet."""
 
 _SCHEMA: Final = pa.schema([pa.field("run_id", pa.string()), pa.field("state", pa.binary())])
@@ -40,7 +40,7 @@ def decode_state(encoded: bytes | None) -> RunState | None:
     return None if encoded is None else _DECODER.decode(encoded)
 
 
-def add_run(runs: Runs, run_id: str, state: RunState | None) -> None:
+def add_run(runs: StatesByRun, run_id: str, state: RunState | None) -> None:
     """Merge what is known of a run."""
     known = runs.get(run_id, state)
     runs[run_id] = None if known is None or state is None else merge_states(known, state)

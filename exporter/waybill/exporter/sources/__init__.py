@@ -9,6 +9,8 @@ from __future__ import annotations
 from waybill.exporter.sources.events import EventsSource, open_events
 from waybill.exporter.sources.journal import JournalSource, open_journal
 from waybill.exporter.sources.lines import LinesSource, open_lines
+from waybill.exporter.sources.objects import MARK, list_objects, open_object, read_object, shown
+from waybill.exporter.sources.postgres import MarquezDatabaseSource
 from waybill.exporter.sources.source import (
     SOURCES_GROUP,
     OpenSource,
@@ -20,17 +22,23 @@ from waybill.exporter.sources.source import (
 )
 
 __all__ = [
+    "MARK",
     "SOURCES_GROUP",
     "EventsSource",
     "JournalSource",
     "LinesSource",
+    "MarquezDatabaseSource",
     "OpenSource",
     "Source",
     "SourceError",
     "SourceUnreachableError",
     "Stored",
+    "list_objects",
     "open_events",
     "open_journal",
     "open_lines",
+    "open_object",
     "open_source",
+    "read_object",
+    "shown",
 ]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from waybill.exporter import parquet
-from waybill.exporter.layout import RawName
+from waybill.exporter.archive import archived_files, read_entries
+from waybill.exporter.names import EVENTS, RawName
+from waybill.exporter.object_stores import local_or_url
 from waybill.exporter.sources.objects import list_objects, read_object, shown
 from waybill.exporter.sources.source import SourceError, Stored
-from waybill.exporter.store import local_or_url
-from waybill.exporter.stored import EVENTS, archived_files, read_entries
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 
 class EventsSource(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from waybill.exporter.sources.source import SourceError, Stored
 from waybill.transport.journal import Journal
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 _PART_ENTRIES: Final = 100_000
 _BATCH_ENTRIES: Final = 5_000

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
+from waybill.exporter.object_stores import is_url, local_or_url
 from waybill.exporter.sources.objects import list_objects, open_object, shown
 from waybill.exporter.sources.source import SourceError, Stored
-from waybill.exporter.store import is_url, local_or_url
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"

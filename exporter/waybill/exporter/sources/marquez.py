@@ -13,7 +13,7 @@ from waybill.marquez import EventReader, MarquezReadError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 _PART_EVENTS: Final = 20_000
 _PARTS_MAX: Final = 10_000

@@ -9,8 +9,8 @@ import functools
 import io
 from typing import TYPE_CHECKING, Final
 
+from waybill.exporter.object_stores import StoreError, open_store, reason_of
 from waybill.exporter.sources.source import SourceError, SourceUnreachableError
-from waybill.exporter.store import StoreError, open_store, reason_of
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

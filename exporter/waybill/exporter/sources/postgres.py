@@ -18,7 +18,7 @@ from waybill.exporter.sources.source import SourceError, SourceUnreachableError,
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 _PART_EVENTS: Final = 50_000
 _PARTS_MAX: Final = 10_000

@@ -16,7 +16,7 @@ from waybill.transport.errors import WaybillError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.transport.settings import Settings
+    from waybill.transport.config import Settings
 
 SOURCES_GROUP: Final = "waybill.sources"
 

@@ -1,0 +1,179 @@
+"""`waybill dead-letters`: the events that a backend refused for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.commands.flush import flush_with_progress
+from waybill.cli.home import existing_journal, needed_journal
+from waybill.cli.options import RUNNING, with_settings
+from waybill.cli.records import instant_of
+from waybill.transport import Journal, Settings
+from waybill.transport.config import MARQUEZ
+
+if TYPE_CHECKING:
+    from waybill.marquez import DeadLetter
+
+app: Final = typer.Typer(
+    no_args_is_help=True,
+    help="See, send again or forget the events that the backend refused for good.",
+)
+
+_Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As `list` shows them.")]
+_Backend = Annotated[
+    str, typer.Option(metavar="NAME", help="The backend that refused them, as `waybill status` calls it.")
+]
+_All = Annotated[bool, typer.Option("--all", help="All of them.")]
+
+
+@app.command("list")
+@with_settings("home")
+def list_letters(
+    settings: Settings,
+    *,
+    backend: _Backend = MARQUEZ,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """List them, oldest first, each with what the backend said.
+
+    Examples:
+
+    \b
+      waybill dead-letters list
+      waybill dead-letters list --json | jq .words
+    """
+    from waybill.marquez import dead_letters
+
+    with existing_journal(settings) as journal:
+        letters = dead_letters(journal, backend) if journal else []
+    if as_json:
+        for letter in letters:
+            console.json(letter)
+    elif letters:
+        console.table(
+            ("number", "parked", "status", "about", "the backend's words"),
+            (
+                (
+                    str(letter.seq),
+                    instant_of(letter.parked_ms)[:19],
+                    str(letter.status or "none"),
+                    letter.key,
+                    letter.words,
+                )
+                for letter in letters
+            ),
+        )
+    if not letters:
+        console.note("there are no dead letters")
+
+
+@app.command("show")
+@with_settings("home")
+def show(
+    settings: Settings,
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="As `list` shows it.")],
+    *,
+    backend: _Backend = MARQUEZ,
+) -> None:
+    """Print one event, byte for byte as it was accepted.
+
+    Examples:
+
+    \b
+      waybill dead-letters show 4711 | jq .
+    """
+    from waybill.marquez import dead_letter_body
+
+    with needed_journal(settings) as journal:
+        _chosen(journal, [number], backend, everything=False)
+        body = dead_letter_body(journal, number, backend)
+    sys.stdout.flush()
+    sys.stdout.buffer.write((body or b"") + b"\n")
+
+
+@app.command("replay")
+@with_settings(*RUNNING)
+def replay(
+    settings: Settings,
+    numbers: _Numbers = None,
+    *,
+    everything: _All = False,
+    backend: _Backend = MARQUEZ,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"),
+    ] = None,
+) -> None:
+    """Send them again, and wait for the answers.
+
+    What the backend takes is no dead letter any more; what it refuses again stays, with what it says now.
+    Exit code 1 when any stays.
+
+    Examples:
+
+    \b
+      waybill dead-letters replay 4711 4712
+      waybill dead-letters replay --all
+    """
+    from waybill.marquez import dead_letters, replay_dead_letters
+
+    with needed_journal(settings) as journal:
+        chosen = _chosen(journal, numbers, backend, everything=everything)
+        replay_dead_letters(journal, chosen, backend)
+        report = flush_with_progress(settings, timeout)
+        left = [letter for letter in dead_letters(journal, backend) if letter.seq in chosen]
+    console.line(f"{len(chosen) - len(left)} of {len(chosen)} are delivered")
+    for letter in left:
+        tried_again = letter.parked_ms > chosen[letter.seq].parked_ms
+        why = (
+            f"refused again, {letter.words}" if tried_again else "not sent yet, it goes with the next events"
+        )
+        console.error(f"{letter.seq}: {why}")
+    if left and backend in report.problems:
+        console.error(report.problems[backend])
+    if left:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+@app.command("drop")
+@with_settings("home")
+def drop(
+    settings: Settings, numbers: _Numbers = None, *, everything: _All = False, backend: _Backend = MARQUEZ
+) -> None:
+    """Forget them. The provenance files have what they said all the same.
+
+    Examples:
+
+    \b
+      waybill dead-letters drop 4711
+    """
+    from waybill.marquez import drop_dead_letters
+
+    with needed_journal(settings) as journal:
+        chosen = _chosen(journal, numbers, backend, everything=everything)
+        drop_dead_letters(journal, chosen, backend)
+    console.line(f"{len(chosen)} forgotten")
+
+
+def _chosen(
+    journal: Journal, numbers: list[int] | None, backend: str, *, everything: bool
+) -> dict[int, DeadLetter]:
+    """The letters that somebody means, by number; none is meant by accident."""
+    from waybill.marquez import dead_letters
+
+    if everything == bool(numbers):
+        raise typer.BadParameter("give numbers, as `waybill dead-letters list` shows them, or --all")
+    letters = {letter.seq: letter for letter in dead_letters(journal, backend)}
+    if everything:
+        return letters
+    unknown = [number for number in numbers or [] if number not in letters]
+    if unknown:
+        console.error(
+            f"{', '.join(map(str, unknown))}: no such dead letter; `waybill dead-letters list` shows them"
+        )
+        raise typer.Exit(console.EXIT_FAILED)
+    return {number: letters[number] for number in numbers or []}

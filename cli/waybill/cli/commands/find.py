@@ -1,0 +1,91 @@
+"""`waybill find`: where is my data."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from waybill.cli import console, records
+from waybill.cli.home import existing_journal, existing_root
+from waybill.cli.options import with_settings
+from waybill.cli.time_args import FORMS, moment
+from waybill.facets import FinalState
+from waybill.transport import Settings
+
+
+@with_settings("home", "root")
+def find(
+    settings: Settings,
+    *,
+    did: Annotated[str | None, typer.Option(metavar="UUID", help="The file with this identity.")] = None,
+    parent: Annotated[str | None, typer.Option(metavar="UUID", help="Files split from this one.")] = None,
+    data_source: Annotated[str | None, typer.Option(metavar="NAME", help="Files that came in here.")] = None,
+    data_sink: Annotated[str | None, typer.Option(metavar="NAME", help="Files that left here.")] = None,
+    system: Annotated[str | None, typer.Option(metavar="NAME", help="Records of this system.")] = None,
+    filename: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Files of this name; * and ? match any.")
+    ] = None,
+    state: Annotated[
+        FinalState | None, typer.Option(case_sensitive=False, help="Files that ended like this.")
+    ] = None,
+    annotation: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Files with this annotation; may be repeated."),
+    ] = None,
+    since: Annotated[
+        int | None, typer.Option(parser=moment, metavar="WHEN", help=f"Ended then or later: {FORMS}.")
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option(parser=moment, metavar="WHEN", help="Ended before then.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="COUNT", min=1, help="The most records to show, newest first.")
+    ] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Find files by where they came from, what was done to them, where they ended.
+
+    Shows one record for each path that a file took, newest first. Finding nothing is exit code 0.
+
+    Examples:
+
+    \b
+      waybill find --state ERROR --since 24h
+      waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
+    """
+    from waybill.exporter import Query
+    from waybill.exporter import find as find_records
+
+    query = Query(
+        did=did,
+        parent_did=parent,
+        data_source=data_source,
+        data_sink=data_sink,
+        system_name=system,
+        filename=filename,
+        final_state=state,
+        annotations=_pairs(annotation or []),
+        since_ms=since,
+        until_ms=until,
+        limit=limit,
+    )
+    with existing_journal(settings) as journal:
+        root = existing_root(settings, journal)
+    found = find_records(root, query)
+    if as_json:
+        for record in found:
+            console.json(msgspec.to_builtins(record))
+    elif found:
+        records.show(found)
+    if not found:
+        console.note(f"nothing found below {root}; `waybill flush` makes what was kept lately visible")
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for key, equals, _ in pairs:
+        if not (key and equals):
+            raise typer.BadParameter(f"{key!r} has no value; give KEY=VALUE", param_hint="--annotation")
+    return {key: value for key, _, value in pairs}

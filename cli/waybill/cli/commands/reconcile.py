@@ -1,0 +1,88 @@
+"""`waybill reconcile`: does the backend have what was delivered to it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from waybill.cli import console
+from waybill.cli.commands.flush import flush_with_progress
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import RUNNING, with_settings
+from waybill.cli.time_args import FORMS, moment
+from waybill.transport import Settings
+from waybill.transport.config import MARQUEZ
+
+if TYPE_CHECKING:
+    from waybill.marquez import MissingEvent, MissingJob
+
+_DAY_MS: Final = 86_400_000
+
+
+@with_settings(*RUNNING)
+def reconcile(
+    settings: Settings,
+    *,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            parser=moment,
+            metavar="WHEN",
+            help=f"Events accepted then or later: {FORMS}.",
+            show_default="a day ago",
+        ),
+    ] = None,
+    mend: Annotated[bool, typer.Option("--repair", help="Send what is missing again, and wait.")] = False,
+    backend: Annotated[
+        str, typer.Option(metavar="NAME", help="The Marquez to ask, as `waybill status` calls it.")
+    ] = MARQUEZ,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line for each that is missing.")
+    ] = False,
+) -> None:
+    """Compare what was delivered with what Marquez has, and list what is missing.
+
+    That is run events, and the jobs of the graph with their edges. Dead letters are not missing, and neither
+    is what has still to be delivered. Give no time beyond Marquez's retention, or what it has rightly
+    forgotten is listed too. Exit code 1 when anything is missing, with --repair when anything could not be
+    sent.
+
+    Examples:
+
+    \b
+      waybill reconcile
+      waybill reconcile --since 6h --repair
+    """
+    from waybill.marquez import open_reader, repair
+    from waybill.marquez import reconcile as compare
+
+    since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since is None else since
+    with existing_journal(settings) as journal:
+        if journal is None:
+            console.note(f"there is no journal at {settings.home} yet, so nothing was delivered")
+            return
+        reader = open_reader(as_agreed(settings, journal), backend)
+        found = compare(journal, reader, since_ms=since_ms, backend=backend)
+        missing: list[MissingEvent | MissingJob] = [*found.missing, *found.missing_jobs]
+        for one in missing:
+            if as_json:
+                console.json(one)
+            else:
+                console.line("\t".join(map(str, msgspec.structs.astuple(one))))
+        console.note(f"{len(found.missing)} of {found.compared} delivered run events are missing")
+        console.note(f"{len(found.missing_jobs)} of {found.compared_jobs} jobs of the graph are missing")
+        if not missing:
+            return
+        if not mend:
+            raise typer.Exit(console.EXIT_FAILED)
+        repair(journal, missing, backend)
+        report = flush_with_progress(settings)
+        left = compare(journal, reader, since_ms=since_ms, backend=backend)
+    if backend in report.problems:
+        console.error(report.problems[backend])
+    if left.missing or left.missing_jobs or backend in report.problems:
+        raise typer.Exit(console.EXIT_FAILED)
+    console.note(f"{len(missing)} were sent again")

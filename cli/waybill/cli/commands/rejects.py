@@ -1,0 +1,148 @@
+"""`waybill rejects`: what the collector refused."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import as_agreed, needed_journal
+from waybill.cli.options import with_settings
+from waybill.cli.records import instant_of
+from waybill.transport import AdmissionError, Settings
+
+if TYPE_CHECKING:
+    from waybill.collector import Rejects
+
+app: Final = typer.Typer(no_args_is_help=True, help="See, send again or forget what the collector refused.")
+
+_Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `list` shows them.")]
+_All = Annotated[bool, typer.Option("--all", help="All of them.")]
+
+
+@app.command("list")
+@with_settings("home")
+def list_rejects(
+    settings: Settings,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """List them, oldest first, each with the reason.
+
+    Examples:
+
+    \b
+      waybill rejects list
+      waybill rejects list --json | jq .reason
+    """
+    with _rejects(settings) as rejects:
+        found = rejects.all()
+    if as_json:
+        for reject in found:
+            console.json(reject)
+    elif found:
+        rows = ((one.id, instant_of(one.refused_ms)[:19], one.kind.name.lower(), one.reason) for one in found)
+        console.table(("id", "refused", "sent as", "reason"), rows)
+    else:
+        console.note("there are no rejects")
+
+
+@app.command("show")
+@with_settings("home")
+def show(
+    settings: Settings, name: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
+) -> None:
+    """Print one as it was sent, but for what is redacted; a record is in an array of its own.
+
+    Examples:
+
+    \b
+      waybill rejects show 5f0c6a1b2d3e > mended.json
+    """
+    with _rejects(settings) as rejects:
+        (chosen,) = _chosen(rejects, [name], everything=False)
+        body = rejects.body(chosen)
+    sys.stdout.flush()
+    sys.stdout.buffer.write((body or b"") + b"\n")
+
+
+@app.command("replay")
+@with_settings("home", "system_name")
+def replay(
+    settings: Settings,
+    names: _Ids = None,
+    *,
+    everything: _All = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--with", metavar="FILE", help="Take these bytes, mended."),
+    ] = None,
+) -> None:
+    """Keep them after all: as they are, or mended.
+
+    What may be kept now is no reject any more. Exit code 1 when any still may not.
+
+    Examples:
+
+    \b
+      waybill rejects replay 5f0c6a1b2d3e --with mended.json
+      waybill rejects replay --all
+    """
+    refused = 0
+    with _rejects(settings) as rejects:
+        chosen = _chosen(rejects, names, everything=everything)
+        if file is not None and len(chosen) != 1:
+            raise typer.BadParameter("--with is for one reject; give its ID alone")
+        for name in chosen:
+            body = rejects.body(name) or b"" if file is None else file.read_bytes()
+            try:
+                rejects.replay(name, body, settings.system_name)
+            except AdmissionError as error:
+                refused += 1
+                console.error(f"{name}: {error}")
+    console.line(f"{len(chosen) - refused} of {len(chosen)} are kept")
+    if refused:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+@app.command("drop")
+@with_settings("home")
+def drop(settings: Settings, names: _Ids = None, *, everything: _All = False) -> None:
+    """Forget them.
+
+    Examples:
+
+    \b
+      waybill rejects drop 5f0c6a1b2d3e
+    """
+    with _rejects(settings) as rejects:
+        chosen = _chosen(rejects, names, everything=everything)
+        rejects.drop(chosen)
+    console.line(f"{len(chosen)} forgotten")
+
+
+@contextlib.contextmanager
+def _rejects(settings: Settings) -> Iterator[Rejects]:
+    from waybill.collector import Rejects
+    from waybill.transport.admission import Redaction
+
+    with needed_journal(settings) as journal:
+        yield Rejects(journal, Redaction(as_agreed(settings, journal).redact))
+
+
+def _chosen(rejects: Rejects, names: list[str] | None, *, everything: bool) -> list[str]:
+    """Those that somebody means; none is meant by accident."""
+    if everything == bool(names):
+        raise typer.BadParameter("give IDs, as `waybill rejects list` shows them, or --all")
+    if everything:
+        return [reject.id for reject in rejects.all()]
+    unknown = [name for name in names or [] if rejects.get(name) is None]
+    if unknown:
+        console.error(f"{', '.join(unknown)}: no such reject; `waybill rejects list` shows them")
+        raise typer.Exit(console.EXIT_FAILED)
+    return names or []

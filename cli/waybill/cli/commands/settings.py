@@ -1,0 +1,45 @@
+"""`waybill settings`: each value and where it came from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.options import EVERY, with_settings
+from waybill.transport import Settings
+from waybill.transport.config import SECRETS, names, without_users
+
+
+@with_settings(*EVERY)
+def settings(
+    found: Settings,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show each setting, its value, and where the value came from.
+
+    Nearest wins: an option, WAYBILL_<NAME> in the environment, waybill.yaml in the working folder,
+    ~/.config/waybill/config.yaml, the default. Secrets are masked.
+
+    Examples:
+
+    \b
+      waybill settings
+      WAYBILL_DURABILITY=process waybill settings --json
+    """
+    if as_json:
+        console.json(
+            {
+                name: {
+                    "value": found.shown(name) if name in SECRETS else without_users(found.plain(name)),
+                    "origin": found.origins[name],
+                }
+                for name in names()
+            }
+        )
+        return
+    console.table(
+        ("setting", "value", "from"), ((name, found.shown(name), found.origins[name]) for name in names())
+    )

@@ -1,0 +1,104 @@
+"""`waybill sql`: any question, in SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import existing_journal, existing_root
+from waybill.cli.options import with_settings
+from waybill.transport import Settings, WaybillError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_FETCHED: Final = 1_000
+
+
+@with_settings("home", "root")
+def sql(
+    settings: Settings,
+    *,
+    query: Annotated[str, typer.Argument(metavar="SQL", help="A query of the view `provenance`.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Ask the compacted files with SQL.
+
+    DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
+    data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
+    in UTC. Needs the extra `sql`.
+
+    Examples:
+
+    \b
+      waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
+      waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
+    """
+    with existing_journal(settings) as journal:
+        root = existing_root(settings, journal)
+    try:
+        import duckdb
+    except ImportError:
+        raise WaybillError("SQL needs the extra `sql`: pip install 'waybill-lineage[sql]'") from None
+    with duckdb.connect() as connection:
+        try:
+            _make_view(connection, root)
+            if not connection.extract_statements(query):
+                raise WaybillError("the query is empty; give one, such as 'SELECT * FROM provenance LIMIT 9'")
+            _show(connection.execute(query), as_json=as_json)
+        except duckdb.Error as error:
+            # What follows is a drawing of the place.
+            said = str(error).partition("\n\n")[0]
+            raise WaybillError(
+                f"the query cannot be answered ({said}); correct it, or where a file is damaged, see "
+                "`waybill verify`"
+            ) from None
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    from waybill.exporter.names import COMPACTED, LATE
+    from waybill.facets.arrow import SCHEMA
+
+    connection.execute("SET TimeZone = 'UTC'")
+    folders = [root / folder for folder in (COMPACTED, LATE)]
+    globs = [f"{_glob(folder)}/*/*/*.parquet" for folder in folders if any(folder.glob("*/*/*.parquet"))]
+    if globs:
+        listed = ", ".join("'" + glob.replace("'", "''") + "'" for glob in globs)
+        connection.execute(
+            f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
+        )
+        return
+    console.note(f"nothing is compacted below {root} yet; `waybill flush` makes what was kept visible")
+    connection.register("provenance", SCHEMA.empty_table())
+
+
+def _glob(folder: Path) -> str:
+    """A path that stands for itself where patterns are read."""
+    return re.sub(r"([*?\[])", r"[\1]", str(folder))
+
+
+def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool) -> None:
+    names = [column[0] for column in answer.description or ()]
+    if as_json:
+        for row in _rows(answer):
+            console.json(dict(zip(names, row, strict=True)))
+    else:
+        console.table(names, ([_text(cell) for cell in row] for row in _rows(answer)))
+
+
+def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
+    while rows := answer.fetchmany(_FETCHED):
+        yield from rows
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={one}" for key, one in value.items())
+    if isinstance(value, list):
+        return " > ".join(map(str, value))
+    return "" if value is None else str(value)

@@ -1,0 +1,241 @@
+"""`waybill status`: what the journal holds, and how far each projection is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.transport import Journal, Settings, locks
+from waybill.transport.runner import lag_s, statuses
+
+PLAIN_SPARK: Final = (
+    "final states of plain spark-submit runs are the Spark listener's own, which calls some failed writes "
+    "COMPLETE; a driver that uses waybill.spark gives the true ones"
+)
+
+
+class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What is in the journal.
+
+    Attributes:
+        entries: how many it holds.
+        last_seq: the newest one's sequence number.
+        size_bytes: the size of its content.
+        oldest: when the oldest one was accepted, ISO 8601; None where there is none.
+    """
+
+    entries: int = 0
+    last_seq: int = 0
+    size_bytes: int = 0
+    oldest: str | None = None
+
+
+class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a projection is.
+
+    Attributes:
+        cursor: the last entry it has made durable.
+        behind: how many entries follow that one.
+        lag_s: how old the first of them is, in seconds.
+        problem: what held it up when it was last worked; None when all was well.
+    """
+
+    cursor: int
+    behind: int
+    lag_s: float
+    problem: str | None
+
+
+class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a backend's events, counted since the home began.
+
+    Attributes:
+        delivered: how many the backend took, repeats included.
+        failed: attempts that came to nothing and were, or will be, repeated.
+        dead_letters: those that it refused for good and that are still here.
+        coalesced: events of files that summaries stand for.
+        summaries: how many of the delivered ones are summaries.
+    """
+
+    delivered: int
+    failed: int
+    dead_letters: int
+    coalesced: int
+    summaries: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What `waybill status` says of a home.
+
+    Attributes:
+        runner_alive: whether a process works the projections.
+        runner_pid: that process; None where there is none, or it has not said yet.
+        deliveries: by backend; without those that nothing was sent to yet.
+        dead_letters: events that a backend refused for good.
+        damaged: files that were set aside, relative to the root; `waybill verify` says how to have their rows
+            back.
+        notes: what to know when reading the records.
+    """
+
+    home: str
+    root: str
+    provenance_enabled: bool
+    runner_alive: bool
+    runner_pid: int | None
+    journal: JournalStatus
+    projections: dict[str, ProjectionStatus]
+    deliveries: dict[str, DeliveryStatus]
+    dead_letters: int
+    damaged: tuple[str, ...] = ()
+    notes: tuple[str, ...] = (PLAIN_SPARK,)
+
+
+@with_settings("home", "root")
+def status(
+    settings: Settings,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what is kept, how far each projection is, what holds it up.
+
+    Exit code 1 when a projection is held up.
+
+    Examples:
+
+    \b
+      waybill status
+      waybill status --json | jq '.projections.marquez.behind'
+    """
+    found = status_of(settings)
+    if as_json:
+        console.json(found)
+    else:
+        _show(found)
+    if any(projection.problem for projection in found.projections.values()):
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def status_of(settings: Settings) -> Status:
+    """Look at a home without changing it.
+
+    Raises:
+        JournalError: its journal cannot be used.
+    """
+    from waybill.marquez import dead_letters
+
+    with existing_journal(settings) as journal:
+        settings = as_agreed(settings, journal)
+        return Status(
+            home=str(settings.home),
+            root=str(settings.root),
+            provenance_enabled=settings.provenance_enabled,
+            runner_alive=locks.is_held(settings.home),
+            runner_pid=locks.holder(settings.home),
+            journal=_journal_status(journal) if journal else JournalStatus(),
+            projections=_projection_statuses(journal) if journal else {},
+            deliveries=_delivery_statuses(journal) if journal else {},
+            dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
+            if journal
+            else 0,
+            damaged=_damaged(settings.root),
+        )
+
+
+def _damaged(root: Path) -> tuple[str, ...]:
+    if not (root / "provenance/damaged").is_dir():
+        return ()  # as nearly always: what reads the reports takes longer to load than all the rest
+    from waybill.exporter.quarantine import list_quarantined
+
+    return tuple(one.kept for one in list_quarantined(root))
+
+
+def _journal_status(journal: Journal) -> JournalStatus:
+    oldest, last_seq = journal.first(), journal.last_seq()
+    since = datetime.fromtimestamp(oldest.received_ms / 1000, UTC) if oldest else None
+    return JournalStatus(
+        # Sequence numbers have no gaps: entries go oldest first, and a refused one takes no number.
+        entries=last_seq - oldest.seq + 1 if oldest else 0,
+        last_seq=last_seq,
+        size_bytes=journal.size_bytes(),
+        oldest=since.isoformat(" ", "seconds") if since else None,
+    )
+
+
+def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
+    said, cursors, last_seq = statuses(journal), journal.cursors(), journal.last_seq()
+    return {
+        name: ProjectionStatus(
+            cursor=cursors.get(name, 0),
+            behind=max(last_seq - cursors.get(name, 0), 0),
+            lag_s=round(lag_s(journal, cursors.get(name, 0)), 1),
+            problem=said[name].problem if name in said else None,
+        )
+        for name in sorted(said.keys() | cursors.keys())
+    }
+
+
+def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:
+    from waybill.marquez import counters_of, dead_letters
+
+    found = {name: counters_of(journal, name) for name in sorted(journal.cursors())}
+    return {
+        name: DeliveryStatus(
+            delivered=figures.delivered,
+            failed=figures.failed,
+            dead_letters=len(dead_letters(journal, name)),
+            coalesced=figures.coalesced,
+            summaries=figures.summaries,
+        )
+        for name, figures in found.items()
+        if figures is not None
+    }
+
+
+def _show(found: Status) -> None:
+    console.line(f"home      {found.home}")
+    console.line(f"root      {found.root}")
+    console.line(f"runner    {_runner_words(found)}")
+    kept = found.journal
+    since = f", the oldest of {kept.oldest}" if kept.oldest else ""
+    console.line(f"journal   {kept.entries} entries{since}, {kept.size_bytes / 2**20:.1f} MiB")
+    console.line(
+        f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
+    )
+    if found.damaged:
+        what = f"damaged   {len(found.damaged)} files were set aside; `waybill verify` says how to mend that"
+        console.line((what, "yellow"))
+    if not found.provenance_enabled:
+        console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
+    if found.projections:
+        console.line("")
+        console.table(
+            ("projection", "cursor", "behind", "lag", "problem"),
+            (
+                (name, str(one.cursor), str(one.behind), f"{one.lag_s:.0f} s", one.problem or "none")
+                for name, one in found.projections.items()
+            ),
+        )
+    if found.deliveries:
+        console.line("")
+        console.table(
+            ("backend", "delivered", "failed tries", "dead letters", "coalesced", "summaries"),
+            (
+                (name, *map(str, (one.delivered, one.failed, one.dead_letters, one.coalesced, one.summaries)))
+                for name, one in found.deliveries.items()
+            ),
+        )
+    for text in found.notes:
+        console.note((f"note: {text}", "dim"))
+
+
+def _runner_words(found: Status) -> str:
+    if not found.runner_alive:
+        return "none; the next emit starts one, and `waybill flush` does the work itself"
+    return f"process {found.runner_pid}" if found.runner_pid else "alive"

@@ -1,0 +1,52 @@
+"""`waybill where`: what became of something that a collector acknowledged."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from waybill.cli import console
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.transport import Settings
+
+
+@with_settings("home", "root")
+def where(
+    settings: Settings,
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The answer's header Waybill-Receipt.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say where an acknowledged entry is: in the journal, in which file, exported, delivered.
+
+    Exit code 1 when this home never had it.
+
+    Examples:
+
+    \b
+      waybill where 5f0c6a1b2d3e-4711
+    """
+    from waybill.collector.intake import Receipt
+    from waybill.collector.receipt_status import receipt_status as look
+
+    parsed = Receipt.parse(receipt)
+    if parsed is None:
+        raise typer.BadParameter(f"{receipt} is no receipt; give the header's value, as 5f0c6a1b2d3e-4711")
+    with existing_journal(settings) as journal:
+        found = look(journal, as_agreed(settings, journal).root, parsed) if journal else None
+    if found is None:
+        console.error(f"{settings.home} never had {receipt}; give the home of the collector that answered")
+        raise typer.Exit(console.EXIT_FAILED)
+    if as_json:
+        console.json(found)
+        return
+    console.line(f"journal\t{'there' if found.in_journal else 'let go: every projection has it'}")
+    for name, progress in found.projections.items():
+        console.line(f"{name}\t{progress}")
+    for file in found.files:
+        exported = f", exported to {', '.join(file.exported)}" if file.exported else ""
+        console.line(f"{file.place}\t{file.file}{exported}")
+    if found.remark:
+        console.line(f"file\t{found.remark}")

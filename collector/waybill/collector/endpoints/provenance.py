@@ -1,0 +1,242 @@
+"""The doors for DeltaFi: `POST /provenance` and `/provenance/flush`, `GET /provenance/query` and `/stats`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from waybill.collector.endpoints.lineage import BETWEEN_REASONS, Reasons, elements, refusal
+from waybill.collector.http import Answer, Problem, Request, busy, json_answer, looked_into
+from waybill.transport import flush
+from waybill.transport.admission import check_records, record_errors
+from waybill.transport.errors import AdmissionError
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.collector.endpoints.query_params import QueryParams
+    from waybill.collector.http import Bodies
+    from waybill.collector.intake import Acceptor
+    from waybill.exporter import Query
+    from waybill.facets import ProvenanceRecord
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
+
+PROVENANCE_PATH: Final = "/provenance"
+
+FLUSH_TIMEOUT_S: Final = 60.0
+"""How long a flush is waited for."""
+
+ANSWER_BYTES_MAX: Final = 16 * 2**20
+"""How much the records of one answer may have, unless it is one record."""
+
+_ASKED_AT_ONCE: Final = 2
+_FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
+
+
+_T = TypeVar("_T")
+_Asked = TypeVar("_Asked")
+
+
+class FailedRecord(msgspec.Struct, frozen=True):
+    """One record that was not kept."""
+
+    index: int
+    reason: str
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What became of the records of one request."""
+
+    received: int
+    accepted: int
+    failed: tuple[FailedRecord, ...] = ()
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """DeltaFi's answer to `GET /provenance/stats`; instants in epoch milliseconds."""
+
+    total_records: int = 0
+    by_final_state: dict[str, int] = {}
+    by_system_name: dict[str, int] = {}
+    by_data_source: dict[str, int] = {}
+    oldest_record: int | None = None
+    newest_record: int | None = None
+
+
+class ProvenanceDoors:
+    """Takes provenance records, and answers questions about them.
+
+    Args:
+        bodies: where the bytes of records come from.
+        keeping: where they go.
+        journal: the home's journal, which has what the files have not yet.
+        settings: those of the home.
+    """
+
+    def __init__(self, bodies: Bodies, keeping: Acceptor, journal: Journal, settings: Settings) -> None:
+        self._bodies = bodies
+        self._keeping = keeping
+        self._journal = journal
+        self._settings = settings
+        # Neither takes the threads that everything else shares.
+        self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
+        self._flushing = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
+
+    async def take(self, request: Request) -> Answer:
+        """An array of records: 202 once the good ones are durable, with the reason for each that is not.
+
+        Where all are bad it is 422, and what is no array is 400: DeltaFi's client then lets go of them.
+        """
+        body = await self._bodies.read(request)
+        try:
+            count = check_records(body)
+        except AdmissionError:
+            return await self._take_the_good(body)
+        headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
+        return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
+
+    async def _take_the_good(self, body: bytes) -> Answer:
+        try:
+            found = await looked_into(body, _sort)
+        except Problem as problem:
+            await self._keeping.reject(Kind.PROVENANCE, [(body, problem.detail)])
+            raise
+        await self._keeping.reject(Kind.PROVENANCE, found.refused)
+        if not found.good:
+            detail = (
+                "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
+            )
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found.told)
+        kept, count = b"[" + b",".join(found.good) + b"]", len(found.good)
+        headers = await self._keeping.keep(Kind.PROVENANCE, [kept], count)
+        taken = Taken(count + len(found.failed), count, tuple(found.failed))
+        return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
+
+    async def query(self, request: Request) -> Answer:
+        """The records that meet all conditions, newest first."""
+        from waybill.collector.endpoints.query_params import query_params_of
+
+        question = query_params_of(request.scope.query_string)
+        self._require_layout()
+        return json_answer(await self._in_thread(self._find, question))
+
+    async def stats(self, request: Request) -> Answer:
+        """How many records meet all conditions, and of which kinds they are."""
+        from waybill.collector.endpoints.query_params import filter_of
+
+        query = filter_of(request.scope.query_string)
+        self._require_layout()
+        return json_answer(await self._in_thread(self._count, query))
+
+    async def flush(self, _: Request) -> Answer:
+        """Everything accepted so far goes through every projection, now: 200 with what it came to."""
+        work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
+        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushing, work))
+
+    def _require_layout(self) -> None:
+        if not self._settings.provenance_enabled:
+            detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
+            raise Problem(HTTPStatus.CONFLICT, detail)
+
+    async def _in_thread(self, ask: Callable[[_Asked], _T], asked: _Asked) -> _T:
+        from waybill.exporter.query import BacklogError
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, ask, asked)
+        except BacklogError as error:
+            raise busy(str(error)) from None
+
+    def _find(self, question: QueryParams) -> list[ProvenanceRecord]:
+        from waybill.collector.endpoints.query_params import LIMIT_MAX, malformed
+        from waybill.exporter.query import read_backlog, scan
+        from waybill.facets.arrow import from_table
+
+        query, before = question
+        left = query.limit or LIMIT_MAX
+        found: list[ProvenanceRecord] = []
+        size_bytes = 0
+        # What only the journal has is read first: what moves meanwhile is then in the files, and seen once.
+        waiting = read_backlog(self._journal, self._settings, query)
+        for table in scan(self._settings.root, query, unfiled=waiting):
+            part = table.slice(before, left)
+            before = max(before - table.num_rows, 0)
+            left -= part.num_rows
+            size_bytes += part.nbytes
+            if size_bytes > ANSWER_BYTES_MAX and len(found) + part.num_rows > 1:
+                raise malformed("limit", f"asks for more than {ANSWER_BYTES_MAX:,} bytes; give a smaller one")
+            found += from_table(part)
+            if not left:
+                break
+        return found
+
+    def _count(self, query: Query) -> Stats:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        from waybill.exporter.query import read_backlog, scan
+
+        counts = {name: Counter[str]() for name in ("final_state", "system_name", "data_source")}
+        stats = Stats()
+        waiting = read_backlog(self._journal, self._settings, query)
+        for table in scan(self._settings.root, query, unfiled=waiting):
+            stats.total_records += table.num_rows
+            for name, counter in counts.items():
+                for pair in pc.value_counts(table[name]).to_pylist():
+                    counter[pair["values"]] += pair["counts"]
+            completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
+            stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
+            stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
+        stats.by_final_state = dict(sorted(counts["final_state"].items()))
+        stats.by_system_name = dict(sorted(counts["system_name"].items()))
+        stats.by_data_source = dict(sorted(counts["data_source"].items()))
+        return stats
+
+
+class _Sorted(NamedTuple):
+    """The records of a body.
+
+    Attributes:
+        good: those that may be kept.
+        failed: the others, for the answer.
+        told: every reason why they may not.
+        refused: the same, for the rejects.
+    """
+
+    good: list[msgspec.Raw]
+    failed: list[FailedRecord]
+    told: list[str]
+    refused: list[tuple[bytes, str]]
+
+
+def _sort(body: bytes) -> _Sorted:
+    """Tell the records that may be kept from those that may not.
+
+    Raises:
+        Problem: the body is no array of records, or nothing of it may be kept though each record may.
+    """
+    found, reasons = _Sorted([], [], [], []), Reasons(record_errors)
+    for index, one in enumerate(elements(body, "a JSON array of provenance records")):
+        alone = b"".join((b"[", one, b"]"))
+        try:
+            check_records(alone)
+        except AdmissionError as error:
+            told = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in reasons.of(alone, error)]
+            found.failed.append(FailedRecord(index, BETWEEN_REASONS.join(told)))
+            found.told.extend(told)
+            found.refused.append((alone, str(error)))
+        else:
+            found.good.append(one)
+    if not found.failed:  # the whole is more than its parts may be
+        try:
+            check_records(body)
+        except AdmissionError as error:
+            raise refusal([error]) from None
+    return found

@@ -1,0 +1,110 @@
+"""What became of something that was acknowledged, by its receipt."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter.layout import Layout
+from waybill.exporter.query import Located, locate_entry
+from waybill.facets import DELTA_FILE_FACET, RunEvent, decode_event
+from waybill.marquez import dead_letters
+from waybill.marquez.acks import ROW_PREFIX, Acks
+from waybill.marquez.summaries import CoalescedEntries
+from waybill.transport.journal import Kind
+from waybill.transport.runner import statuses
+
+if TYPE_CHECKING:
+    from waybill.collector.intake import Receipt
+    from waybill.transport import Entry, Journal
+
+_IN_ORDER: Final = (Layout.name, "archive")
+"""Projections that deal with entries strictly in order; all others are backends."""
+
+
+class Progress(StrEnum):
+    """How far a projection is with an entry."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    COALESCED = "in a summary"
+    """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
+    REFUSED = "refused for good"
+
+
+class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an entry is.
+
+    Attributes:
+        receipt: its name.
+        in_journal: whether the journal still holds it; it lets go of what every projection has.
+        projections: by name, how far each is; backends go by the names of the settings. An entry that gives
+            no record, and one that a backend does not take, are done as well.
+        files: where its records are. None where that is not known any more, or not yet: the journal has let
+            go of the entry, the layout has not come to it, or the record is made of more than this entry.
+        remark: why there are no files, where the layout has dealt with an event.
+    """
+
+    receipt: str
+    in_journal: bool
+    projections: dict[str, Progress]
+    files: list[Located]
+    remark: str | None = None
+
+
+def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptStatus | None:
+    """Look for an entry; None when this journal never had it.
+
+    Args:
+        journal: the home's journal.
+        root: the home's root.
+        receipt: what its sender was given.
+
+    Raises:
+        JournalError: the journal cannot be read.
+        OSError: the root cannot be read.
+    """
+    if receipt.node != journal.node or receipt.seq > journal.last_seq():
+        return None
+    entries = [entry for entry in journal.read(receipt.seq - 1, limit=1) if entry.seq == receipt.seq]
+    progress = {name: _progress(journal, name, receipt.seq) for name in sorted(statuses(journal))}
+    filed = entries and progress.get(Layout.name) is Progress.DONE
+    files = locate_entry(root, journal.node, entries[0]) if filed else []
+    return ReceiptStatus(
+        receipt=str(receipt),
+        in_journal=bool(entries),
+        projections=progress,
+        files=files,
+        remark=_remark(entries[0]) if filed and not files else None,
+    )
+
+
+def _remark(entry: Entry) -> str | None:
+    """Why the records of an entry that is dealt with are in no file by its own."""
+    if entry.kind is not Kind.OPENLINEAGE:
+        return None
+    event = decode_event(entry.body)
+    if not isinstance(event, RunEvent):
+        return "it is static: an event of no run gives no record"
+    if event.run.facets is not None and event.run.facets.delta_file is not None:
+        return "it ends no path of its file: the event that does gives the record"
+    run = event.run.runId
+    return (
+        f"its run has no facet {DELTA_FILE_FACET}, so that one record is made of all the run's events once "
+        f"it has settled: `waybill explain {run}` names its file"
+    )
+
+
+def _progress(journal: Journal, name: str, seq: int) -> Progress:
+    cursor = journal.cursor(name)
+    if name in _IN_ORDER:
+        return Progress.WAITING if seq > cursor else Progress.DONE
+    if any(letter.seq == seq for letter in dead_letters(journal, name)):
+        return Progress.REFUSED
+    if seq in CoalescedEntries(journal, name):
+        return Progress.COALESCED
+    ledger = Acks(cursor, journal.state(name, ROW_PREFIX))
+    return Progress.DONE if seq in ledger else Progress.WAITING

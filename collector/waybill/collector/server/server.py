@@ -1,0 +1,333 @@
+"""The server: the application on granian, with the home's runner beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import uvloop
+
+from waybill.collector.endpoints import HealthDoors, LineageDoors, ProvenanceDoors
+from waybill.collector.http import BODY_TIMEOUT_S, Auth, Bodies
+from waybill.collector.intake import Acceptor, CommitQueue, Rejects
+from waybill.collector.keys import Keys
+from waybill.collector.metrics import Metrics
+from waybill.collector.routes import routes_of
+from waybill.collector.server.memory import give_back_large_blocks
+from waybill.collector.server.reconciling import Reconciling
+from waybill.collector.server.workers import Worker, Workers
+from waybill.collector.tallies import Tallies
+from waybill.transport import Journal, JournalError, SettingsError, flush, locks
+from waybill.transport.admission import Redaction
+from waybill.transport.loopback import is_loopback
+from waybill.transport.runner import Supervisor, statuses
+
+if TYPE_CHECKING:
+    from granian.server.embed import Server
+
+    from waybill.collector.app import Application
+    from waybill.transport import Settings
+
+log = logging.getLogger("waybill.collector")
+
+COLLECTOR_LEASE: Final = "collector"
+"""The name of the lock by which a home has one collector."""
+
+CONNECTIONS_MAX: Final = 4096
+IDLE_TIMEOUT_S: Final = 300.0
+"""How long a connection may be without a whole request header: Spark jobs pause between their events."""
+
+DRAIN_TIMEOUT_S: Final = 30.0
+
+_OTHER_FILES: Final = 256
+_POLL_S: Final = 0.05
+_LOOK_EVERY_S: Final = 1.0
+
+
+def serve(
+    settings: Settings,
+    *,
+    on_listening: Callable[[str], None] = lambda _: None,
+    drain_timeout_s: float = DRAIN_TIMEOUT_S,
+    idle_timeout_s: float = IDLE_TIMEOUT_S,
+    body_timeout_s: float = BODY_TIMEOUT_S,
+    without_keys: bool = False,
+    tls: tuple[Path, Path] | None = None,
+    workers: int = 1,
+) -> None:
+    """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
+
+    Requests under way are then finished, and the projections get some time to follow; what they have not
+    dealt with stays in the journal.
+
+    Args:
+        settings: the home, the address, and what the runner beside the server does.
+        on_listening: called with the URL once requests are taken.
+        drain_timeout_s: how long the projections get in the end.
+        idle_timeout_s: how long a connection may be without a whole request header.
+        body_timeout_s: how long a body may take to arrive.
+        without_keys: listen where other machines can come in even if there are no keys.
+        tls: PEM files of a certificate, with those that vouch for it, and of its key; None: plain HTTP.
+        workers: how many processes answer; with more than one, this one only looks after them.
+
+    Raises:
+        SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
+            works with others.
+        JournalError: the journal cannot be used.
+    """
+    journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
+    with contextlib.closing(journal), _only_collector(settings):
+        keeper = Supervisor(journal, settings)
+        limits = _Limits(idle_timeout_s, body_timeout_s, tls)
+        _check_tls(settings, tls)
+        _allow_connections()
+        give_back_large_blocks()
+        server = _Server(journal, keeper, limits, without_keys=without_keys)
+        if workers == 1:
+            uvloop.run(server.run(on_listening))
+        else:
+            server.run_workers(workers, on_listening)
+        if keeper.settings.runner == "child":
+            report = flush(keeper.settings, timeout_s=drain_timeout_s)
+            if report.left:
+                log.warning("the time is up: %s entries left, which stay in the journal", report.left)
+
+
+@contextlib.contextmanager
+def _only_collector(settings: Settings) -> Iterator[None]:
+    held = locks.take(settings.home, COLLECTOR_LEASE)
+    if held is None:
+        who = locks.holder(settings.home, COLLECTOR_LEASE)
+        what = f"is served by another collector (process {who}); stop that one, or give another home"
+        raise SettingsError("home", str(settings.home), settings.origins["home"], what)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _allow_connections() -> None:
+    """Ask for as many open files as all connections may need; many systems begin with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS_MAX + _OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _Limits(NamedTuple):
+    idle_timeout_s: float
+    body_timeout_s: float
+    tls: tuple[Path, Path] | None
+
+
+class _Server:
+    def __init__(
+        self,
+        journal: Journal,
+        keeper: Supervisor,
+        limits: _Limits,
+        *,
+        without_keys: bool,
+    ) -> None:
+        self._limits = limits
+        self._journal = journal
+        self._keeper = keeper
+        self._settings = keeper.settings
+        self._look_due_s = 0.0
+        self._without_keys = without_keys
+        self._keys = Keys(journal)
+        self._metrics = Metrics()
+        self._tallies: Tallies | None = None
+        host, _ = self._address = _free_address(self._settings)
+        self._guard = Auth(self._metrics, loopback=is_loopback(host), without_keys=self._without_keys)
+        self._guard.keys = self._keys.all()
+        if not (is_loopback(host) or self._guard.keys or self._without_keys):
+            what = (
+                "lets other machines in, and there are no keys: make some (`waybill keys add`), listen on "
+                "127.0.0.1, or say that anybody may come in (`--without-keys`)"
+            )
+            raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
+
+    @property
+    def _url(self) -> str:
+        host, port = self._address
+        name = f"[{host}]" if ":" in host else host
+        return f"{'https' if self._limits.tls else 'http'}://{name}:{port}"
+
+    def run_workers(self, count: int, on_listening: Callable[[str], None]) -> None:
+        """Serve with several processes."""
+        with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
+
+            def work(worker: Worker) -> None:
+                self._tallies = Tallies(Path(folder), worker.place)
+                self._tallies.take_up(self._metrics)
+                uvloop.run(self.run(lambda _: worker.ready(), worker))
+                self._tallies.keep(self._metrics)
+                self._journal.close()
+
+            Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
+
+    async def run(self, on_listening: Callable[[str], None], worker: Worker | None = None) -> None:
+        """Serve with this process.
+
+        Args:
+            on_listening: called with the URL once requests are taken.
+            worker: which one of several this is; None: the only one.
+        """
+        host, port = self._address
+        intake = CommitQueue(self._journal, self._look_around)
+        reconciling = Reconciling(self._journal, self._settings)
+        if worker is None or worker.place == 0:
+            reconciling.start()
+        try:
+            server = _granian(self._application(intake), host, port, self._limits)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, server.stop)
+            if worker is not None:
+                loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
+            listening = asyncio.create_task(_say_when_listening(host, port, on_listening, self._url))
+            await server.serve()
+            await listening
+        finally:
+            reconciling.end()
+            intake.close()
+
+    def _application(self, intake: CommitQueue) -> Application:
+        from waybill.collector.app import Application
+
+        bodies = Bodies(timeout_s=self._limits.body_timeout_s)
+        redaction = Redaction(self._settings.redact)
+        keeping = Acceptor(
+            intake,
+            Rejects(self._journal, redaction),
+            self._metrics,
+            node=self._journal.node,
+            system_name=self._settings.system_name,
+        )
+        routes = routes_of(
+            LineageDoors(bodies, keeping, redaction),
+            ProvenanceDoors(bodies, keeping, self._journal, self._settings),
+            HealthDoors(self._journal, self._settings.root, self._metrics, self._tallies),
+        )
+        return Application(routes, bodies, self._guard, self._metrics)
+
+    def _look_around(self) -> None:
+        """See which keys there are, and look after the runner or let other workers know the figures."""
+        if not self._is_due():
+            return
+        self._guard.keys = self._keys.all()
+        if self._tallies is None:
+            self._keep_runner()
+        else:
+            self._tallies.keep(self._metrics)
+
+    def _look_after_runner(self) -> None:
+        if self._is_due():
+            try:
+                self._keep_runner()
+            except JournalError:
+                log.exception("the runner cannot be looked after; it is tried again")
+
+    def _is_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s < self._look_due_s:
+            return False
+        self._look_due_s = now_s + _LOOK_EVERY_S
+        return True
+
+    def _keep_runner(self) -> None:
+        """See that there is a runner for as long as something is left to do."""
+        if _left(self._journal):
+            self._keeper.keep()
+
+
+def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
+    loop.remove_reader(life)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _left(journal: Journal) -> dict[str, int]:
+    """By projection, how many entries it has not dealt with."""
+    cursors, last_seq = journal.cursors(), journal.last_seq()
+    left = {name: last_seq - cursors.get(name, 0) for name in statuses(journal)}
+    return {name: count for name, count in left.items() if count > 0}
+
+
+def _granian(application: Application, host: str, port: int, limits: _Limits) -> Server:
+    from granian.constants import HTTPModes, SSLProtocols
+    from granian.http import HTTP1Settings
+    from granian.server.embed import Server
+
+    return Server(
+        application,
+        address=host,
+        port=port,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=CONNECTIONS_MAX,
+        backpressure=CONNECTIONS_MAX,
+        http1_settings=HTTP1Settings(header_read_timeout=round(limits.idle_timeout_s * 1000)),
+        log_enabled=False,
+        ssl_cert=limits.tls[0] if limits.tls else None,
+        ssl_key=limits.tls[1] if limits.tls else None,
+        ssl_protocol_min=SSLProtocols.tls12,
+    )
+
+
+def _check_tls(settings: Settings, tls: tuple[Path, Path] | None) -> None:
+    if tls is None:
+        return
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*tls, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        what = (
+            f"cannot be served with {tls[0]} and {tls[1]} ({error}); give PEM files, the key without password"
+        )
+        raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
+
+
+def _free_address(settings: Settings) -> tuple[str, int]:
+    """The address to listen on, as numbers.
+
+    granian shares a port with whoever listens there already, so what is taken has to be found out before.
+    """
+    host, _, port = settings.listen.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            bound = probe.getsockname()
+    except OSError as error:
+        what = f"cannot be listened on ({error.strerror}); give another host:port"
+        raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
+    return str(bound[0]), int(bound[1])
+
+
+async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], None], url: str) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            await asyncio.sleep(_POLL_S)
+            continue
+        writer.close()
+        on_listening(url)
+        return

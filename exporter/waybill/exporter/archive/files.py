@@ -1,0 +1,210 @@
+"""Archived entries as Parquet: the schema of every file below ``events/``, the way there and back.
+
+    events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
+
+Hours are UTC hours of arrival. A row is one entry of the journal, whatever its kind; `body` is what counts,
+the columns before it are there to select and to look by.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from waybill.exporter.directory import names
+from waybill.exporter.names import EVENTS, RawName
+from waybill.exporter.parquet import fill_in, seal_in, to_be_sealed
+from waybill.facets import UNREADABLE, parse_instant_us
+from waybill.transport.journal import Entry, Kind
+
+EVENTS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("node", pa.string(), nullable=False),
+        pa.field("arrived", pa.timestamp("ms", tz="UTC"), nullable=False),
+        pa.field("event_time", pa.timestamp("us", tz="UTC")),
+        pa.field("run_id", pa.string()),
+        pa.field("event_type", pa.string()),
+        pa.field("job_namespace", pa.string()),
+        pa.field("job_name", pa.string()),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("system_name", pa.string(), nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+"""The columns of the archive, in order. `node` is the journal's own id, `system_name` the stamped name."""
+
+_LEVEL: Final = 1  # of zstd: what repeats as events do is no smaller at 3, which takes half as long again
+_DICTIONARY: Final = ["node", "event_type", "job_namespace", "job_name", "kind", "system_name"]
+_ENCODING: Final = {
+    "sequence": "DELTA_BINARY_PACKED",
+    "arrived": "DELTA_BINARY_PACKED",
+    "event_time": "DELTA_BINARY_PACKED",
+    "run_id": "PLAIN",
+    "body": "PLAIN",
+}
+_ROWS_READ: Final = 4_096
+_ROW_GROUP: Final = 16_384
+
+
+class _Run(msgspec.Struct, frozen=True):
+    runId: str | None = None  # noqa: N815 - OpenLineage's own name
+
+
+class _Job(msgspec.Struct, frozen=True):
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """As much of an event as the columns show."""
+
+    eventTime: str | None = None  # noqa: N815 - OpenLineage's own name
+    eventType: str | None = None  # noqa: N815 - OpenLineage's own name
+    run: _Run | None = None
+    job: _Job | None = None
+
+
+_HEAD: Final = msgspec.json.Decoder(_Head)
+_NOTHING: Final = _Head()
+_NO_RUN: Final = _Run()
+_NO_JOB: Final = _Job()
+
+
+def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
+    """Entries as the bytes of one sealed file of the archive, the same for the same entries, and its seal.
+
+    Args:
+        node: the id of the journal that they are of.
+        entries: in order of their sequence.
+        before: the seal of the file before it.
+    """
+    heads = [_read_head(entry) for entry in entries]
+    runs = [head.run or _NO_RUN for head in heads]
+    jobs = [head.job or _NO_JOB for head in heads]
+    columns = [
+        [entry.seq for entry in entries],
+        [node] * len(entries),
+        [entry.received_ms for entry in entries],
+        [_instant_us(head.eventTime) for head in heads],
+        [run.runId for run in runs],
+        [head.eventType for head in heads],
+        [job.namespace for job in jobs],
+        [job.name for job in jobs],
+        [entry.kind.name for entry in entries],
+        [entry.system_name for entry in entries],
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, EVENTS_SCHEMA, strict=False)]
+    arrays.append(_joined([entry.body for entry in entries]))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        EVENTS_SCHEMA,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=_DICTIONARY,
+        column_encoding=_ENCODING,
+        store_schema=False,
+    ) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata(to_be_sealed(before))
+    return fill_in(sink.getvalue())
+
+
+def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
+    """Bodies as an array, copied once; `pa.array` copies large ones again and again while it grows."""
+    ends = itertools.accumulate(map(len, bodies), initial=0)
+    offsets = pa.array(ends, pa.int32(), size=len(bodies) + 1).buffers()[1]
+    return pa.BinaryArray.from_buffers(
+        pa.binary(), len(bodies), [None, offsets, pa.py_buffer(b"".join(bodies))]
+    )
+
+
+def last_seal(root: Path, node: str, upto: int) -> str | None:
+    """The seal of the last file of a journal's entries up to a sequence number; None where there is none.
+
+    Raises:
+        parquet.DAMAGED: that file cannot be read.
+    """
+    for day in reversed(list(names(root / EVENTS))):
+        for hour in reversed(list(names(root / EVENTS / day))):
+            folder = root / EVENTS / day / hour
+            found = [name for name in map(RawName.parse, names(folder)) if name and name.node == node]
+            if before := [name for name in found if name.last <= upto]:
+                return seal_in(pq.read_metadata(folder / str(max(before))).metadata)
+    return None
+
+
+def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
+    """The entries of a file of the archive, in batches that fit into memory.
+
+    Args:
+        file: where it is, or all of it.
+        run_ids: only entries of these runs; of the others hardly more than the ids is read.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        parquet.DAMAGED: it is no readable file of the archive.
+    """
+    opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
+    with pq.ParquetFile(opened) as archived:
+        columns = ["sequence", "arrived", "kind", "system_name", "body"]
+        groups = None if run_ids is None else _groups_of(archived, run_ids)
+        columns += [] if run_ids is None else ["run_id"]
+        for batch in archived.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
+            if run_ids is not None:
+                batch = batch.filter(_is_of(batch.column("run_id"), run_ids))  # noqa: PLW2901 - the rest
+            arrived = batch.column("arrived").cast(pa.int64()).to_pylist()
+            rest = (batch.column(name).to_pylist() for name in ("kind", "system_name", "body"))
+            yield [
+                Entry(seq, received_ms, Kind[kind], system_name, body)
+                for seq, received_ms, kind, system_name, body in zip(
+                    batch.column("sequence").to_pylist(), arrived, *rest, strict=True
+                )
+            ]
+
+
+def _groups_of(file: pq.ParquetFile, run_ids: Collection[str]) -> list[int]:
+    return [
+        group
+        for group in range(file.num_row_groups)
+        if pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
+    ]
+
+
+def _is_of(column: pa.Array, run_ids: Collection[str]) -> pa.Array:
+    return pc.is_in(column, pa.array(sorted(run_ids), pa.string()))
+
+
+def archived_files(root: Path) -> list[tuple[RawName, Path]]:
+    """The archive's files, in order of hour, node and sequence."""
+    paths = (root / EVENTS).glob("[0-9]*/[0-9]*/*.parquet")
+    found = [
+        (path.parent.parent.name, path.parent.name, name, path)
+        for path in paths
+        if (name := RawName.parse(path.name)) is not None
+    ]
+    return [(name, path) for _, _, name, path in sorted(found)]
+
+
+def _read_head(entry: Entry) -> _Head:
+    if entry.kind is not Kind.OPENLINEAGE:
+        return _NOTHING
+    try:
+        return _HEAD.decode(entry.body)
+    except UNREADABLE:
+        return _NOTHING
+
+
+def _instant_us(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_instant_us(text)
+    except ValueError:
+        return None

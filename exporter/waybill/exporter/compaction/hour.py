@@ -1,0 +1,370 @@
+"""The compaction of one hour: its raw files become one file per system, merged with what is already there.
+
+The steps, any of which may be the last before a crash:
+
+1. Every raw file is read. One that is damaged is set aside; one that cannot be read now is reported, left
+   where it is, and tried again. Neither is covered by anything.
+2. For each system the rows that its compacted file does not cover yet are merged with it and published. A
+   compacted file that is damaged, or whose bytes are not those that were sealed, is set aside first.
+3. When every system's file is durable, the raw files that were read go.
+
+What comes for an hour whose compacted file was aged off goes into a late file instead, until an export merges
+it into the file that left: a compacted file with a few late rows would replace the full one elsewhere.
+
+Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
+
+An hour with many rows is read and merged a window at a time, and what becomes of it is on the disk before it
+has a name, so that memory does not grow with the hour.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.directory import raw_files
+from waybill.exporter.litter import sweep
+from waybill.exporter.names import Hour, RawName, compacted_path, late_path, raw_folder, safe_name
+from waybill.exporter.parquet import (
+    WINDOW_ROWS,
+    Covers,
+    TimeWindow,
+    cut,
+    finish_sealed,
+    is_intact,
+    merge_table,
+    seal_in,
+    seal_of,
+    without,
+)
+from waybill.exporter.quarantine import Quarantined, quarantine
+from waybill.exporter.tombstones import was_removed
+from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from waybill.exporter.compaction.retraction import Retraction
+    from waybill.facets.record import RecordKey
+
+_Read = TypeVar("_Read")
+
+_Part = tuple[RawName, pa.Table]
+_NO_ROWS: Final = pa.Table.from_batches([], schema=parquet.CODED_SCHEMA)
+
+
+class _Raw(NamedTuple):
+    """A raw file; it is opened when something is read of it, since an hour can have more than may be open."""
+
+    path: Path
+    metadata: pq.FileMetaData
+
+
+class _Known(NamedTuple):
+    """What there is of a system already."""
+
+    file: pq.ParquetFile | None = None
+    """Its compacted file; None where it has none."""
+    covers: Covers = Covers()
+    seal: str | None = None
+
+
+class _SystemCompaction:
+    """One system's part of an hour: what it has, what comes to it, and what that makes together.
+
+    Args:
+        known: what is there already.
+        raws: the raw files that hold rows of it and are not covered.
+        retraction: what is taken back; None for nothing.
+        keys: the natural keys of that.
+        encoder: takes the rows.
+    """
+
+    def __init__(
+        self,
+        known: _Known,
+        raws: Collection[RawName],
+        retraction: Retraction | None,
+        keys: frozenset[RecordKey],
+        encoder: parquet.Encoder,
+    ) -> None:
+        self.known = known
+        self.encoder = encoder
+        self._raws = raws
+        self._retraction = retraction
+        self._keys = keys
+
+    def known_rows(self, window: TimeWindow) -> pa.Table:
+        """What the compacted file has within a window.
+
+        Raises:
+            DAMAGED: it cannot be read.
+        """
+        return _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
+
+    def add(self, base: pa.Table, parts: Sequence[_Part]) -> None:
+        """Merge the rows of one window.
+
+        Args:
+            base: what the compacted file has there.
+            parts: what the raw files have.
+        """
+        tables = [self._kept(base)]
+        for raw, table in parts:
+            if raw in self._raws:
+                takes = self._retraction is not None and self._retraction.takes_from(raw)
+                tables.append(self._kept(table) if takes else table)
+        merged = merge_table(parquet.join(tables))
+        if merged.num_rows:
+            self.encoder.add(merged)
+
+    def _kept(self, table: pa.Table) -> pa.Table:
+        return without(table, self._keys) if self._keys else table
+
+
+class _DamagedError(Exception):
+    """A raw file that was set aside when some of it had been read."""
+
+
+class HourCompaction:
+    """One hour's compaction, and what it came to so far.
+
+    Args:
+        root: the layout's root.
+        hour: which.
+        files: the file system.
+        node: whose unpublished raw files may be removed, since nobody else writes them.
+        window_rows: about how many rows are in memory at once.
+
+    Attributes:
+        published: by path relative to the root, the seal of the file.
+        removed: paths relative to the root of files that went, since no record was left.
+        aside: the damaged files that were set aside.
+        unreadable: a sentence for each file that cannot be read now.
+    """
+
+    def __init__(
+        self, root: Path, hour: Hour, files: Files, node: str | None, window_rows: int = WINDOW_ROWS
+    ) -> None:
+        self.published: dict[str, str] = {}
+        self.removed: list[str] = []
+        self.aside: list[Quarantined] = []
+        self._emptied: list[PurePosixPath] = []
+        self.unreadable: list[str] = []
+        self._root = root
+        self._hour = hour
+        self._files = files
+        self._node = node
+        self._window_rows = window_rows
+        self._folder = root / raw_folder(hour)
+        self._raws: dict[RawName, _Raw] = {}
+        self._paths: dict[str, PurePosixPath] = {}
+        self._complete = True
+
+    def run(self, retraction: Retraction | None) -> None:
+        """Compact the hour.
+
+        Raises:
+            OSError: a step failed; doing it again takes up where it was.
+        """
+        if self._node is not None:
+            sweep(self._files, self._folder, f"{self._node}-")
+        paths = raw_files(self._root, self._hour)
+        self._raws = {raw: one for raw, path in paths.items() if (one := self._open_raw(path)) is not None}
+        retracted = retraction.of(self._hour) if retraction else {}
+        while True:
+            try:
+                systems = self._systems(retraction, retracted)
+                self._merge(systems)
+                break
+            except _DamagedError:
+                continue
+        for system, compaction in systems.items():
+            self._publish(self._path_of(system), compaction)
+        if self._complete:
+            self._remove([one.path for one in self._raws.values()])
+
+    def _systems(
+        self, retraction: Retraction | None, retracted: Mapping[str, frozenset[RecordKey]]
+    ) -> dict[str, _SystemCompaction]:
+        """The systems that something comes to, or is taken from."""
+        sources: dict[str, list[RawName]] = defaultdict(list)
+        for raw in list(self._raws):
+            for system in self._read(raw, parquet.systems_in):
+                sources[system].append(raw)
+        systems = {}
+        names = sorted(sources.keys() | retracted.keys())
+        for system in names:
+            known = self._open_compacted(self._root / self._path_of(system))
+            if known is None:
+                self._complete = False
+                continue
+            fresh = {raw for raw in sources[system] if not known.covers.has(raw)}
+            # A range that is covered has had its retraction, so what it says itself must not be taken back.
+            heeded = retraction is not None and not known.covers.has(retraction.raw)
+            keys = retracted.get(system, frozenset()) if heeded else frozenset()
+            if fresh or keys:
+                encoder = self._encoder(known, len(names))
+                systems[system] = _SystemCompaction(known, fresh, retraction, keys, encoder)
+        return systems
+
+    def _encoder(self, known: _Known, systems: int) -> parquet.Encoder:
+        metadata = [one.metadata for one in self._raws.values()]
+        metadata += [] if known.file is None else [known.file.metadata]
+        if sum(one.num_rows for one in metadata) <= self._window_rows:
+            return parquet.Encoder(parquet.KEPT_FILTERS)
+        rows = self._window_rows // systems
+        return parquet.Encoder(parquet.KEPT_FILTERS, rows=rows, spool=self._root)
+
+    def _merge(self, systems: dict[str, _SystemCompaction]) -> None:
+        there = [
+            *(one.metadata for one in self._raws.values()),
+            *(one.known.file.metadata for one in systems.values() if one.known.file is not None),
+        ]
+        spans = [span for metadata in there for span in parquet.spans(metadata)]
+        for window in cut(spans, self._window_rows):
+            read = functools.partial(parquet.read_window, window=window)
+            parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
+            for system, one in list(systems.items()):
+                try:
+                    base = one.known_rows(window)
+                except parquet.DAMAGED as error:
+                    self._complete = False
+                    self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
+                    del systems[system]
+                else:
+                    one.add(base, parts.get(system, []))
+
+    def _read(self, raw: RawName, how: Callable[[pq.ParquetFile], _Read]) -> _Read:
+        one = self._raws[raw]
+        try:
+            return how(parquet.open_file(one.path, one.metadata))
+        except parquet.DAMAGED as error:
+            self._judge(one.path, error)
+            del self._raws[raw]
+            raise _DamagedError from None
+
+    def _path_of(self, system: str) -> PurePosixPath:
+        # Decided once: a file that is set aside meanwhile is replaced where it was.
+        if system not in self._paths:
+            path = compacted_path(system, self._hour)
+            if not (self._root / path).exists() and was_removed(self._root, safe_name(system), self._hour):
+                path = late_path(system, self._hour)
+            self._paths[system] = path
+        return self._paths[system]
+
+    def _publish(self, path: PurePosixPath, one: _SystemCompaction) -> None:
+        if one.encoder.is_empty:
+            self._emptied.append(path)
+            return
+        target = self._root / path
+        self._files.make_folder(target.parent)
+        sweep(self._files, target.parent, f"{target.name}.")
+        covers = one.known.covers.adding(self._raws)
+        data, seal = finish_sealed(one.encoder, covers.metadata(), one.known.seal)
+        publish(self._files, target, data)
+        self.published[str(path)] = seal
+
+    def _remove(self, raws: Sequence[Path]) -> None:
+        for path in raws:
+            self._files.remove(path)
+        if self._emptied:
+            # The file that goes here was all that said that these raw files are done with: they must not come
+            # back.
+            if self._folder.is_dir():
+                self._files.fsync_folder(self._folder)
+            for emptied in self._emptied:
+                self._files.remove(self._root / emptied)
+                self.removed.append(str(emptied))
+        if raws:
+            self._files.remove_folder(self._folder)
+
+    def _open_raw(self, path: Path) -> _Raw | None:
+        try:
+            return _Raw(path, parquet.open_file(path).metadata)
+        except FileNotFoundError:
+            return None
+        except parquet.DAMAGED as error:
+            self._judge(path, error)
+            return None
+
+    def _open_compacted(self, path: Path) -> _Known | None:
+        """What a compacted file holds, nothing where there is none; None if that cannot be told now."""
+        try:
+            file = parquet.open_file(path)
+            metadata = file.metadata.metadata
+            seal = seal_in(metadata)
+            if seal is None:
+                # Nothing but reading it tells whether it is whole.
+                _read_through(file)
+            elif not _is_intact(path, seal):
+                raise pa.ArrowInvalid("its bytes are not those that were sealed")
+            return _Known(file, Covers.read(metadata), seal)
+        except FileNotFoundError:
+            return _Known()
+        except parquet.DAMAGED as error:
+            return _Known() if self._judge(path, error) else None
+
+    def _judge(self, path: Path, error: Exception) -> bool:
+        """Set a file aside whose bytes are to blame that it cannot be read; whether they are."""
+        try:
+            data = path.read_bytes()
+        except OSError as failure:
+            self.unreadable.append(parquet.unreachable(path, failure))
+            return False
+        seal = seal_of(data)
+        is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
+        if is_sealed or isinstance(error, MemoryError):
+            # There was no room for it, or another version of Waybill wrote it.
+            self.unreadable.append(parquet.unreadable(path, error))
+            return False
+        if seal is None and _is_readable(data):
+            # Something else failed, such as a disk that answers again by now.
+            self.unreadable.append(parquet.unreachable(path, error))
+            return False
+        relative = PurePosixPath(path.relative_to(self._root))
+        self.aside.append(
+            quarantine(self._root, relative, self._hour, data, reason=str(error), files=self._files)
+        )
+        return True
+
+
+def _is_intact(path: Path, seal: str) -> bool:
+    with path.open("rb") as file:
+        return is_intact(file, seal)
+
+
+def _is_readable(data: bytes) -> bool:
+    try:
+        file = parquet.open_bytes(data)
+        Covers.read(file.metadata.metadata)
+        _read_through(file)
+    except parquet.DAMAGED:
+        return False
+    return True
+
+
+def _read_through(file: pq.ParquetFile) -> None:
+    for _ in parquet.row_groups(file):
+        pass
+
+
+def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:
+    """Cut raw tables by system; the rows of one are together in a file that `RawWriter` wrote."""
+    parts: dict[str, list[_Part]] = defaultdict(list)
+    for raw, table in tables.items():
+        names = table["system_name"].combine_chunks()
+        runs = pc.run_end_encode(names.indices)
+        start = 0
+        for end, code in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+            parts[names.dictionary[code].as_py()].append((raw, table.slice(start, end - start)))
+            start = end
+    return parts

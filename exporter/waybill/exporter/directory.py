@@ -1,0 +1,89 @@
+"""What is there: the layout's files as the folders list them; one that vanishes meanwhile lists nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from waybill.exporter.names import COMPACTED, LATE, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
+
+_SUFFIX: Final = ".parquet"
+
+
+class FileStamp(msgspec.Struct, frozen=True):
+    """Which one of a path's files it was: publishing another changes at least one of these."""
+
+    inode: int
+    mtime_ns: int
+    size_bytes: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileStamp:
+        """Of what `os.stat` said."""
+        return cls(status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def raw_hours(root: Path) -> set[Hour]:
+    """The hours that have a folder of raw files, be it empty."""
+    return {
+        hour
+        for day in names(root / RAW)
+        for name in names(root / RAW / day)
+        if (hour := parse_hour(day, name))
+    }
+
+
+def raw_files(root: Path, hour: Hour) -> dict[RawName, Path]:
+    """An hour's raw files, in order of node and range."""
+    folder = root / raw_folder(hour)
+    return {raw: folder / str(raw) for raw in sorted(filter(None, map(RawName.parse, names(folder))))}
+
+
+def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
+    """The hours that have compacted or late files, of one system or of all."""
+    return {
+        hour
+        for kind in (COMPACTED, LATE)
+        for system in _systems(root / kind, system_name)
+        for day in names(root / kind / system)
+        for name in names(root / kind / system / day)
+        if name.endswith(_SUFFIX) and (hour := parse_hour(day, name.removesuffix(_SUFFIX)))
+    }
+
+
+def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[tuple[str, Path]]:
+    """Where an hour's compacted and late files are, or would be, of one system or of all, by safe name."""
+    return [
+        (system, root / kind / system / hour.day / f"{hour.hour}{_SUFFIX}")
+        for kind in (LATE, COMPACTED)
+        for system in _systems(root / kind, system_name)
+    ]
+
+
+def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
+    """The files in a folder of compacted or late ones, in order, by safe name and day."""
+    return {
+        (system, day): [
+            folder / system / day / name
+            for name in names(folder / system / day)
+            if name.endswith(_SUFFIX) and parse_hour(day, name.removesuffix(_SUFFIX))
+        ]
+        for system in names(folder)
+        for day in names(folder / system)
+    }
+
+
+def _systems(folder: Path, system_name: str | None) -> list[str]:
+    return list(names(folder)) if system_name is None else [safe_name(system_name)]
+
+
+def names(folder: Path) -> Iterator[str]:
+    """The names in a folder, in order."""
+    try:
+        return iter(sorted(path.name for path in folder.iterdir()))
+    except (FileNotFoundError, NotADirectoryError):
+        return iter(())

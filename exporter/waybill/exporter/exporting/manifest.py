@@ -1,0 +1,128 @@
+"""The manifest of a destination: for each file of a system and day its checksum, size and number of rows.
+
+provenance/manifest/<safe system name>/YYYYMMDD.json
+{"provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet": {"sha256": …, "size_bytes": …, "rows": …}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from waybill.exporter.exporting.destination import Destination, DestinationError, ReplacedError, Version
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+MANIFEST: Final = PurePosixPath("provenance/manifest")
+"""Folder of the manifests, relative to the destination."""
+
+_TRIES: Final = 100  # executors of a rebuild may each have an hour of the same day
+
+
+class ListedFile(msgspec.Struct, frozen=True):
+    """One file of a destination.
+
+    Attributes:
+        sha256: of its bytes, in hex digits.
+        size_bytes: how many bytes.
+        rows: how many rows.
+    """
+
+    sha256: str
+    size_bytes: int
+    rows: int
+
+    @classmethod
+    def of(cls, data: ReadableBuffer) -> ListedFile:
+        """Of a file's bytes.
+
+        Raises:
+            pyarrow.ArrowException: they are no Parquet file.
+        """
+        rows = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
+        return cls(hashlib.sha256(data).hexdigest(), memoryview(data).nbytes, rows)
+
+
+def manifest_path(system: str, day: str) -> str:
+    """Where the manifest of a system (by safe name) and a day is."""
+    return str(MANIFEST / system / f"{day}.json")
+
+
+def read_manifest(
+    destination: Destination, system: str, day: str
+) -> tuple[dict[str, ListedFile], Version | None]:
+    """What a manifest lists; nothing where there is none.
+
+    Raises:
+        DestinationError: it cannot be read.
+    """
+    path = manifest_path(system, day)
+    found = destination.read(path)
+    if found is None:
+        return {}, None
+    try:
+        return decode_manifest(found[0]), found[1]
+    except msgspec.DecodeError as error:
+        raise DestinationError(
+            f"{destination.name}/{path} is no manifest ({error}); move it away, and export again"
+        ) from None
+
+
+def decode_manifest(content: bytes) -> dict[str, ListedFile]:
+    """What a manifest lists, by path relative to the destination.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+    """
+    return _DECODER.decode(content)
+
+
+def list_files(
+    destination: Destination, system: str, day: str, written: Mapping[str, tuple[Version, ListedFile]]
+) -> None:
+    """Bring the manifest of a system and day up to date.
+
+    Two exports may write one file after another and come here in the other order. So each asks which file is
+    there, after it has read the manifest that its put replaces: the last one to write lists what is there.
+
+    Args:
+        destination: where.
+        system: by safe name.
+        day: ``YYYYMMDD``.
+        written: by path, what was put there and what it is.
+
+    Raises:
+        DestinationError: the destination fails.
+    """
+    for _ in range(_TRIES):
+        listed, version = read_manifest(destination, system, day)
+        now = {path: _there(destination, path, *known) for path, known in written.items()}
+        changed = {**listed, **{path: one for path, one in now.items() if one is not None}}
+        if changed == listed:
+            return
+        try:
+            data = msgspec.json.format(msgspec.json.encode(changed, order="sorted"), indent=1)
+            destination.write(manifest_path(system, day), data, version)
+        except ReplacedError:
+            continue
+        return
+    raise DestinationError(
+        f"{destination.name}/{manifest_path(system, day)} is always written by others; export again"
+    )
+
+
+def _there(destination: Destination, path: str, version: Version, known: ListedFile) -> ListedFile | None:
+    if destination.version(path) == version:
+        return known
+    found = destination.read(path)
+    return None if found is None else ListedFile.of(found[0])
+
+
+_DECODER: Final = msgspec.json.Decoder(dict[str, ListedFile])

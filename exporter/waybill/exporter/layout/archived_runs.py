@@ -1,0 +1,86 @@
+"""What the archive knows of runs that the projection has let go of.
+
+A run is forgotten when nothing concerned it for as long as the journal keeps its entries. What comes of it
+later still, a failure after a week of work or an event that was held up, is merged with what came before,
+as if it had never been forgotten.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from waybill.exporter import parquet
+from waybill.exporter.archive import archived_files, read_entries
+from waybill.exporter.names import hour_of
+from waybill.exporter.rebuilding import StatesByRun, add_run
+from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
+from waybill.transport.journal import Entry, Kind
+
+log = logging.getLogger("waybill.exporter")
+
+_VERSION: Final = 7
+_SKEW_MS: Final = 86_400_000
+"""How far a host's clock may be ahead of the one that its events arrive by."""
+
+
+class ArchivedRuns:
+    """Looks runs up in the archive.
+
+    Args:
+        root: the folder that the archive is in.
+        node: the journal whose entries count.
+        system_name: the name for records of entries that were stamped with none.
+    """
+
+    def __init__(self, root: Path, node: str, system_name: str) -> None:
+        self._root = root
+        self._node = node
+        self._system_name = system_name
+
+    def of(self, before_ms: Mapping[str, int]) -> StatesByRun:
+        """What is known of some runs, of those that anything is known of.
+
+        A file that cannot be read is logged, and what it holds is missing.
+
+        Args:
+            before_ms: by run id, that only entries count which arrived before then, in epoch milliseconds.
+        """
+        began_ms = min(begun_ms(run_id) or 0 for run_id in before_ms)
+        first, last = hour_of(max(began_ms - _SKEW_MS, 0)), hour_of(max(before_ms.values()))
+        runs: StatesByRun = {}
+        for name, path in archived_files(self._root):
+            if name.node != self._node or not first <= (path.parent.parent.name, path.parent.name) <= last:
+                continue
+            try:
+                for entry in _entries(path, before_ms.keys()):
+                    self._add(runs, entry, before_ms)
+            except parquet.DAMAGED as error:
+                log.warning("%s", parquet.unreadable(path, error))
+        return runs
+
+    def _add(self, runs: StatesByRun, entry: Entry, before_ms: Mapping[str, int]) -> None:
+        try:
+            event = decode_event(entry.body)
+            if isinstance(event, RunEvent) and entry.received_ms < before_ms[event.run.runId]:
+                state = observe(event, system_name=entry.system_name or self._system_name)
+                add_run(runs, state.run_id, None if state.faceted else state)
+        except UNREADABLE:
+            log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
+
+
+def begun_ms(run_id: str) -> int | None:
+    """When a run began by its id, in epoch milliseconds; None where the id does not tell."""
+    try:
+        uuid = UUID(run_id)
+    except ValueError:
+        return None
+    return uuid.int >> 80 if uuid.version == _VERSION else None
+
+
+def _entries(path: Path, run_ids: Collection[str]) -> Iterator[Entry]:
+    for batch in read_entries(path, run_ids=run_ids):
+        yield from (entry for entry in batch if entry.kind is Kind.OPENLINEAGE)

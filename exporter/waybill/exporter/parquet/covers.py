@@ -1,0 +1,67 @@
+"""What a compacted file covers: by node, the journal ranges whose records it holds.
+
+Kept in the Parquet footer under `KEY` as JSON, node to a list of ``[first, last]``, both inclusive, ascending
+and coalesced. It lets a reader leave out raw files that are already in, and a compaction that was cut short
+tell what it has done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from waybill.exporter.names import RawName
+
+KEY: Final = b"waybill.covers"
+
+
+class Covers(msgspec.Struct, frozen=True):
+    """The ranges of any number of nodes."""
+
+    ranges: Mapping[str, tuple[tuple[int, int], ...]] = {}
+
+    @classmethod
+    def read(cls, metadata: Mapping[bytes, bytes] | None) -> Covers:
+        """From the key-value metadata of a Parquet footer; a file without the key covers nothing.
+
+        Raises:
+            ValueError: the key holds something else.
+        """
+        return cls(
+            msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]])
+        )
+
+    def metadata(self) -> dict[bytes, bytes]:
+        """For the key-value metadata of a Parquet footer."""
+        return {KEY: msgspec.json.encode(self.ranges, order="sorted")}
+
+    def has(self, raw: RawName) -> bool:
+        """Whether everything of a raw file's range is in."""
+        return any(first <= raw.first and raw.last <= last for first, last in self.ranges.get(raw.node, ()))
+
+    def uniting(self, other: Covers) -> Covers:
+        """These ranges and those of the other."""
+        nodes = sorted({*self.ranges, *other.ranges})
+        return Covers(
+            {node: _coalesce([*self.ranges.get(node, ()), *other.ranges.get(node, ())]) for node in nodes}
+        )
+
+    def adding(self, raws: Iterable[RawName]) -> Covers:
+        """These ranges and those of the raw files."""
+        ranges = {node: list(spans) for node, spans in self.ranges.items()}
+        for raw in raws:
+            ranges.setdefault(raw.node, []).append((raw.first, raw.last))
+        return Covers({node: _coalesce(spans) for node, spans in sorted(ranges.items())})
+
+
+def _coalesce(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    return tuple(joined)

@@ -1,0 +1,126 @@
+"""The merge of records over whole tables.
+
+Almost every record comes once, so all rows are sorted and compared with their neighbours as columns, and only
+rows that share a key and yet differ become records one by one, for `waybill.facets.merge_all` to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter.parquet import parquet
+from waybill.facets import merge_all, record_key
+from waybill.facets.arrow import from_table, to_table
+
+if TYPE_CHECKING:
+    from waybill.facets.record import RecordKey
+
+_PLACE: Final = ("completed", "did")
+_KEY: Final = (*_PLACE, "system_name", "has_sink", "data_sink", "path", "steps", "final_state")
+"""A row's natural key as columns that can be compared and sorted, in the order of `merge_all`."""
+_SEPARATOR: Final = "\0"
+
+
+def merge_table(table: pa.Table) -> pa.Table:
+    """Merge rows that share a natural key, and sort.
+
+    Args:
+        table: rows of `parquet.CODED_SCHEMA` in any order.
+
+    Returns:
+        The rows of `merge_all` in its order, but that systems may be in any order within one (completed,
+        did).
+    """
+    table = parquet.sort(table, *_PLACE)
+    tied = _same_as_before(table, _PLACE)
+    if not pc.any(tied).as_py():
+        return table
+    tied = _whole_groups(tied)
+    settled = [table.filter(pc.invert(tied)), _merge_tied(table.filter(tied))]
+    return parquet.sort(parquet.join(settled), *_PLACE)
+
+
+def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
+    """The rows whose natural key is none of these."""
+    candidates = pc.is_in(table["did"], pa.array(sorted({key[1] for key in keys}), pa.string()))
+    if not pc.any(candidates).as_py():
+        return table
+    kept = [record for record in from_table(table.filter(candidates)) if record_key(record) not in keys]
+    return parquet.join([table.filter(pc.invert(candidates)), parquet.code(to_table(kept))])
+
+
+def _merge_tied(table: pa.Table) -> pa.Table:
+    """Merge rows of which each shares its place with another."""
+    table, keys = _by_key(table)
+    same_key = _same_as_before(keys, _KEY)
+    if not pc.any(same_key).as_py():
+        return table
+    repeated = pc.and_(
+        same_key,
+        _same_as_before(
+            _comparable(table), ("parent_did", "data_source", "filename", "created", "keys", "values")
+        ),
+    )
+    table, keys = table.filter(pc.invert(repeated)), keys.filter(pc.invert(repeated))
+    differing = _whole_groups(_same_as_before(keys, _KEY))
+    if not pc.any(differing).as_py():
+        return table
+    merged = parquet.code(to_table(merge_all(from_table(table.filter(differing)))))
+    return _by_key(parquet.join([table.filter(pc.invert(differing)), merged]))[0]
+
+
+def _by_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows in order of their natural keys, and those keys as columns that can be compared."""
+    keys = pa.table(
+        {
+            "completed": table["completed"],
+            "did": table["did"],
+            "system_name": table["system_name"].cast(pa.string()),
+            "has_sink": table["data_sink"].is_valid().cast(pa.int8()),
+            "data_sink": table["data_sink"].cast(pa.string()).fill_null(""),
+            "path": pc.binary_join(table["transforms"], _SEPARATOR),
+            "steps": pc.list_value_length(table["transforms"]),
+            "final_state": table["final_state"].cast(pa.string()),
+        }
+    )
+    order = pc.sort_indices(keys, [(name, "ascending") for name in _KEY])
+    return table.take(order), keys.take(order)
+
+
+def _comparable(table: pa.Table) -> pa.Table:
+    """The columns outside the key, annotations as texts, since maps cannot be compared."""
+    annotations = table["annotations"].combine_chunks()
+    offsets = annotations.offsets
+    texts = {}
+    for name, items in (("keys", annotations.keys), ("values", annotations.items)):
+        lists = pa.ListArray.from_arrays(offsets, items)
+        texts[name] = pc.if_else(annotations.is_valid(), pc.binary_join(lists, _SEPARATOR), None)
+    columns = {name: table[name] for name in ("parent_did", "data_source", "filename", "created")}
+    return pa.table({**columns, **texts})
+
+
+def _same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:
+    """For each row whether it equals the row before it in these columns; None equals None."""
+    if table.num_rows == 0:
+        return pa.array([], pa.bool_())
+    same: pa.BooleanArray | None = None
+    for name in names:
+        column = table[name].combine_chunks()
+        before, after = column.slice(0, len(column) - 1), column.slice(1)
+        equal = pc.fill_null(pc.equal(before, after), False)  # noqa: FBT003 - the value that stands for null
+        if column.null_count:
+            equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
+        same = equal if same is None else pc.and_(same, equal)
+    return pa.concat_arrays([pa.array([False]), same])
+
+
+def _whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:
+    """The rows that equal the one before or the one after."""
+    after = pa.concat_arrays(
+        [same_as_before.slice(1), pa.array([False] if len(same_as_before) else [], pa.bool_())]
+    )
+    return pc.or_(same_as_before, after)

@@ -1,0 +1,91 @@
+"""Some rows of a file of the layout, with as little of it read as can be.
+
+A row group is passed over if its statistics or its Bloom filters say that it cannot hold what is asked for;
+of the others, the columns that are asked about are read first.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from waybill.exporter.parquet import parquet
+from waybill.exporter.parquet.bloom import can_hold
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+
+class Selectable(NamedTuple):
+    """An open file of the layout; what is read later comes from this very file, even if it is replaced."""
+
+    fragment: ds.ParquetFileFragment
+    source: pa.NativeFile
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """What its footer says."""
+        return self.fragment.metadata
+
+
+def open_selectable(path: Path) -> Selectable:
+    """Open a file of the layout to select from it.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        DAMAGED: it is no readable Parquet file of the layout.
+    """
+    source = pa.OSFile(str(path))
+    fragment = _format().make_fragment(source)
+    parquet.check(fragment.physical_schema)
+    return Selectable(fragment, source)
+
+
+@functools.cache
+def _format() -> ds.ParquetFileFormat:
+    # It loads pandas where that is installed, which takes longer than all the rest of a command.
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFileFormat(dictionary_columns=list(parquet.CODED))
+
+
+def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
+    """The rows of an open file that meet a condition, a row group at a time in memory.
+
+    Args:
+        file: the file.
+        wanted: the condition.
+        texts: by column, what `wanted` asks it to be; these are looked up in Bloom filters.
+
+    Returns:
+        A table of `waybill.exporter.parquet.CODED_SCHEMA`.
+
+    Raises:
+        DAMAGED: some of it cannot be read.
+    """
+    found = [
+        part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
+        for part in matching_row_groups(file, wanted, texts)
+    ]
+    return parquet.join(found) if found else parquet.CODED_SCHEMA.empty_table()
+
+
+def matching_row_groups(
+    file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]
+) -> Iterator[ds.ParquetFileFragment]:
+    """The row groups of an open file that hold rows which meet a condition; see `select`."""
+    schema = file.metadata.schema
+    places = {schema.column(at).path: at for at in range(len(schema)) if texts}
+    for part in file.fragment.split_by_row_group(wanted):
+        group = file.metadata.row_group(part.row_groups[0].id)
+        if not all(can_hold(file.source, group.column(places[name]), text) for name, text in texts.items()):
+            continue
+        # Counting reads only the columns asked about.
+        if part.count_rows(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1):
+            yield part

@@ -1,0 +1,81 @@
+"""Two roots, record by record: what one has and the other has not, and what they have differently.
+
+An hour at a time is in memory. Within it, stretches of equal rows are compared as columns; only where they
+differ do rows become records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.query.reader import scan_hours
+from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets.arrow import from_table
+
+_STRETCH_ROWS: Final = 16_384
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A natural key that two roots do not hold alike.
+
+    Attributes:
+        ours: the record of the first root; None where it has none.
+        theirs: the record of the second root; None where it has none.
+    """
+
+    ours: ProvenanceRecord | None
+    theirs: ProvenanceRecord | None
+
+
+def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
+    """The differences between the records of two roots, by hour, whichever files they are in.
+
+    A file that cannot be read is logged as a warning, and its records are missing.
+    """
+    for mine, other in scan_hours(ours, theirs):
+        yield from _differences(_in_order(mine), _in_order(other))
+
+
+def _in_order(table: pa.Table) -> pa.Table:
+    return parquet.sort(table, "completed", "did", "system_name").combine_chunks()
+
+
+def _differences(ours: pa.Table, theirs: pa.Table) -> Iterator[Difference]:
+    if ours.equals(theirs):
+        return
+    for mine, other in _stretches(ours, theirs):
+        if not mine.equals(other):
+            yield from _by_key(from_table(mine), from_table(other))
+
+
+def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Both tables cut at the same instants, so that no key is in two stretches."""
+    mine_from = other_from = 0
+    while mine_from < ours.num_rows:
+        last = ours["completed"][min(mine_from + _STRETCH_ROWS, ours.num_rows) - 1]
+        mine_to, other_to = _after(ours, last), _after(theirs, last)
+        yield ours.slice(mine_from, mine_to - mine_from), theirs.slice(other_from, other_to - other_from)
+        mine_from, other_from = mine_to, other_to
+    yield ours.slice(mine_from), theirs.slice(other_from)
+
+
+def _after(table: pa.Table, instant: pa.Scalar) -> int:
+    """How many rows completed at an instant or before."""
+    count: int = pc.sum(pc.less_equal(table["completed"], instant)).as_py() or 0
+    return count
+
+
+def _by_key(ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord]) -> Iterator[Difference]:
+    mine = {record_key(record): record for record in ours}
+    other = {record_key(record): record for record in theirs}
+    for key in (*mine, *(key for key in other if key not in mine)):
+        one, two = mine.get(key), other.get(key)
+        if one != two:
+            yield Difference(one, two)

@@ -1,0 +1,236 @@
+"""Reading the layout while it is written: each record is seen once at any moment.
+
+A compaction publishes an hour's compacted files first and removes its raw files after. So the folders are
+listed raw first and compacted after, and the compacted files are opened before any raw file is read: what
+was in a raw file is in one or the other. Rows of a raw file that the opened compacted file of their
+system covers are left out. A raw file that vanishes before it is read has gone into a compacted file that
+may be newer than the list, so the hour is listed again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.compaction import by_hour
+from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.names import Hour, RawName, safe_name
+from waybill.exporter.parquet import (
+    WINDOW_ROWS,
+    Covers,
+    Selectable,
+    TimeWindow,
+    cut,
+    merge_table,
+    open_selectable,
+    select,
+)
+from waybill.exporter.query.query import Query
+from waybill.facets.arrow import SCHEMA, from_table
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+
+log = logging.getLogger("waybill.exporter")
+
+
+def find(
+    root: Path,
+    query: Query | None = None,
+    *,
+    unfiled: pa.Table | None = None,
+    window_rows: int = WINDOW_ROWS,
+) -> list[ProvenanceRecord]:
+    """The records of a root that answer a query, newest first; see `scan`."""
+    query = query or Query()
+    found: list[ProvenanceRecord] = []
+    for table in scan(root, query, unfiled=unfiled, window_rows=window_rows):
+        found += from_table(table if query.limit is None else table.slice(0, query.limit - len(found)))
+        if query.limit is not None and len(found) >= query.limit:
+            break
+    return found
+
+
+def scan(
+    root: Path,
+    query: Query | None = None,
+    *,
+    unfiled: pa.Table | None = None,
+    window_rows: int = WINDOW_ROWS,
+) -> Iterator[pa.Table]:
+    """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, newest first.
+
+    One table is an hour, or a part of it that fits into memory. `Query.limit` is for the caller to keep. A
+    file that cannot be read is logged as a warning.
+
+    Args:
+        root: the layout's root.
+        query: what is asked.
+        unfiled: records that may not be in files yet, as `waybill.exporter.backlog` has read them for it.
+        window_rows: about how many rows a table is made of at most.
+    """
+    query = query or Query()
+    waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
+    # Raw before compacted: an hour that is compacted between the two lists is in the second.
+    hours = raw_hours(root)
+    hours |= compacted_hours(root, query.system_name) | waiting.keys()
+    for hour in sorted(filter(query.touches, hours), reverse=True):
+        opened = _open_hour(root, hour, query)
+        # What one file is asked for is little, wherever it is.
+        windows = [query] if query.did is not None else _windows(query, [opened], window_rows)
+        for window in reversed(windows):
+            table = _read(opened, window, waiting.get(hour))
+            if table.num_rows:
+                yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
+
+
+def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
+    """The records of several roots side by side, in any order.
+
+    Each tuple is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
+    """
+    hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
+    for hour in sorted(hours):
+        opened = [_open_hour(root, hour, Query()) for root in roots]
+        for window in _windows(Query(), opened, WINDOW_ROWS):
+            yield tuple(_read(one, window).cast(SCHEMA) for one in opened)
+
+
+class _VanishedError(Exception):
+    """A raw file went while it was looked for."""
+
+
+class _Raw(NamedTuple):
+    """An open raw file."""
+
+    path: Path
+    file: Selectable
+
+
+class _Compacted(NamedTuple):
+    """An open compacted file and what it covers."""
+
+    path: Path
+    file: Selectable
+    covers: Covers
+
+
+class _OpenHour(NamedTuple):
+    """An hour's open files, which stay readable when they are removed or replaced."""
+
+    raws: Mapping[RawName, _Raw]
+    compacted: Mapping[str, Sequence[_Compacted]]
+
+    def files(self) -> list[Selectable]:
+        """All of them."""
+        compacted = (one.file for several in self.compacted.values() for one in several)
+        return [*(one.file for one in self.raws.values()), *compacted]
+
+
+def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
+    while True:
+        raws = raw_files(root, hour)
+        compacted = _open_compacted(root, hour, query)
+        try:
+            opened = {raw: file for raw, path in raws.items() if (file := _open_raw(path)) is not None}
+        except _VanishedError:
+            continue
+        return _OpenHour(opened, compacted)
+
+
+def _open_raw(path: Path) -> _Raw | None:
+    try:
+        return _Raw(path, open_selectable(path))
+    except FileNotFoundError:
+        raise _VanishedError from None
+    except parquet.DAMAGED as error:
+        _warn(path, error)
+        return None
+
+
+def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> list[Query]:
+    """The query cut by `completed`, oldest first."""
+    spans = (span for one in opened for file in one.files() for span in parquet.spans(file.metadata))
+    windows = [
+        TimeWindow(
+            since_ms if query.since_ms is None else max(since_ms, query.since_ms),
+            until_ms if query.until_ms is None else min(until_ms, query.until_ms),
+        )
+        for since_ms, until_ms in cut(spans, window_rows)
+    ]
+    return [
+        msgspec.structs.replace(query, since_ms=window.since_ms, until_ms=window.until_ms)
+        for window in windows
+        if window.since_ms < window.until_ms
+    ]
+
+
+def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
+    by_key, texts = query.by_key(), query.texts_of_key()
+    waiting = [] if unfiled is None else [unfiled.filter(by_key)]
+    read = [_read_raw(raw, one, opened.compacted, by_key, texts) for raw, one in opened.raws.items()]
+    fresh = parquet.join([*(table for table in read if table.num_rows), *waiting])
+    files = [one for several in opened.compacted.values() for one in several]
+    if not fresh.num_rows and len(files) == len(opened.compacted):
+        wanted = by_key & query.by_rest()
+        return parquet.join([_select(one, wanted, query.texts()) for one in files])
+    # Repeats are merged before what a merge can change is asked for.
+    known = [_select(one, by_key, texts) for one in files]
+    return merge_table(parquet.join([*known, fresh])).filter(query.by_rest())
+
+
+def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Compacted]]:
+    found = defaultdict(list)
+    for name, path in compacted_in(root, hour, query.system_name):
+        try:
+            file = open_selectable(path)
+            found[name].append(_Compacted(path, file, Covers.read(file.metadata.metadata)))
+        except FileNotFoundError:
+            continue
+        except parquet.DAMAGED as error:
+            _warn(path, error)
+    return found
+
+
+def _read_raw(
+    raw: RawName,
+    one: _Raw,
+    compacted: Mapping[str, Sequence[_Compacted]],
+    wanted: pc.Expression,
+    texts: Mapping[str, str],
+) -> pa.Table:
+    try:
+        table = select(one.file, wanted, texts)
+    except parquet.DAMAGED as error:
+        _warn(one.path, error)
+        return parquet.CODED_SCHEMA.empty_table()
+    if not table.num_rows:
+        return table
+    covered = [
+        system
+        for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()
+        if any(known.covers.has(raw) for known in compacted.get(safe_name(system), ()))
+    ]
+    if covered:
+        table = table.filter(~pc.field("system_name").cast(pa.string()).isin(covered))
+    return table
+
+
+def _select(one: _Compacted, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
+    try:
+        return select(one.file, wanted, texts)
+    except parquet.DAMAGED as error:
+        _warn(one.path, error)
+    return parquet.CODED_SCHEMA.empty_table()
+
+
+def _warn(path: Path, error: Exception) -> None:
+    log.warning("%s", parquet.unreadable(path, error))

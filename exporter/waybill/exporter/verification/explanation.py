@@ -1,0 +1,246 @@
+"""The proof behind one file: the events its records came from, what each changed, and where the rows are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.parquet import matching_row_groups, open_selectable
+from waybill.facets import (
+    UNREADABLE,
+    ProvenanceRecord,
+    RunEvent,
+    RunState,
+    decode_event,
+    decode_records,
+    keep_annotations,
+    merge_all,
+    merge_states,
+    observe,
+    parse_instant_us,
+    records_of,
+)
+from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.event import EventType
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.exporter.names import Hour
+    from waybill.exporter.rebuilding import Wanted
+    from waybill.exporter.sources import Source, Stored
+
+_RANK: Final = {kind: rank for rank, kind in enumerate(EventType)}
+
+
+class StepSeen(msgspec.Struct, frozen=True):
+    """One stored event, or one array of records, and what it changed.
+
+    Attributes:
+        places: where it is stored, for a person.
+        run_id: its run; None for an array of records.
+        event_time: when it happened, as the event says it.
+        event_type: what it says about its run.
+        changed: which parts of what is known of the run are as they are because of it; nothing else is lost
+            when it is.
+        records: what would be recorded if it were the last.
+    """
+
+    places: tuple[str, ...]
+    run_id: str | None
+    event_time: str | None
+    event_type: str | None
+    changed: tuple[str, ...]
+    records: tuple[ProvenanceRecord, ...]
+
+
+class RowSeen(msgspec.Struct, frozen=True):
+    """One row of the layout.
+
+    Attributes:
+        file: relative to the root.
+        row: its number in the file, from 0.
+        record: what it says.
+        as_folded: whether that is what the stored events fold to.
+    """
+
+    file: str
+    row: int
+    record: ProvenanceRecord
+    as_folded: bool
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """What is known of one file.
+
+    Attributes:
+        did: the file.
+        steps: by run, in the order of the fold.
+        records: what the stored events fold to.
+        rows: what the layout holds.
+    """
+
+    did: str
+    steps: tuple[StepSeen, ...]
+    records: tuple[ProvenanceRecord, ...]
+    rows: tuple[RowSeen, ...]
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the layout's rows are exactly what the stored events fold to."""
+        found = [row.record for row in self.rows]
+        return all(row.as_folded for row in self.rows) and all(one in found for one in self.records)
+
+
+def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> Explanation:
+    """Follow one file from the stored events to the rows.
+
+    Every stored event is looked at once for the file, and once more where its runs have other ids.
+
+    Args:
+        did: the file.
+        sources: where events are stored; one that is in several counts once.
+        root: the layout's root.
+        wanted: how records are written; its restrictions do not count.
+
+    Raises:
+        SourceError: a source is damaged or cannot be reached.
+        OSError: one cannot be read.
+    """
+    allowed = wanted.annotations_allowed
+    events, arrays = _stored_about(did, sources, wanted)
+    steps, records = _fold_steps(did, events, allowed)
+    for (body, system_name), places in arrays.items():
+        found = _of(did, decode_records(body, system_name=system_name), allowed)
+        steps.append(StepSeen(tuple(places), None, None, None, ("records",), found))
+        records += found
+    records = merge_all(records)
+    return Explanation(did, tuple(steps), tuple(records), tuple(_rows(did, root, records)))
+
+
+_Key = tuple[bytes, str]
+"""A body, and the name stamped on it."""
+
+
+def _stored_about(
+    did: str, sources: Sequence[Source], wanted: Wanted
+) -> tuple[dict[_Key, list[str]], dict[_Key, list[str]]]:
+    """The events of this file's runs, and the arrays that have records of it; each with its places."""
+    arrays: dict[_Key, list[str]] = {}
+    events: dict[_Key, list[str]] = {}
+    run_ids: set[str] = set()
+    for place, stored in _mentioning([did], sources):
+        key = (stored.body, stored.system_name or wanted.system_name)
+        if stored.kind is Kind.PROVENANCE:
+            arrays.setdefault(key, []).append(place)
+        elif (event := _run_event(stored.body)) and _is_about(did, event):
+            run_ids.add(event.run.runId)
+    for place, stored in _mentioning(run_ids, sources) if run_ids else ():
+        event = _run_event(stored.body) if stored.kind is Kind.OPENLINEAGE else None
+        if event and event.run.runId in run_ids:
+            events.setdefault((stored.body, stored.system_name or wanted.system_name), []).append(place)
+    return events, arrays
+
+
+def _mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[str, Stored]]:
+    # As JSON writes them, with or without escapes: text that has neither is searched as it is.
+    forms = {
+        json.dumps(word, ensure_ascii=ascii_).encode()[1:-1] for word in words for ascii_ in (True, False)
+    }
+    for source in sources:
+        for part in source.parts():
+            for batch in source.read(part):
+                for stored in batch:
+                    if stored.kind is not Kind.MARK and any(form in stored.body for form in forms):
+                        yield source.place(part, stored.at), stored
+
+
+def _run_event(body: bytes) -> RunEvent | None:
+    try:
+        event = decode_event(body)
+        parse_instant_us(event.eventTime)
+    except UNREADABLE:
+        return None
+    return event if isinstance(event, RunEvent) else None
+
+
+def _is_about(did: str, event: RunEvent) -> bool:
+    state = observe(event, system_name="")
+    facet = None if event.run.facets is None else event.run.facets.delta_file
+    said = state.overrides.get("did")
+    return did in {state.run_id, None if facet is None else facet.did, None if said is None else said.value}
+
+
+def _fold_steps(
+    did: str, events: dict[_Key, list[str]], allowed: frozenset[str]
+) -> tuple[list[StepSeen], list[ProvenanceRecord]]:
+    of_runs = [
+        (event, system, tuple(places))
+        for (body, system), places in events.items()
+        if (event := _run_event(body)) is not None
+    ]
+    steps: list[StepSeen] = []
+    states: dict[str, RunState] = {}
+    for event, system_name, places in sorted(of_runs, key=_place):
+        seen = observe(event, system_name=system_name)
+        before = states.get(seen.run_id)
+        after = seen if before is None else merge_states(before, seen)
+        states[seen.run_id] = after
+        changed = tuple(_changed(before, after))
+        so_far = _of(did, records_of(after), allowed)
+        steps.append(StepSeen(places, seen.run_id, event.eventTime, event.eventType, changed, so_far))
+    records = [one for state in states.values() for one in _of(did, records_of(state), allowed)]
+    return steps, records
+
+
+def _place(one: tuple[RunEvent, str, tuple[str, ...]]) -> tuple[str, int, int, tuple[str, ...]]:
+    event = one[0]
+    return event.run.runId, parse_instant_us(event.eventTime), _RANK[event.eventType], one[2]
+
+
+def _changed(before: RunState | None, after: RunState) -> Iterator[str]:
+    fields = [name for name in after.__struct_fields__ if name not in {"run_id", "system_name"}]
+    for name in fields:
+        value = getattr(after, name)
+        if value and (before is None or getattr(before, name) != value):
+            yield name.removesuffix("_us")
+
+
+def _of(
+    did: str, records: Iterable[ProvenanceRecord], allowed: frozenset[str]
+) -> tuple[ProvenanceRecord, ...]:
+    return tuple(keep_annotations(record, allowed) for record in records if record.did == did)
+
+
+def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord]) -> Iterator[RowSeen]:
+    for hour in sorted(raw_hours(root) | compacted_hours(root)):
+        for path in _files(root, hour):
+            try:
+                found = list(_numbered(did, path))
+            except (FileNotFoundError, *parquet.DAMAGED):
+                continue
+            for number, record in found:
+                yield RowSeen(str(path.relative_to(root)), number, record, record in records)
+
+
+def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
+    """The records of one file, each with the number of its row."""
+    file = open_selectable(path)
+    for part in matching_row_groups(file, pc.field("did") == did, {"did": did}):
+        before = range(part.row_groups[0].id)
+        first = sum(file.metadata.row_group(at).num_rows for at in before)
+        table = part.to_table(use_threads=False)
+        numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
+        records = from_table(table.take(numbers).cast(SCHEMA))
+        yield from zip([first + number for number in numbers.to_pylist()], records, strict=True)
+
+
+def _files(root: Path, hour: Hour) -> list[Path]:
+    return [*raw_files(root, hour).values(), *(path for _, path in compacted_in(root, hour))]

@@ -1,0 +1,59 @@
+"""A destination's manifests, held against its files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from waybill.exporter.directory import files_of, names
+from waybill.exporter.exporting import MANIFEST, decode_manifest
+from waybill.exporter.names import COMPACTED
+from waybill.transport.files import is_temporary
+
+
+def contradictions(root: Path) -> Iterator[tuple[str, str]]:
+    """What a destination's files and its manifests do not say alike; nothing of a root without manifests.
+
+    Yields:
+        A path relative to the root, and a sentence about it.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    systems = list(names(root / MANIFEST))
+    listed: set[str] = set()
+    for system in systems:
+        for name in names(root / MANIFEST / system):
+            if not is_temporary(Path(name)):
+                yield from _of_manifest(root, MANIFEST / system / name, listed)
+    if not systems:
+        return
+    for paths in files_of(root / COMPACTED).values():
+        for path in paths:
+            relative = path.relative_to(root).as_posix()
+            if relative not in listed:
+                yield relative, f"no manifest lists {path}; export again, or move it away"
+
+
+def _of_manifest(root: Path, manifest: PurePosixPath, listed: set[str]) -> Iterator[tuple[str, str]]:
+    try:
+        entries = decode_manifest((root / manifest).read_bytes())
+    except msgspec.DecodeError as error:
+        yield str(manifest), f"{root / manifest} is no manifest ({error}); move it away, and export again"
+        return
+    for path, one in sorted(entries.items()):
+        listed.add(path)
+        try:
+            with (root / path).open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            yield (
+                path,
+                f"{root / path} is in the manifest, and gone; restore it from a copy, or export it again",
+            )
+            continue
+        if sha256 != one.sha256:
+            yield path, f"{root / path} is not the file that the manifest lists; restore it from a copy"

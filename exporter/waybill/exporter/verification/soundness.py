@@ -1,0 +1,94 @@
+"""What is wrong with the rows of a file of the layout, found with a part of them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter import parquet
+from waybill.exporter.parquet import WINDOW_ROWS, cut, merge_table
+from waybill.facets import FinalState
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from waybill.exporter.names import Hour
+
+
+class Rows:
+    """The rows of one file.
+
+    Args:
+        file: the file, open.
+        hour: the one that they belong to.
+
+    Attributes:
+        systems: whose they are.
+        elsewhere: how many completed in another hour.
+        stateless: how many have a final state that is none.
+        is_sorted: whether they are in order of `completed` and `did`.
+
+    Raises:
+        DAMAGED: it cannot be read.
+    """
+
+    def __init__(self, file: pq.ParquetFile, hour: Hour) -> None:
+        self._file = file
+        self._hour = hour
+        self._end: pa.Table | None = None
+        self._states = pa.array([state.value for state in FinalState], pa.string())
+        self.systems: set[str] = set()
+        self.elsewhere = 0
+        self.stateless = 0
+        self.is_sorted = True
+        self._whole: pa.Table | None = None
+        for table in parquet.row_groups(file):
+            self._whole = table if file.num_row_groups == 1 else None
+            self._add(table)
+
+    def repeats(self) -> int:
+        """How many repeat records that the file has.
+
+        Raises:
+            DAMAGED: it cannot be read.
+        """
+        tables = self._windows() if self._whole is None else [self._whole]
+        return sum(table.num_rows - merge_table(table).num_rows for table in tables)
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with rows of any file of the layout: the kind, and a sentence."""
+        if self.elsewhere:
+            yield "hour", f"{self.elsewhere} of its rows completed in another hour; rebuild both"
+        if self.stateless:
+            yield "state", f"{self.stateless} of its rows have a final state that is none; rebuild the hour"
+
+    def _windows(self) -> Iterator[pa.Table]:
+        for window in cut(parquet.spans(self._file.metadata), WINDOW_ROWS):
+            yield parquet.read_window(self._file, window)
+
+    def _add(self, table: pa.Table) -> None:
+        if not table.num_rows:
+            return
+        completed = table["completed"].cast(pa.int64())
+        begins, ends = self._hour.start_ms, self._hour.end_ms
+        elsewhere = pc.or_(pc.less(completed, begins), pc.greater_equal(completed, ends))
+        self.elsewhere += pc.sum(elsewhere).as_py() or 0
+        known = pc.is_in(table["final_state"].cast(pa.string()), self._states)
+        self.stateless += pc.sum(pc.invert(known)).as_py() or 0
+        self.systems.update(table["system_name"].cast(pa.string()).unique().to_pylist())
+        ordered = table.select(["completed", "did"])
+        joined = ordered if self._end is None else pa.concat_tables([self._end, ordered])
+        self.is_sorted = self.is_sorted and _is_sorted(joined)
+        self._end = ordered.slice(table.num_rows - 1)
+
+
+def _is_sorted(table: pa.Table) -> bool:
+    last = table.num_rows - 1
+    completed, did = (table[name].combine_chunks() for name in ("completed", "did"))
+    earlier = pc.less(completed.slice(0, last), completed.slice(1))
+    tied = pc.equal(completed.slice(0, last), completed.slice(1))
+    follows = pc.less_equal(did.slice(0, last), did.slice(1))
+    return pc.all(pc.or_(earlier, pc.and_(tied, follows)), min_count=0).as_py() is True

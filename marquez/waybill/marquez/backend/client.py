@@ -1,0 +1,352 @@
+"""The backend over HTTP: one POST an event, one GET to see whether it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gzip
+import http.client
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+import requests
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+
+from waybill.marquez.backend.answers import Answer, Verdict, explain, judge, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from requests import PreparedRequest, Response
+
+CONNECT_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 30.0
+COMPRESS_FROM_BYTES: Final = 16 * 1024
+
+LINEAGE_PATH: Final = "/api/v1/lineage"
+
+_PROBED: Final = "/api/v1/namespaces?limit=1"
+_ANSWER_MAX_BYTES: Final = 8 * 1024
+_UNREADABLE: Final = frozenset({400, 415})
+_UNAVAILABLE: Final = 503
+_OK: Final = 200
+
+
+class _Bearer(AuthBase):
+    """The API key as OpenLineage clients send it; an `AuthBase`, so that no user in the URL replaces it."""
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key
+
+    def __call__(self, request: PreparedRequest) -> PreparedRequest:
+        # http.client writes text as Latin-1; this way the wire has UTF-8, and a key may be in any script.
+        request.headers["Authorization"] = f"Bearer {self._api_key}".encode().decode("latin-1")
+        return request
+
+
+class Target(Protocol):
+    """Where a delivery's events go."""
+
+    shown_url: str
+    """What to call it, without secrets."""
+    to_correct: tuple[str, str]
+    """What to call the settings of its address and its key."""
+
+    def deliver(self, body: bytes) -> Answer:
+        """Send one event; whatever comes of it is an answer."""
+
+    def renewed(self) -> bool:
+        """Look for another key than the one that it refuses; whether there is one, which counts from now."""
+
+    def close(self) -> None:
+        """Let go of what it holds."""
+
+
+class Backend:
+    """An OpenLineage backend. Any number of threads may use it; connections are kept open between events.
+
+    Args:
+        url: where its API is, with or without the path of the lineage endpoint.
+        api_key: sent as a bearer token; None sends none.
+        connect_timeout_s: how long the backend has to take a connection, in seconds.
+        answer_timeout_s: how long it may be silent before and within its answer, in seconds.
+        path: the path of its lineage endpoint.
+        to_correct: what to call the settings of its address and its key.
+        read_key: gives the key that the settings' files have now; None: only the given one counts.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        path: str = LINEAGE_PATH,
+        to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
+        read_key: Callable[[], str | None] | None = None,
+    ) -> None:
+        self.to_correct = to_correct
+        self.shown_url = shown(url)
+        self._url = base_url(url, path) + path
+        self._given = self._secret = api_key
+        self._read_key = read_key
+        self._refused: set[str | None] = set()
+        self._timeouts_s = (connect_timeout_s, answer_timeout_s)
+        self._compresses = True
+        self._open_session = functools.partial(open_session, url, None)
+        self._idle: list[requests.Session] = []
+
+    def deliver(self, body: bytes) -> Answer:
+        """Send one event and hear what the backend says; whatever it or the network does is an answer."""
+        compressed = self._compresses and len(body) >= COMPRESS_FROM_BYTES
+        answer = self._post(body, compressed=compressed)
+        if compressed and answer.status in _UNREADABLE:
+            # Marquez reads gzip; another backend may not, and its refusal must not be taken for the event's
+            # fault.
+            answer = self._post(body, compressed=False)
+            self._compresses = answer.verdict is not Verdict.DELIVERED
+        return answer
+
+    def renewed(self) -> bool:
+        """Take the key of the settings' files if it was not refused yet, and else go back to the given one.
+
+        The given one may be the older: a pipeline that runs for days starts runners with the key that it
+        read as it began.
+        """
+        key = self._read_key() if self._read_key is not None else None
+        is_new = key is not None and key not in self._refused
+        self._secret = key if is_new else self._given
+        return is_new
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[requests.Session]:
+        """A session of one's own, the one used last where one is idle, so that few connections stay open."""
+        try:
+            session = self._idle.pop()
+        except IndexError:
+            session = self._open_session()
+        try:
+            yield session
+        finally:
+            self._idle.append(session)
+
+    def _post(self, body: bytes, *, compressed: bool) -> Answer:
+        headers = {"Content-Type": "application/json"}
+        if compressed:
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        started_s, secret = time.monotonic(), self._secret
+        try:
+            with (
+                self._session() as session,
+                session.post(
+                    self._url,
+                    data=body,
+                    headers=headers,
+                    auth=_Bearer(secret) if secret else None,
+                    timeout=self._timeouts_s,
+                    stream=True,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                words = _words(response, started_s + sum(self._timeouts_s))
+        except (requests.RequestException, ValueError) as error:
+            return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
+        elapsed_s = time.monotonic() - started_s
+        answer = _heard(response, words.replace(secret, "********") if secret else words, elapsed_s)
+        if answer.verdict is Verdict.DENIED:
+            self._refused.add(secret)
+        elif answer.verdict is Verdict.DELIVERED:
+            self._refused.clear()
+        return answer
+
+
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at the backend found.
+
+    Attributes:
+        url: where was looked, without secrets.
+        answers: whether Marquez's API answers there and lets us in.
+        status: the HTTP status; None without an answer.
+        server: what the server calls itself, with its version where it says one; Marquez's API says none.
+        latency_ms: how long the answer took, in milliseconds; None without an answer.
+        problem: what is wrong and the way out, in one sentence; None when nothing is.
+    """
+
+    url: str
+    answers: bool
+    status: int | None = None
+    server: str | None = None
+    latency_ms: float | None = None
+    problem: str | None = None
+
+
+def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> ProbeResult:
+    """Ask a Marquez whether it answers, by a read that changes nothing.
+
+    Args:
+        url: where its API is, as in the setting ``marquez_url``.
+        api_key: sent as a bearer token; None sends none.
+        timeout_s: how long it may take to connect, and again to answer, in seconds.
+    """
+    shown_url = shown(url)
+    timeouts_s = (timeout_s, timeout_s)
+    started_s = time.monotonic()
+    try:
+        with (
+            open_session(url, api_key) as session,
+            session.get(
+                base_url(url) + _PROBED, timeout=timeouts_s, stream=True, allow_redirects=False
+            ) as response,
+        ):
+            latency_ms = (time.monotonic() - started_s) * 1000
+            words = _words(response, started_s + 2 * timeout_s)
+    except (requests.RequestException, ValueError) as error:
+        answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
+        return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
+    status = response.status_code
+    if status == _OK and '"namespaces"' not in words:
+        problem: str | None = (
+            f"{shown_url} answers, but not as Marquez's API does; correct marquez_url (by default the API is "
+            "on port 5000, the page on 3000)"
+        )
+    elif status == _OK:
+        problem = None
+    else:
+        answer = Answer(verdict=judge(status), status=status, words=one_line(words))
+        problem = explain(answer, shown_url)
+    return ProbeResult(
+        url=shown_url,
+        answers=problem is None,
+        status=status,
+        server=response.headers.get("Server"),
+        latency_ms=latency_ms,
+        problem=problem,
+    )
+
+
+def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
+    """A backend's address without the path of its lineage endpoint, wherever that was cut off."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    known = endpoint
+    while known and not path.endswith(known):
+        known = known.rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(known).rstrip("/"), "", ""))
+
+
+def open_session(url: str, api_key: str | None) -> requests.Session:
+    """One connection that is kept open, with the environment's proxies and certificates."""
+    session = requests.Session()
+    # Proxies and certificates come from the environment, but are looked up once and not for every event; and
+    # ``~/.netrc`` is not asked for a password that nobody meant for this backend.
+    environment = session.merge_environment_settings(url, {}, None, None, None)
+    session.proxies, session.verify = environment["proxies"], environment["verify"]
+    session.trust_env = False
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(pool_connections=1, pool_maxsize=1, max_retries=0))
+    if api_key:
+        session.auth = _Bearer(api_key)
+    session.headers["User-Agent"] = "waybill"
+    return session
+
+
+def shown(url: str) -> str:
+    """An address as it may be shown: without a user and a password."""
+    parts = urlsplit(base_url(url))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _words(response: Response, deadline_s: float) -> str:
+    """The beginning of an answer's body; the status said what matters, so it may break off."""
+    content = bytearray()
+    with contextlib.suppress(requests.RequestException):
+        # Byte by byte: a larger chunk would wait until it is full, however slowly the backend drips.
+        for byte in response.iter_content(1):
+            content += byte
+            if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
+                break
+    return content.decode("utf-8", "replace")
+
+
+def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
+    """What a response means, all of whose words may be shown."""
+    status = response.status_code
+    verdict = judge(status, words)
+    retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
+    if status == _UNAVAILABLE and retry_after_s > 0:
+        verdict = Verdict.AWAY
+    if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
+        # A portal or a page that answers anything with 200: the event would be lost there.
+        verdict, words = Verdict.BARRED, "a web page"
+    return Answer(
+        verdict=verdict,
+        status=status,
+        words=one_line(words),
+        retry_after_s=retry_after_s,
+        elapsed_s=elapsed_s,
+    )
+
+
+def _unanswered(
+    error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
+) -> Answer:
+    """What a failed connection means: nobody there, an untrusted peer, or an exchange that broke off."""
+    connect_timeout_s, answer_timeout_s = timeouts_s
+    causes = list(_causes(error))
+    if isinstance(error, requests.ConnectTimeout):
+        verdict, words = Verdict.AWAY, f"no connection within {connect_timeout_s:g} s"
+    elif isinstance(error, requests.Timeout):
+        verdict, words = Verdict.UNWELL, f"no answer within {answer_timeout_s:g} s"
+    elif isinstance(error, requests.exceptions.SSLError):
+        said = _last_words(causes, ssl.SSLError)
+        verdict, words = Verdict.BARRED, f"{said}; correct the certificate, or REQUESTS_CA_BUNDLE"
+    elif isinstance(error, ValueError):
+        # Its text would show the key.
+        verdict, words = Verdict.BARRED, "its address or key cannot be sent; correct them"
+    elif broken := [cause for cause in causes if isinstance(cause, _BROKEN_OFF)]:
+        verdict, words = Verdict.UNWELL, f"the connection broke off ({_last_words(broken, Exception)})"
+    else:
+        verdict, words = Verdict.AWAY, _last_words(causes, OSError)
+    return Answer(verdict=verdict, words=one_line(words), elapsed_s=elapsed_s)
+
+
+_BROKEN_OFF: Final = (
+    ConnectionResetError,
+    TimeoutError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    http.client.HTTPException,
+)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _last_words(causes: Sequence[BaseException], kind: type[Exception]) -> str:
+    """What the innermost cause of a kind says, in the operating system's words where it has some."""
+    cause = [cause for cause in causes if isinstance(cause, kind)][-1]
+    return str(getattr(cause, "strerror", None) or cause)
+
+
+def _retry_after_s(value: str) -> float:
+    """Seconds or a date, as RFC 9110, section 10.2.3, has it; 0 for anything else."""
+    if value.isdecimal():
+        return float(value)
+    with contextlib.suppress(ValueError):
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    return 0.0

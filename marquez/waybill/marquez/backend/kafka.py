@@ -1,0 +1,153 @@
+"""A topic of Kafka as a backend, by Kafka's own client library."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from waybill.marquez.backend.answers import Answer, Verdict, one_line
+from waybill.marquez.ordering import subject_of
+from waybill.transport.config import kafka_address
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+log = logging.getLogger("waybill.marquez")
+
+DELIVERY_TIMEOUT_S: Final = 10.0
+"""How long one try may take until every broker that has to has the event."""
+
+_POLL_S: Final = 0.01
+_GRACE_S: Final = 5.0
+_EVENT_MAX_BYTES: Final = 1_000_000_000
+"""The library's own limit, as far as it goes: what is too large is for the brokers to say."""
+
+_REFUSED: Final = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_MSG_SIZE", "INVALID_RECORD"})
+_BARRED: Final = frozenset({
+    "_AUTHENTICATION",
+    "_SSL",
+    "_UNKNOWN_TOPIC",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "SASL_AUTHENTICATION_FAILED",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "TOPIC_EXCEPTION",
+    "UNKNOWN_TOPIC_OR_PART",
+    "UNSUPPORTED_SASL_MECHANISM",
+})  # fmt: skip
+_AWAY: Final = frozenset({"_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT"})
+
+
+class KafkaTarget:
+    """A topic that gets each event as a message, keyed by its run, so that a run stays in one partition.
+
+    An event counts as delivered once all in-sync replicas have it.
+
+    Args:
+        endpoint: ``kafka://broker:9092,broker:9092/topic``.
+        options: the client library's own, ``sasl.password`` and the like.
+        name: what the backend is called in the settings.
+        delivery_timeout_s: how long one try may take, in seconds.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        options: Mapping[str, str | float | bool] | None = None,
+        *,
+        name: str = "kafka",
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+    ) -> None:
+        self.shown_url = endpoint
+        self.to_correct = (f"the endpoint of {name} in backends", f"the options of {name} in backends")
+        brokers, self._topic = kafka_address(endpoint)
+        self._timeout_s = delivery_timeout_s
+        self._config: Final = {
+            "linger.ms": 0,
+            "message.max.bytes": _EVENT_MAX_BYTES,
+            **(options or {}),
+            "bootstrap.servers": brokers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": int(delivery_timeout_s * 1000),
+            "error_cb": self._failed,
+        }
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+        self._last: KafkaError | None = None
+
+    def deliver(self, body: bytes) -> Answer:
+        """Send one event, and wait until the brokers have it or say why not."""
+        started_s = time.monotonic()
+        try:
+            from confluent_kafka import KafkaException
+        except ImportError:
+            words = "confluent-kafka is not installed here; pip install 'waybill-lineage[kafka]'"
+            return Answer(verdict=Verdict.BARRED, words=words)
+        try:
+            producer = self._open()
+        except KafkaException as error:
+            words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1]}")
+            return Answer(verdict=Verdict.BARRED, words=words)
+        heard: list[KafkaError | None] = []
+
+        def hear(error: KafkaError | None, _: Message) -> None:
+            heard.append(error)
+
+        try:
+            producer.produce(self._topic, body, key=subject_of(body, 0).key.encode(), on_delivery=hear)
+            self._wait(producer, lambda: bool(heard))
+        except KafkaException as error:
+            heard.append(error.args[0])
+        except BufferError as error:
+            return Answer(verdict=Verdict.AWAY, words=one_line(str(error)))
+        elapsed_s = time.monotonic() - started_s
+        if not heard:
+            return Answer(verdict=Verdict.UNWELL, words="no word of it in time", elapsed_s=elapsed_s)
+        return self._judged(heard[0], elapsed_s)
+
+    def renewed(self) -> bool:
+        """The brokers are told who we are as the library connects."""
+        return False
+
+    def close(self) -> None:
+        """Let go of the connections; whoever delivers has waited for the answer."""
+        with self._lock:
+            self._producer = None
+
+    def _open(self) -> Producer:
+        from confluent_kafka import Producer
+
+        with self._lock:
+            if self._producer is None:
+                self._last = None
+                self._producer = Producer(self._config, logger=log)
+            return self._producer
+
+    def _wait(self, producer: Producer, is_done: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + self._timeout_s + _GRACE_S
+        while not is_done() and time.monotonic() < deadline_s:
+            producer.poll(_POLL_S)
+
+    def _failed(self, error: KafkaError) -> None:
+        """What holds up the producer as a whole; of a message is then only heard that its time was up."""
+        self._last = error
+
+    def _judged(self, error: KafkaError | None, elapsed_s: float) -> Answer:
+        if error is None:
+            self._last = None
+            return Answer(verdict=Verdict.DELIVERED, elapsed_s=elapsed_s)
+        if error.fatal():
+            self.close()
+        cause = self._last if error.name() == "_MSG_TIMED_OUT" and self._last is not None else error
+        name = cause.name()
+        words = one_line(cause.str())
+        if name in _REFUSED:
+            return Answer(verdict=Verdict.REFUSED, words=words, elapsed_s=elapsed_s)
+        if name in _BARRED:
+            words = f"{words}; correct {self.to_correct[0]}, or {self.to_correct[1]}"
+            return Answer(verdict=Verdict.BARRED, words=words, elapsed_s=elapsed_s)
+        verdict = Verdict.AWAY if name in _AWAY else Verdict.UNWELL
+        return Answer(verdict=verdict, words=words, elapsed_s=elapsed_s)

@@ -1,0 +1,147 @@
+"""Dead letters: events that the backend refuses for good, kept with its words so that they can be mended.
+
+They are rows of the projection's state. The event itself is kept beside its letter, because the journal lets
+go of entries in time. Both are bounded, oldest out first, so that a backend that refuses everything cannot
+fill the journal; what goes here is still in the journal for its retention and in the Parquet layout.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.transport.config import MARQUEZ
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from waybill.marquez.backend import Answer
+    from waybill.transport.journal import Entry, Journal
+
+OWED_PREFIX: Final = "owed:"
+"""Rows that name what is to go out once more, though it was dealt with: entries of the journal by their
+number, jobs of the graph by the key of their row."""
+
+LETTERS_MAX: Final = 10_000
+BODIES_MAX_BYTES: Final = 256 * 2**20
+
+_LETTER: Final = "dead:"
+_BODY: Final = "body:"
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One event that the backend refused for good.
+
+    Attributes:
+        seq: its sequence number in the journal.
+        key: what it is about: ``run <id>``, ``job <namespace> <name>`` or ``dataset <namespace> <name>``.
+        received_ms: when the journal accepted it, epoch milliseconds.
+        parked_ms: when it was given up, epoch milliseconds.
+        tries: how often it was sent.
+        status: the HTTP status of the last answer; None when there was none.
+        words: what the backend said, one line of at most 1000 characters.
+        size_bytes: the size of the event.
+    """
+
+    seq: int
+    key: str
+    received_ms: int
+    parked_ms: int
+    tries: int
+    status: int | None
+    words: str
+    size_bytes: int
+
+
+def dead_letters(journal: Journal, backend: str = MARQUEZ) -> list[DeadLetter]:
+    """The events that a backend refused for good, in the order of the journal."""
+    rows = journal.state(backend, _LETTER).values()
+    return sorted((msgspec.json.decode(row, type=DeadLetter) for row in rows), key=lambda letter: letter.seq)
+
+
+def dead_letter_body(journal: Journal, seq: int, backend: str = MARQUEZ) -> bytes | None:
+    """The event of one dead letter as it was accepted; None when there is no such letter."""
+    return journal.state_get(backend, f"{_BODY}{seq}")
+
+
+def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
+    """Let the backend have these events again, before anything new; what it takes is no dead letter any more.
+
+    The home's runner sends them when it next looks at the journal, at the latest with the next flush.
+    """
+    known = {letter.seq for letter in dead_letters(journal, backend)}
+    journal.commit(backend, put={f"{OWED_PREFIX}{seq}": b"" for seq in known.intersection(seqs)})
+
+
+def drop_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
+    """Forget these dead letters with their events."""
+    journal.commit(backend, delete=[key for seq in seqs for key in (*rows_of(seq), f"{OWED_PREFIX}{seq}")])
+
+
+def letter_about(entry: Entry, key: str, tries: int, answer: Answer, parked_ms: int) -> DeadLetter:
+    """The letter about an event that is given up with this answer."""
+    return DeadLetter(
+        seq=entry.seq,
+        key=key,
+        received_ms=entry.received_ms or parked_ms,
+        parked_ms=parked_ms,
+        tries=tries,
+        status=answer.status,
+        words=answer.words,
+        size_bytes=len(entry.body),
+    )
+
+
+def rows_of(seq: int) -> list[str]:
+    """The keys of the rows that hold one dead letter."""
+    return [f"{_LETTER}{seq}", f"{_BODY}{seq}"]
+
+
+class DeadLetterBox:
+    """The dead letters of one journal, within their bounds.
+
+    Args:
+        letters: those that are there already.
+        letters_max: how many are kept.
+        bodies_max_bytes: how much their events may take together.
+    """
+
+    def __init__(
+        self,
+        letters: list[DeadLetter],
+        *,
+        letters_max: int = LETTERS_MAX,
+        bodies_max_bytes: int = BODIES_MAX_BYTES,
+    ) -> None:
+        self._size_of = {letter.seq: letter.size_bytes for letter in letters}
+        self._size_bytes = sum(self._size_of.values())
+        self._letters_max = letters_max
+        self._bodies_max_bytes = bodies_max_bytes
+
+    def is_full(self, letter: DeadLetter) -> bool:
+        """Whether a letter would have to push out others."""
+        size_bytes = self._size_bytes + letter.size_bytes
+        return len(self._size_of) >= self._letters_max or size_bytes > self._bodies_max_bytes
+
+    def forget(self, seq: int) -> None:
+        """A letter is here no more, if it was."""
+        self._size_bytes -= self._size_of.pop(seq, 0)
+
+    def add(self, letter: DeadLetter, body: bytes) -> tuple[dict[str, bytes], list[str]]:
+        """Park an event.
+
+        Returns:
+            The rows to write and the keys to delete, the oldest letters' where the box is full.
+        """
+        self.forget(letter.seq)
+        self._size_of[letter.seq] = letter.size_bytes
+        self._size_bytes += letter.size_bytes
+        gone: list[str] = []
+        while len(self._size_of) > self._letters_max or self._size_bytes > self._bodies_max_bytes:
+            oldest = next(iter(self._size_of))
+            if oldest == letter.seq:
+                break
+            self._size_bytes -= self._size_of.pop(oldest)
+            gone += rows_of(oldest)
+        return {f"{_LETTER}{letter.seq}": msgspec.json.encode(letter), f"{_BODY}{letter.seq}": body}, gone

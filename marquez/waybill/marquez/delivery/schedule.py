@@ -1,0 +1,230 @@
+"""Which event to send next, and what the answer to it changes. Pure: time and chance are given to it.
+
+An answer of 500 may be an outage or the event's own fault. What tells them apart is what other events are
+answered:
+
+- An event that fails is set aside with those of its key and tried again after a back-off; the others go on.
+- When several in a row fail, or nobody answers, the backend is taken to be down: the circuit opens, and
+  events are probed with one at a time, a new one first, so that no single bad event can keep it open.
+- An event fails *against the odds* when, since its last try, at least one new event was delivered and at most
+  one in four of the new ones failed. After `POISON_TRIES` such tries in a row over `POISON_AFTER_S` it is
+  poison and parked. A try while others fail as well starts the count anew. So an event is never parked by an
+  outage, and one that a backend refuses at random (with any probability) is parked in less than one case of
+  ten thousand.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.marquez.backend import Answer, Verdict
+from waybill.marquez.delivery.circuit import PROBE_EVERY_MAX_S, Circuit, full_jitter
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from waybill.marquez.delivery.pending import PendingEvents
+
+POISON_TRIES: Final = 8
+POISON_AFTER_S: Final = 120.0
+RETRY_EVERY_MAX_S: Final = 60.0
+SLOW_SHARE: Final = 4.0
+"""An event that fails slowly waits at least this many times as long as its try took: others need the time."""
+STUCK_TRIES: Final = 3
+KEY_EVERY_S: Final = 5.0
+"""How often to see whether there is another key while the one there is is refused."""
+
+_WELL_RATIO: Final = 3
+
+
+class SendOutcome(Enum):
+    """What becomes of an event after an answer."""
+
+    DELIVERED = "delivered"
+    PARKED = "parked"
+    LATER = "later"
+
+
+class Trouble(msgspec.Struct):
+    """The history of an event that failed.
+
+    Attributes:
+        since_s: when it first failed.
+        tries: how often it failed.
+        strikes: how often in a row it failed against the odds.
+        delivered: `Schedule.delivered` at its last try.
+        failed: `Schedule.failed` at its last try.
+        answer: the last one.
+    """
+
+    since_s: float
+    delivered: int
+    failed: int
+    answer: Answer
+    tries: int = 1
+    strikes: int = 0
+
+
+class Schedule:
+    """Decides what goes next.
+
+    Args:
+        window: the waiting events.
+        rng: where the jitter is drawn from.
+    """
+
+    def __init__(self, window: PendingEvents, rng: Random) -> None:
+        self._window = window
+        self._rng = rng
+        self._circuit = Circuit(rng)
+        self._key_due_s = 0.0
+        self._given_s = -math.inf
+        self._troubles: dict[int, Trouble] = {}
+        self._aside: list[tuple[float, int]] = []
+        self._stuck: dict[int, Answer] = {}
+        self._retry_next = False
+        self.delivered = 0
+        """How many events were delivered at their first try: what the backend makes of new events."""
+        self.failed = 0
+        """How many new events failed at their first try."""
+
+    def next(self, now_s: float) -> int | None:
+        """The event to send now, if any may go; for each, `answered`, `give_back` or `forget` is due."""
+        seq = self._chosen(now_s)
+        if seq is not None:
+            self._given_s = now_s
+        return seq
+
+    def _chosen(self, now_s: float) -> int | None:
+        if self._circuit.due_s is not None:
+            return self._probe() if now_s >= self._circuit.due_s else None
+        retry_is_due = bool(self._aside) and self._aside[0][0] <= now_s
+        # New events and repeated ones take turns, so that neither starves the other.
+        if retry_is_due and (self._retry_next or not self._window.any_ready):
+            self._retry_next = False
+            return heapq.heappop(self._aside)[1]
+        if self._window.any_ready:
+            self._retry_next = True
+            return self._window.take()
+        return None
+
+    def probes(self, now_s: float) -> bool:
+        """Whether the backend is taken to be down: then one event at a time is tried.
+
+        One that gets no answer is not waited for until its time is up: it may hang long after the backend is
+        well.
+        """
+        return self._circuit.due_s is not None and now_s < self._given_s + PROBE_EVERY_MAX_S
+
+    def wait_s(self, now_s: float) -> float | None:
+        """In how many seconds `next` may have an event; None: when a new one is in the window."""
+        if self._circuit.due_s is not None:
+            at_most_s = KEY_EVERY_S if self._circuit.denied else math.inf
+            wait_s = min(max(0.0, self._circuit.due_s - now_s), at_most_s)
+            return wait_s if self._window.held else None
+        if self._window.any_ready:
+            return 0.0
+        return max(0.0, self._aside[0][0] - now_s) if self._aside else None
+
+    def wants_key(self, now_s: float) -> bool:
+        """Whether the backend refuses the key, and it is time to see whether there is another."""
+        if not self._circuit.denied or now_s < self._key_due_s:
+            return False
+        self._key_due_s = now_s + KEY_EVERY_S
+        return True
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing goes until there is another key."""
+        return self._circuit.stopped
+
+    def resume(self, now_s: float) -> None:
+        """There is another key: the waiting events may go."""
+        self._circuit.resume(now_s)
+
+    @property
+    def outage(self) -> Answer | None:
+        """The answer that stands for the whole backend being down; None while it is not."""
+        return self._circuit.problem if self._window.held else None
+
+    @property
+    def stuck(self) -> Answer | None:
+        """The last answer to the event that has been failing longest; None when none fails for long."""
+        return next(iter(self._stuck.values()), None)
+
+    def tries(self, seq: int) -> int:
+        """How often a waiting event has failed."""
+        return self._troubles[seq].tries if seq in self._troubles else 0
+
+    def give_back(self, seq: int, now_s: float) -> None:
+        """An event that `next` gave is to be sent again, whatever became of it."""
+        if seq in self._troubles:
+            heapq.heappush(self._aside, (now_s, seq))
+        else:
+            self._window.put_back(seq)
+
+    def forget(self, seq: int) -> None:
+        """An event that `next` gave is no more in the journal."""
+        self._settle(seq)
+
+    def answered(self, seq: int, answer: Answer, now_s: float) -> SendOutcome:
+        """Take in what the backend said of an event that `next` gave."""
+        if answer.verdict is Verdict.AWAY:
+            self._circuit.failed(answer, now_s)
+            self.give_back(seq, now_s)
+            return SendOutcome.LATER
+        if answer.verdict in {Verdict.DELIVERED, Verdict.REFUSED}:
+            self.delivered += answer.verdict is Verdict.DELIVERED and seq not in self._troubles
+            self._settle(seq)
+            if self._circuit.passed():
+                self._pardon(now_s)
+            return SendOutcome.DELIVERED if answer.verdict is Verdict.DELIVERED else SendOutcome.PARKED
+        trouble = self._note_failure(seq, answer, now_s)
+        if trouble.strikes >= POISON_TRIES and now_s - trouble.since_s >= POISON_AFTER_S:
+            self._settle(seq)
+            return SendOutcome.PARKED
+        # The failure of an event that fails while others pass says nothing of the backend.
+        if not trouble.strikes or self._circuit.due_s is not None:
+            self._circuit.failed(answer, now_s)
+        delay_s = max(full_jitter(self._rng, trouble.tries, RETRY_EVERY_MAX_S), SLOW_SHARE * answer.elapsed_s)
+        heapq.heappush(self._aside, (now_s + delay_s, seq))
+        return SendOutcome.LATER
+
+    def _probe(self) -> int | None:
+        if self._window.any_ready:
+            return self._window.take()
+        return heapq.heappop(self._aside)[1] if self._aside else None
+
+    def _note_failure(self, seq: int, answer: Answer, now_s: float) -> Trouble:
+        trouble = self._troubles.get(seq)
+        if trouble is None:
+            self.failed += 1
+            self._window.block(seq)
+            trouble = Trouble(since_s=now_s, delivered=self.delivered, failed=self.failed, answer=answer)
+            self._troubles[seq] = trouble
+            return trouble
+        delivered, failed = self.delivered - trouble.delivered, self.failed - trouble.failed
+        if delivered and delivered >= _WELL_RATIO * failed:
+            trouble.strikes += 1
+        elif failed:
+            trouble.strikes = 0
+        trouble.tries += 1
+        trouble.answer, trouble.delivered, trouble.failed = answer, self.delivered, self.failed
+        if trouble.tries >= STUCK_TRIES:
+            self._stuck[seq] = answer
+        return trouble
+
+    def _settle(self, seq: int) -> None:
+        self._troubles.pop(seq, None)
+        self._stuck.pop(seq, None)
+        self._window.settle(seq)
+
+    def _pardon(self, now_s: float) -> None:
+        """The outage is over: what failed in it and has nothing against it is tried again at once."""
+        self._aside = [(due_s if self._troubles[seq].strikes else now_s, seq) for due_s, seq in self._aside]
+        heapq.heapify(self._aside)

@@ -1,0 +1,188 @@
+"""Reading back from Marquez: run events by windows of event time, and the edges of its graph by job.
+
+``GET /api/v1/events/lineage`` orders by event time with no tie-breaker, so pages by offset lose and repeat
+events that share an instant, and shift while new ones arrive. Each request here asks from an instant on,
+which is included, and is answered by one statement in the database: all events before the last one's instant
+are in the answer, and the next request begins at that instant. Where a whole answer shares one instant, more
+is asked for, since Marquez has no largest page. So events may come twice; none is left out that was there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote
+
+import msgspec
+import requests
+
+from waybill.facets import parse_instant_us
+from waybill.marquez.backend import base_url, open_session, shown
+from waybill.transport.errors import WaybillError
+
+if TYPE_CHECKING:
+    from waybill.marquez.graph import Node
+
+_EVENTS: Final = "/api/v1/events/lineage"
+_JOB: Final = "/api/v1/namespaces/{}/jobs/{}"
+_PAGE: Final = 500
+_TIMEOUT_S: Final = (5.0, 120.0)
+_WAITS_S: Final = (0.5, 2.0, 8.0)
+_SERVER_ERROR: Final = 500
+_OK: Final = 200
+_BAD_NAME: Final = 400
+"""The answer to a name that its web server lets into no path: whether the job is there cannot be asked."""
+_NOT_THERE: Final = frozenset({404, _BAD_NAME})
+_TOO_MANY: Final = 429
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_AFTER_LAST_US: Final = 253_402_300_799_000_000
+"""An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked."""
+
+T = TypeVar("T")
+
+
+class MarquezReadError(WaybillError):
+    """Marquez cannot be read from now, or is not Marquez."""
+
+
+class _Page(msgspec.Struct):
+    events: list[msgspec.Raw]
+    totalCount: int  # noqa: N815 - Marquez's own name
+
+
+class _When(msgspec.Struct):
+    eventTime: str  # noqa: N815 - OpenLineage's own name
+
+
+class _Dataset(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+class _Job(msgspec.Struct):
+    inputs: frozenset[_Dataset]
+    outputs: frozenset[_Dataset]
+
+
+_PAGE_DECODER: Final = msgspec.json.Decoder(_Page)
+_JOB_DECODER: Final = msgspec.json.Decoder(_Job)
+_WHEN_DECODER: Final = msgspec.json.Decoder(_When)
+
+
+class EventReader:
+    """Reads what a Marquez has stored; closed by `close`.
+
+    Args:
+        url: Marquez's address.
+        api_key: sent as a bearer token.
+    """
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        self._base = base_url(url)
+        self._shown_url = shown(url)
+        self._session = open_session(self._base, api_key)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._session.close()
+
+    def extent_us(self) -> tuple[int, int, int] | None:
+        """The first and the last event time, and how many events there are; None when there are none.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        first = self._get(0, _AFTER_LAST_US, limit=1)
+        last = self._get(0, _AFTER_LAST_US, limit=1, direction="desc")
+        if not first.events or not last.events:
+            return None
+        return _time_us(first.events[0]), _time_us(last.events[0]), last.totalCount
+
+    def read(self, start_us: int, end_us: int) -> Iterator[list[bytes]]:
+        """The events from one instant on until before another, in epoch microseconds, as Marquez gives them.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        limit = _PAGE
+        while start_us < end_us:
+            events = self._get(start_us, end_us, limit=limit).events
+            yield [bytes(event) for event in events]
+            if len(events) < limit:
+                return
+            reached_us = _time_us(events[-1])
+            limit = _PAGE if reached_us > start_us else 2 * limit
+            start_us = max(start_us, reached_us)
+
+    def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
+        """Whether Marquez's graph has a job with these edges, and maybe others.
+
+        Raises:
+            MarquezReadError: it does not answer.
+        """
+        path = _JOB.format(*(quote(name, safe="") for name in job))
+        answer = self._ask(path, {}, also=_NOT_THERE)
+        if answer.status_code in _NOT_THERE:
+            return answer.status_code == _BAD_NAME
+        found = self._decode(answer.content, _JOB_DECODER)
+        return {_Dataset(*one) for one in inputs} <= found.inputs and {
+            _Dataset(*one) for one in outputs
+        } <= found.outputs
+
+    def _get(self, after_us: int, before_us: int, *, limit: int, direction: str = "asc") -> _Page:
+        parameters: dict[str, str | int] = {
+            "after": _instant(after_us),
+            "before": _instant(before_us),
+            "limit": limit,
+            "offset": 0,
+            "sortDirection": direction,
+        }
+        return self._decode(self._ask(_EVENTS, parameters).content, _PAGE_DECODER)
+
+    def _ask(
+        self, path: str, parameters: dict[str, str | int], also: Collection[int] = ()
+    ) -> requests.Response:
+        """An answer of 200, or of a status that is as good; asked for again a few times."""
+        for wait_s in (*_WAITS_S, None):
+            try:
+                answer = self._session.get(self._base + path, params=parameters, timeout=_TIMEOUT_S)
+            except requests.RequestException as error:
+                problem = f"does not answer ({type(error).__name__})"
+            else:
+                if answer.status_code == _OK or answer.status_code in also:
+                    return answer
+                problem = f"answers {answer.status_code}"
+                if answer.status_code < _SERVER_ERROR and answer.status_code != _TOO_MANY:
+                    break
+            if wait_s is not None:
+                time.sleep(wait_s)
+        raise MarquezReadError(
+            f"Marquez at {self._shown_url} {problem}; see to it, or to the URL and the API key, and do it "
+            "again"
+        )
+
+    def _decode(self, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+        try:
+            return decoder.decode(content)
+        except (msgspec.MsgspecError, ValueError):
+            raise MarquezReadError(
+                f"what answers at {self._shown_url} is not Marquez; give Marquez's own URL, as "
+                "http://localhost:5000"
+            ) from None
+
+
+def _time_us(event: msgspec.Raw) -> int:
+    try:
+        return parse_instant_us(_WHEN_DECODER.decode(event).eventTime)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise MarquezReadError(
+            f"Marquez has an event whose time cannot be read ({error}); remove it there"
+        ) from None
+
+
+def _instant(time_us: int) -> str:
+    return (
+        (_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    )

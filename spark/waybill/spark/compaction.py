@@ -1,0 +1,93 @@
+"""The compaction on Spark: an hour is a task, done by the embedded engine's own code.
+
+Of a root on a disk the driver takes the turn and keeps the ledger; only reports come to it. Executors need
+Waybill installed, and the root at the same path, or the object store's credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from waybill.exporter import open_destination
+from waybill.exporter.compaction import (
+    CompactionReport,
+    HourReport,
+    compact_hour,
+    compact_remote_hour,
+    remote_raw_hours,
+    summed,
+)
+from waybill.exporter.directory import raw_hours
+from waybill.exporter.ledger import recorded
+from waybill.exporter.names import Hour
+from waybill.exporter.root_lock import root_lock
+from waybill.spark.engine import need_pandas, spoken
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DECODER: Final = msgspec.json.Decoder(HourReport)
+
+
+def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
+    """Compact every hour that has raw files, on Spark.
+
+    The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compact_there` for the URL of
+    an object store's folder. One that was cut short is done by doing it again.
+
+    Args:
+        spark: the session; any classic one.
+        root: the layout's root: a folder that is the same for the driver and every executor, or a URL.
+
+    Raises:
+        SparkSetupError: something is missing here.
+        SparkTaskError: a task failed, and failed again when Spark repeated it.
+        DestinationError: the object store is of no known kind.
+        SourceUnreachableError: the object store cannot be listed.
+        OSError: the root's ledger cannot be written.
+    """
+    need_pandas()
+    if isinstance(root, str):
+        open_destination(root)
+        return _compacted(spark, root, {hour: list(raws) for hour, raws in remote_raw_hours(root).items()})
+    hours = raw_hours(root)
+    if not hours:
+        return CompactionReport()
+    files = Files()
+    with root_lock(root, files), recorded(root, files, hours) as changed:
+        report = _compacted(spark, root, {hour: [] for hour in hours})
+        # A task that Spark had to repeat says only what its last attempt did: the files tell all.
+        changed.certain = False
+    return report
+
+
+def _compacted(spark: SparkSession, root: Path | str, hours: dict[Hour, list[str]]) -> CompactionReport:
+    """Compact hours, of which those in an object store are given with their raw files."""
+    if not hours:
+        return CompactionReport()
+    rows = [(hour.day, hour.hour, raws) for hour, raws in sorted(hours.items())]
+    wanted = spark.createDataFrame(rows, "day string, hour string, raws array<string>")
+    with spoken():
+        reports = (
+            wanted.repartition(len(hours))
+            .mapInArrow(lambda batches: _compact(root, batches), "report binary")
+            .collect()
+        )
+    return summed(_DECODER.decode(bytes(row.report)) for row in reports)
+
+
+def _compact(root: Path | str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            hour = Hour(row["day"], row["hour"])
+            if isinstance(root, str):
+                report = compact_remote_hour(root, hour, row["raws"])
+            else:
+                report = compact_hour(root, hour, Files())
+            yield pa.record_batch({"report": pa.array([msgspec.json.encode(report)], pa.binary())})

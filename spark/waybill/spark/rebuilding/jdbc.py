@@ -1,0 +1,81 @@
+"""Marquez's database, read by Spark's own partitioned JDBC source: a window of time is a partition.
+
+The driver's JAR comes from Maven Central and goes to the executors with the session; they need no PostgreSQL
+client. The bounds are those of the embedded engine, whole microseconds in the statement's own text, so that
+neither the session's time zone nor Java's notion of an instant moves an event to another window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter.sources import Stored
+from waybill.spark.runtime import fetch_driver
+from waybill.transport import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from waybill.exporter.sources import MarquezDatabaseSource
+    from waybill.spark.rebuilding.stage_rows import Batches
+
+_BATCH_ROWS: Final = 500
+_BATCH_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_DRIVER: Final = "org.postgresql.Driver"
+
+
+class Fetched:
+    """What Spark fetched of one part, to be read as the source's own.
+
+    Args:
+        source: whose part it is.
+        batches: the events, and their times.
+    """
+
+    def __init__(self, source: MarquezDatabaseSource, batches: Batches) -> None:
+        self._source = source
+        self._batches = batches
+
+    def read(self, part: str) -> Iterator[Sequence[Stored]]:  # noqa: ARG002 - of the protocol
+        """The events."""
+        count = 0
+        for batch in self._batches:
+            texts = batch["event"].to_pylist()
+            yield [
+                Stored(at, Kind.OPENLINEAGE, "", text.encode()) for at, text in enumerate(texts, count + 1)
+            ]
+            count += len(texts)
+
+    def place(self, part: str, at: int) -> str:
+        """Where an event is stored."""
+        return self._source.place(part, at)
+
+
+def fetch(spark: SparkSession, source: MarquezDatabaseSource, parts: Sequence[str]) -> DataFrame:
+    """The events of some parts, a partition each, with the columns `event` and `time_us`.
+
+    Raises:
+        SparkSetupError: the driver's JAR could not be fetched.
+        SourceError: the database is not within Spark's reach.
+    """
+    spark.sql(f"ADD JAR '{fetch_driver()}'")
+    there = source.jdbc()
+    return spark.read.jdbc(
+        there.url,
+        there.table,
+        predicates=[there.within(*source.window(part)) for part in parts],
+        properties={**there.properties, "driver": _DRIVER, "fetchsize": str(_BATCH_ROWS)},
+    )
+
+
+@contextlib.contextmanager
+def small_batches(spark: SparkSession) -> Iterator[None]:
+    """Pass fewer rows at once to Python: an event may be large."""
+    before = spark.conf.get(_BATCH_OPTION) or ""  # it has a default
+    spark.conf.set(_BATCH_OPTION, _BATCH_ROWS)
+    try:
+        yield
+    finally:
+        spark.conf.set(_BATCH_OPTION, before)

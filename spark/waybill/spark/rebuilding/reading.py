@@ -1,0 +1,150 @@
+"""The first stage of a rebuild on Spark: a task reads each part of the source, and what it gave is kept."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.exporter.names import HOUR_MS, Hour, hour_of
+from waybill.exporter.rebuilding import PartReport, Readable, read_folded
+from waybill.exporter.sources import MarquezDatabaseSource
+from waybill.spark.rebuilding.jdbc import Fetched, fetch, small_batches
+from waybill.spark.rebuilding.stage_rows import (
+    PASSING,
+    ROWS,
+    Batches,
+    record_rows,
+    report_row,
+    run_rows,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from waybill.exporter import Source, Wanted
+    from waybill.exporter.rebuilding import StatesByRun
+    from waybill.spark.rebuilding.job_store import JobStore
+
+_PREFIX: Final = "part-"
+_REPORT: Final = msgspec.json.Decoder(PartReport)
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def parts_done(kept: JobStore, count: int) -> set[int]:
+    """Which parts, of so many, an earlier rebuild of the same order has read, by number."""
+    names = set(kept.names(_PREFIX))
+    return {index for index in range(count) if _name(index) in names}
+
+
+def read_parts(
+    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, kept: JobStore
+) -> DataFrame:
+    """What all parts give, as rows of `PASSING`, a task for each.
+
+    Args:
+        spark: the session.
+        source: what is read.
+        parts: its parts.
+        wanted: which records.
+        kept: what is done, and where the rest is kept.
+
+    Raises:
+        SparkSetupError: something is missing here.
+        SourceError: the source is not within Spark's reach.
+    """
+    numbered = list(enumerate(parts))
+    if not isinstance(source, MarquezDatabaseSource):
+        return _read_each(spark, source, numbered, wanted, kept)
+    done = parts_done(kept, len(parts))
+    read = _read_each(spark, source, [one for one in numbered if one[0] in done], wanted, kept)
+    if rest := [one for one in numbered if one[0] not in done]:
+        events = fetch(spark, source, [part for _, part in rest])
+        fetched = events.mapInArrow(lambda found: _read_fetched(source, rest, wanted, kept, found), PASSING)
+        read = read.unionAll(fetched)
+    return read
+
+
+def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
+    """What became of each part; the first that needs `read` does all of its work."""
+    with small_batches(spark):
+        rows = read.where("report IS NOT NULL").select("report").collect()
+    return [_REPORT.decode(bytes(row.report)) for row in rows]
+
+
+def _read_each(
+    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, kept: JobStore
+) -> DataFrame:
+    names = spark.createDataFrame(numbered, "index long, part string")
+    return names.repartition(max(len(numbered), 1)).mapInArrow(
+        lambda batches: _read(source, wanted, kept, batches), PASSING
+    )
+
+
+def _read(source: Source, wanted: Wanted, kept: JobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
+            yield from _kept(kept, index, _read_part(source, part, wanted))
+
+
+def _read_fetched(
+    source: MarquezDatabaseSource,
+    numbered: list[tuple[int, str]],
+    wanted: Wanted,
+    kept: JobStore,
+    batches: Batches,
+) -> Iterator[pa.RecordBatch]:
+    """Read what Spark fetched of one part; which one, its events tell by their time."""
+    batches = (batch for batch in batches if batch.num_rows)
+    if (first := next(batches, None)) is None:
+        return
+    starts = [source.window(part)[0] for _, part in numbered]
+    index, part = numbered[bisect_right(starts, first["time_us"][0].as_py()) - 1]
+    fetched = Fetched(source, itertools.chain([first], batches))
+    yield from _kept(kept, index, _read_part(fetched, part, wanted))
+
+
+def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """Rows of records, of runs, and one of the report."""
+    report = PartReport()
+    for records, runs in read_folded(source, part, wanted, report):
+        report.hours |= _hours(records, runs)
+        yield from record_rows(records)
+        yield from run_rows(runs)
+    yield report_row(msgspec.json.encode(report))
+
+
+def _kept(kept: JobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a part gave, kept first; as it is kept where it was read before."""
+    name = _name(index)
+    if (file := kept.open(name)) is None:
+        with (
+            kept.writing(name) as path,
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer,
+        ):
+            for batch in batches:
+                writer.write_batch(batch)
+        file = kept.open(name)
+    if file is None:
+        raise FileNotFoundError(f"{name} was removed by a rebuild of the same order that has ended")
+    with file, pa.ipc.open_file(file) as reader:
+        yield from (reader.get_batch(at) for at in range(reader.num_record_batches))
+
+
+def _hours(records: pa.Table, runs: StatesByRun) -> set[Hour]:
+    """The hours that records are in, and those that the runs' may be in."""
+    hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
+    # What decides about a run in the end is one of the endings that its pieces know.
+    endings = (state.ending for state in runs.values() if state is not None)
+    hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
+    return {hour_of(hour * HOUR_MS) for hour in hours}
+
+
+def _name(index: int) -> str:
+    return f"{_PREFIX}{index:07}.arrow"

@@ -1,0 +1,105 @@
+"""The Spark options that put the listener to work, and those the user gave that must be kept."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from waybill.spark.errors import SparkSetupError
+from waybill.spark.runtime import LISTENER_CLASS
+
+LISTENERS: Final = "spark.extraListeners"
+CLASS_PATH: Final = "spark.driver.extraClassPath"
+APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
+NAMESPACE: Final = "spark.openlineage.namespace"
+
+OVERRIDES: Final = (
+    "did",
+    "parent_did",
+    "system_name",
+    "data_source",
+    "filename",
+    "data_sink",
+    "final_state",
+    "transforms",
+)
+"""Fields of a record that a property ``spark.waybill.<field>`` sets."""
+
+_APP_NAME: Final = "spark.openlineage.appName"
+_GLUE_NAME: Final = "spark.glue.JOB_NAME"
+_CAPTURED: Final = "spark.openlineage.capturedProperties"
+_TAGS: Final = "spark.openlineage.run.tags"
+_PROPERTY: Final = "spark.waybill."
+_CAPTURED_BY_DEFAULT: Final = ("spark.master", "spark.app.name")
+_TIMEOUT_MS: Final = 30_000
+_DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<value>.*?)\s*")
+
+Given = Callable[[str], str | None]
+"""What the user gave for a Spark option, wherever it was given."""
+
+
+def listener_options(
+    given: Given, *, url: str, namespace: str, names: Iterable[str], tags: Mapping[str, str]
+) -> dict[str, str]:
+    """The options for the listener; what the user gave is kept, and lists are added to.
+
+    Args:
+        given: looks up what the user gave.
+        url: where the listener sends its events.
+        namespace: the namespace of its jobs, which becomes the records' system name.
+        names: further names of ``spark.waybill.<name>`` properties to take along.
+        tags: run tags.
+
+    Raises:
+        SparkSetupError: a tag that the listener cannot be given.
+    """
+    names = dict.fromkeys([*OVERRIDES, *sorted(names)])
+    captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(_PROPERTY + name for name in names)]
+    options = {
+        LISTENERS: ",".join(dict.fromkeys([*_listed(given(LISTENERS)), LISTENER_CLASS])),
+        "spark.openlineage.transport.type": "http",
+        "spark.openlineage.transport.url": url,
+        "spark.openlineage.transport.timeoutInMillis": str(_TIMEOUT_MS),
+        NAMESPACE: given(NAMESPACE) or namespace,
+        _CAPTURED: ",".join(dict.fromkeys(captured)),
+    }
+    # On a busy machine the listener begins the application before it can ask Spark for its name, and calls it
+    # "unknown". What AWS Glue calls a job is dearer to it than Spark's name.
+    if (name := given(_APP_NAME) or given("spark.app.name")) and not given(_GLUE_NAME):
+        options[_APP_NAME] = name
+    all_tags = [*filter(None, [given(_TAGS)]), *(_tag(key, value) for key, value in tags.items())]
+    return options | {_TAGS: ";".join(all_tags)} if all_tags else options
+
+
+def class_path(given: Given, jar: Path) -> str:
+    """The driver's class path with the JAR at its end."""
+    return os.pathsep.join([*filter(None, [given(CLASS_PATH)]), str(jar)])
+
+
+def spark_defaults(spark_home: Path) -> dict[str, str]:
+    """What ``spark-defaults.conf`` says: an option given in the program replaces it there, lists included."""
+    path = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {match["name"]: match["value"] for line in lines if (match := _DEFAULTS_LINE.fullmatch(line))}
+
+
+def _listed(value: str | None, otherwise: Iterable[str] = ()) -> list[str]:
+    return list(otherwise) if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _tag(key: str, value: str) -> str:
+    parts = []
+    for text in (key, value):
+        # The listener reads a backslash before a separator as its escape, and one anywhere else as itself.
+        if not text or text.endswith("\\") or "\n" in text:
+            raise SparkSetupError(
+                f"the run tag {key!r} = {value!r} cannot be given; leave out the line end or backslash"
+            )
+        parts.append(re.sub(r"([:;])", r"\\\1", text))
+    return ":".join(parts)

@@ -1,0 +1,197 @@
+"""PySpark's builder, session and context with what tracking adds to them.
+
+The objects that the user holds are PySpark's own, given one of these classes after they were made: what
+they do when an application begins, and when it ends, can be added in no other place that PySpark offers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Any, cast
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from waybill.spark.errors import SparkSetupError
+from waybill.spark.runtime import LISTENER_CLASS, fetch_listener, find_java, spark_home
+from waybill.spark.tracking import listener_options
+from waybill.spark.tracking.application import Application, begin
+from waybill.spark.tracking.exit_status import ProgramFailure
+from waybill.transport import Settings
+
+
+def track(
+    builder: SparkSession.Builder,
+    *,
+    tags: Mapping[str, str],
+    endpoint: str | None,
+    given: Mapping[str, object],
+) -> SparkSession.Builder:
+    """Give a builder what it needs to make tracked sessions; see `waybill.spark.configure`."""
+    if not isinstance(builder, SparkSession.Builder):
+        raise SparkSetupError(
+            "sessions of Spark Connect cannot be tracked from here; track their server's driver"
+        )
+    tracked = cast("TrackedBuilder", builder)
+    tracked.__class__ = TrackedBuilder
+    tracked.waybill_settings = Settings.load(given, origin="waybill.spark")
+    tracked.waybill_given = frozenset(given)
+    tracked.waybill_tags = tags
+    tracked.waybill_endpoint = endpoint
+    return tracked
+
+
+class TrackedBuilder(SparkSession.Builder):
+    """A builder whose sessions are tracked."""
+
+    waybill_settings: Settings
+    waybill_given: frozenset[str]
+    waybill_tags: Mapping[str, str]
+    waybill_endpoint: str | None
+
+    def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
+        """Get the tracked session that runs, or make one."""
+        running = SparkContext._active_spark_context  # noqa: SLF001 - PySpark offers no other question
+        if running is not None:
+            self._check(running)
+            return super().getOrCreate()
+        self._refuse_connect()
+        given = dict(self._options)
+        try:
+            return self._begin() if self.waybill_endpoint is None else self._make(self.waybill_endpoint)
+        finally:
+            # The same builder may make another session later, for another application run.
+            self._options = given
+
+    def _check(self, running: SparkContext) -> None:
+        if isinstance(running, TrackedContext):
+            theirs = running.waybill.settings
+            for name in sorted(self.waybill_given):
+                if getattr(theirs, name) != getattr(self.waybill_settings, name):
+                    what = f"the running session is tracked with {name} = {theirs.shown(name)}"
+                    raise SparkSetupError(f"{what}; stop it first, or give the same")
+        elif self.waybill_endpoint is None or LISTENER_CLASS not in running.getConf().get(
+            listener_options.LISTENERS, ""
+        ):
+            what = "a Spark session that is not tracked is running already"
+            raise SparkSetupError(f"{what}; stop it, or make it by waybill.spark too")
+
+    def _refuse_connect(self) -> None:
+        remote = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys()
+        if remote or "spark.remote" in self._options or self._options.get("spark.api.mode") == "connect":
+            what = "a session of Spark Connect has its listeners in its server"
+            raise SparkSetupError(
+                f"{what}; configure that with `waybill.spark.configure`, or take spark.master"
+            )
+
+    def _begin(self) -> SparkSession:
+        application = Application(self.waybill_settings, self._given("spark.app.name") or "spark")
+        try:
+            session = self._make(application.url, {listener_options.APPLICATION_RUN: application.run_id})
+        except BaseException:
+            application.discard()
+            raise
+        context = cast("TrackedContext", session.sparkContext)
+        context.__class__ = TrackedContext
+        context.waybill = application
+        session.__class__ = TrackedSession
+        application.attach(session)
+        begin(application, context.stop)
+        return session
+
+    def _make(self, url: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
+        java = find_java()
+        jar = fetch_listener(java)
+        wanted = {**more} | listener_options.listener_options(
+            self._given,
+            url=url,
+            namespace=self.waybill_settings.system_name,
+            names=self._property_names(),
+            tags=self.waybill_tags,
+        )
+        if (jvm := _running_jvm()) is not None:
+            _load(jvm, jar)
+        else:
+            os.environ["JAVA_HOME"] = str(java.home)
+            wanted[listener_options.CLASS_PATH] = listener_options.class_path(self._given, jar)
+        given = {name: self._given(name) for name in wanted}
+        for name, value in wanted.items():
+            self.config(name, value)
+        session = super().getOrCreate()
+        _reset(_running_jvm(), given)
+        return session
+
+    def _given(self, name: str) -> str | None:
+        """What the user gave for an option: to the builder, to spark-submit, in ``spark-defaults.conf``."""
+        if name in self._options:
+            return str(self._options[name])
+        if (jvm := _running_jvm()) is not None:
+            value = jvm.java.lang.System.getProperty(name)
+            return None if value is None else str(value)
+        return listener_options.spark_defaults(spark_home()).get(name)
+
+    def _property_names(self) -> set[str]:
+        prefix = "spark.waybill."
+        names = {name.removeprefix(prefix) for name in self._options if name.startswith(prefix)}
+        return names | self.waybill_settings.provenance_annotations_allowed
+
+
+class TrackedSession(SparkSession):
+    """A session whose block, when an exception leaves it, is an application that failed."""
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Stop Spark; an exception is the reason why the application failed."""
+        failure = None if exc_val is None else ProgramFailure.of_exception(exc_val)
+        if failure is not None:
+            cast("TrackedContext", self.sparkContext).waybill.fail(failure)
+        super().__exit__(exc_type, exc_val, exc_tb)
+
+
+class TrackedContext(SparkContext):
+    """A context that makes sure of all final states before it stops."""
+
+    waybill: Application
+
+    def stop(self) -> None:
+        """Stop Spark; more calls change nothing."""
+        if getattr(self, "_jsc", None) is None:
+            super().stop()
+            return
+        self.waybill.stopping()
+        try:
+            super().stop()
+        finally:
+            self.waybill.stopped()
+
+
+def _running_jvm() -> Any:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
+    """The JVM of a program started by spark-submit, or of an earlier session."""
+    if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001 - as above
+        return None
+    SparkContext._ensure_initialized()  # noqa: SLF001
+    return SparkContext._jvm  # noqa: SLF001
+
+
+def _load(jvm: Any, jar: Path) -> None:  # noqa: ANN401 - as above
+    """Put the JAR on the class path of a JVM that is running already, as spark-submit itself adds JARs."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    if loader.getResource(LISTENER_CLASS.replace(".", "/") + ".class") is None:
+        loader.addURL(jvm.java.net.URL(jar.as_uri()))
+
+
+def _reset(jvm: Any, given: Mapping[str, str | None]) -> None:  # noqa: ANN401 - as above
+    """Take back what was this session's alone: a JVM hands its options on to the next one, tracked or not."""
+    system = jvm.java.lang.System
+    for name, value in given.items():
+        if value is None:
+            system.clearProperty(name)
+        else:
+            system.setProperty(name, value)

@@ -1,0 +1,208 @@
+"""Who may come in, and what operators see."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import secrets
+import shutil
+import ssl
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from served import JSON, Collector, event, reply_of
+
+from waybill.collector import Keys, Role
+from waybill.collector.openapi import description
+from waybill.marquez import Counters
+from waybill.transport import Journal, SettingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Start
+
+
+def bearer(key: str) -> dict[str, str]:
+    return JSON | {"Authorization": f"Bearer {key}"}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    journal = Journal(tmp_path_factory.mktemp("guarded") / "home")
+    made = {role.value: Keys(journal).add(role.value, [role]) for role in Role}
+    made["home"] = str(journal.home)
+    journal.close()
+    return made
+
+
+@pytest.fixture(scope="module")
+def guarded(keys: dict[str, str]) -> Iterator[Collector]:
+    from pathlib import Path
+
+    collector = Collector(Path(keys["home"]), "--runner", "none", "--provenance-enabled", "--verbose")
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "roles"),
+    [
+        ("POST", "/api/v1/lineage", {"emit", "admin"}),
+        ("POST", "/api/v1/lineage/batch", {"emit", "admin"}),
+        ("POST", "/provenance", {"emit", "admin"}),
+        ("GET", "/provenance/query", {"read", "admin"}),
+        ("GET", "/provenance/stats", {"read", "admin"}),
+        ("POST", "/provenance/flush", {"admin"}),
+        ("GET", "/metrics", {"read", "admin"}),
+        ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/health/ready", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/openapi.json", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/docs", {"emit", "read", "admin", "wrong", ""}),
+        ("GET", "/where", {"read", "admin"}),
+    ],
+)
+def test_a_door_opens_for_its_role_only(
+    guarded: Collector, keys: dict[str, str], method: str, path: str, roles: set[str]
+) -> None:
+    body = {"/provenance": b"[]", "/api/v1/lineage/batch": b"[]"}.get(path, event())
+    refused = {}
+    for role in ("emit", "read", "admin", "wrong", ""):
+        headers = bearer(keys.get(role, "wbk_wrong")) if role else JSON
+        if path == "/provenance/flush" and role == "admin":
+            continue  # it would work the projections here
+        status = guarded.ask(method, path, body if method == "POST" else None, headers).status
+        if status in {401, 403}:
+            refused[role] = status
+    assert set(refused) == {"emit", "read", "admin", "wrong", ""} - roles
+    assert {refused[role] for role in ("wrong", "") if role in refused} <= {401}
+
+
+def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home: Path) -> None:
+    journal = Journal(home)
+    key, other = Keys(journal).add("spark", [Role.EMIT]), Keys(journal).add("other", [Role.ADMIN])
+    with pytest.raises(SettingsError, match="other name"):
+        Keys(journal).add("spark", [Role.READ])
+    assert key.encode() not in (home / "journal.db-wal").read_bytes()
+    collector = start("--runner", "none", "--verbose")
+    assert collector.post("/api/v1/lineage", event(), bearer(key)).status == 201
+    assert collector.get("/provenance/stats", bearer(key)).status == 403
+    assert Keys(journal).revoke("spark")
+    deadline_s = time.monotonic() + 5
+    while (status := collector.post("/api/v1/lineage", event(), bearer(key)).status) == 201:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    assert status == 401
+    metrics = collector.get("/metrics", bearer(other)).body.decode()
+    assert re.search(r'^waybill_refused_access_total\{status="403"\} 1$', metrics, re.MULTILINE)
+    code, log = collector.stop()
+    assert (code, key in log, other in log) == (0, False, False)
+    assert re.search(r"refused 'GET' '/provenance/stats' of 127\.0\.0\.1\S* with key spark: 403", log)
+    journal.close()
+
+
+def test_other_machines_are_let_in_with_keys_or_if_told_so_only(start: Start) -> None:
+    with pytest.raises(AssertionError, match="waybill keys add"):
+        start("--runner", "none", "--listen", "0.0.0.0:0")
+    collector = start("--runner", "none", "--listen", "0.0.0.0:0", "--without-keys")
+    assert collector.post("/api/v1/lineage", event()).status == 201
+
+
+def test_it_speaks_tls_if_told_so(start: Start, tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl, which makes the certificate, is not on this machine")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True, timeout=60)
+    with pytest.raises(AssertionError, match="cannot be served"):
+        start("--runner", "none", "--tls-cert", str(cert), "--tls-key", str(cert))
+    with pytest.raises(AssertionError, match="give both"):
+        start("--runner", "none", "--tls-cert", str(cert))
+    collector = start("--runner", "none", "--tls-cert", str(cert), "--tls-key", str(key))
+    assert collector.url.startswith("https://127.0.0.1:")
+    context = ssl.create_default_context(cafile=str(cert))
+    connection = http.client.HTTPSConnection(collector.address, timeout=30, context=context)
+    assert reply_of(connection, "POST", "/api/v1/lineage", event(), JSON).status == 201
+    connection.close()
+    with pytest.raises((OSError, http.client.HTTPException)):
+        collector.post("/api/v1/lineage", event())
+
+
+def test_metrics_count_what_was_taken_and_refused(shared: Collector) -> None:
+    for body, status in ((event(), 201), (event(), 201), (b"{", 400)):
+        assert shared.post("/api/v1/lineage", body).status == status
+    assert shared.get("/nowhere").status == 404
+    reply = shared.get("/metrics")
+    lines = reply.body.decode().splitlines()
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for line in (
+        'waybill_accepted_total{kind="openlineage"} 2',
+        f'waybill_accepted_bytes_total{{kind="openlineage"}} {2 * len(event())}',
+        "waybill_repeated_total 1",
+        'waybill_rejected_total{kind="openlineage"} 1',
+        'waybill_requests_total{path="/api/v1/lineage",method="POST",status="201"} 2',
+        'waybill_requests_total{path="other",method="other",status="404"} 1',
+        'waybill_request_seconds_count{path="/api/v1/lineage"} 3',
+        "waybill_journal_last_seq 1",
+        f"waybill_journal_max_bytes {10 * 2**30}",
+    ):
+        assert line in lines
+    sample = re.compile(r'[a-z_]+(\{([a-z]+="[^"]*",?)+\})? [0-9.e+-]+')
+    assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
+
+
+def test_metrics_say_what_became_of_a_backends_events(start: Start) -> None:
+    collector = start("--runner", "none")
+    journal = Journal(collector.home)
+    figures = Counters(delivered=7, failed=2, refused=1, coalesced=900, summaries=3)
+    journal.commit("marquez", cursor=0, put={"figures": figures.row()})
+    said = b'{"problem":"it does not let us in; correct marquez_api_key","to_correct":"marquez_api_key"}'
+    journal.commit("runner", put={"marquez": said})
+    journal.close()
+    lines = collector.get("/metrics").body.decode().splitlines()
+    for what, count in (
+        ("delivery_delivered_total", 7),
+        ("delivery_failed_total", 2),
+        ("delivery_refused_total", 1),
+        ("delivery_coalesced_total", 900),
+        ("delivery_summaries_total", 3),
+        ("dead_letters", 0),
+        ("projection_problem", 1),
+        ("projection_behind", 0),
+    ):
+        assert f'waybill_{what}{{projection="marquez"}} {count}' in lines
+    assert 'waybill_projection_to_correct{projection="marquez",setting="marquez_api_key"} 1' in lines
+    assert any(line.startswith('waybill_projection_age_seconds{projection="marquez"} ') for line in lines)
+
+
+def test_a_collector_that_cannot_keep_anything_is_not_ready(start: Start) -> None:
+    collector = start("--runner", "none", "--journal-max-bytes", "1MiB")
+    assert collector.get("/health/ready").json == {"ready": True, "problems": {}}
+    assert collector.post("/api/v1/lineage", event(producer=secrets.token_urlsafe(660_000))).status == 201
+    soon = collector.get("/health/ready").json
+    assert (soon["ready"], "journal_max_bytes" in soon["problems"]["journal"]) == (True, True)
+    assert collector.post("/api/v1/lineage", event(producer=secrets.token_hex(1_000_000))).status == 201
+    reply = collector.get("/health/ready")
+    assert (reply.status, reply.json["ready"], "journal_max_bytes" in reply.json["problems"]["journal"]) == (
+        503,
+        False,
+        True,
+    )
+    assert collector.get("/health/live").status == 200
+
+
+def test_the_description_names_every_path_and_method(shared: Collector) -> None:
+    described = shared.get("/openapi.json").json
+    assert described == json.loads(json.dumps(description()))
+    known = set(re.findall(r"/[\w/.]+", shared.get("/nowhere").json["detail"]))
+    assert set(described["paths"]) == known
+    for path, methods in described["paths"].items():
+        assert shared.ask("DELETE", path).headers["allow"].lower() == ", ".join(methods)

@@ -1,0 +1,89 @@
+"""`waybill where` and `GET /where`: what became of an entry, from the journal to where it was exported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from served import DID, event, record
+
+from waybill.collector.intake import Receipt
+from waybill.collector.receipt_status import ReceiptStatus, receipt_status
+from waybill.exporter import export, open_destination
+from waybill.exporter.query import Located
+from waybill.exporter.query.locate import Place
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from conftest import Start
+
+FILE = "provenance/compacted/edge/20260131/12.parquet"
+
+
+def waybill(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).parent / "waybill"), *words, "--home", str(home)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+def look(home: Path, text: str) -> ReceiptStatus:
+    receipt, journal = Receipt.parse(text), Journal(home)
+    assert receipt
+    found = receipt_status(journal, home, receipt)
+    journal.close()
+    assert found
+    return found
+
+
+def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
+    start: Start, home: Path, tmp_path: Path
+) -> None:
+    backends = [{"name": "copy", "backend": "file", "endpoint": str(tmp_path / "copy.jsonl")}]
+    options = {"backends": json.dumps(backends), "provenance_enabled": True, "home": home}
+    collector = start("--provenance-enabled", "--backends", str(options["backends"]))
+    kept = collector.post("/provenance", json.dumps([record(), record(did="b")]).encode())
+    receipt = kept.headers["waybill-receipt"]
+    said = collector.post("/api/v1/lineage", event()).headers["waybill-receipt"]
+    found = collector.get(f"/where?receipt={receipt}").json
+    assert (found["receipt"], found["in_journal"]) == (receipt, True)
+    assert collector.get(f"/where?receipt={receipt}0").status == 404
+    assert collector.get("/where?receipt=mine").status == 400
+    assert collector.get("/where").status == 400
+    report = flush(Settings.load(options, origin="tests", env={}, cwd=tmp_path), timeout_s=60)
+    assert (report.left, report.files) == ({}, (FILE,))
+
+    done = {"archive": "done", "copy": "done", "layout": "done"}
+    compacted = Located(file=FILE, place=Place.COMPACTED)
+    assert (look(home, receipt).projections, look(home, receipt).files) == (done, [compacted])
+    assert (look(home, said).projections, look(home, said).files) == (done, [])
+    assert f"waybill explain {DID}" in waybill(home, "where", said).stdout
+    assert look(home, receipt).remark is None
+    there = str(tmp_path / "there")
+    export(home, open_destination(there))
+    assert look(home, receipt).files == [Located(file=FILE, place=Place.COMPACTED, exported=(there,))]
+    export(home, open_destination(there), delete_after=True)
+    assert look(home, receipt).files == [Located(file=FILE, place=Place.REMOVED, exported=(there,))]
+
+    shown = waybill(home, "where", receipt)
+    assert (shown.returncode, shown.stdout.splitlines()[-1]) == (
+        0,
+        f"removed {FILE}, exported to {there}",
+    )
+    assert waybill(home, "where", f"{receipt}0").returncode == 1
+
+
+def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) -> None:
+    one = {"backend": "file", "endpoint": str(tmp_path / "copy.jsonl"), "detail": "summary"}
+    settings = Settings.load({"home": home, "backends": [one]}, origin="tests", env={}, cwd=tmp_path)
+    facets = {"waybill_deltaFile": {"did": "d", "dataSource": "orders"}}
+    journal = Journal(home)
+    body = json.loads(event(eventType="COMPLETE")) | {"run": {"runId": "d", "facets": facets}}
+    seq = journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    receipt = f"{journal.node}-{seq}"
+    journal.close()
+    assert flush(settings, timeout_s=60).left == {}
+    assert look(home, receipt).projections["file"] == "in a summary"
+    (line,) = (tmp_path / "copy.jsonl").read_text().splitlines()
+    assert json.loads(line)["run"]["facets"]["waybill_summary"]["records"] == 1

@@ -1,0 +1,127 @@
+"""The archive's age-off: the oldest files go, nothing that is still needed, and the rest proves itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from layouts import START_MS, Layout, StoppedError, StoppingFiles, record
+
+from waybill.exporter import Wanted, age_off_archive, check, export, find, open_destination, rebuild
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
+from waybill.exporter.retention import AgedOff
+from waybill.exporter.sources import EventsSource
+from waybill.transport import Journal, Kind, Settings, flush
+
+DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+
+
+def later_ms(days: float) -> int:
+    """An instant so long after the end of this hour."""
+    now_ms = time.time_ns() // 1_000_000
+    return now_ms - now_ms % HOUR_MS + HOUR_MS + int(days * DAY_MS)
+
+
+def keep(settings: Settings, *dids: str) -> None:
+    """Archive and compact a record each, in an archived file each."""
+    journal = Journal(settings.home)
+    for did in dids:
+        fields = {"did": did, "systemName": did, "finalState": "COMPLETE", "created": START_MS}
+        journal.append(Kind.PROVENANCE, json.dumps([{**fields, "completed": START_MS}]).encode())
+        assert flush(settings).problems == {}
+    journal.close()
+
+
+def archived(root: Path) -> list[str]:
+    found = sorted((RawName.parse(path.name), path) for path in root.glob("events/*/*/*.parquet"))
+    return [path.relative_to(root).as_posix() for _, path in found]
+
+
+def findings(root: Path) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.path) for checked in check(root) for finding in checked.findings]
+
+
+def test_what_arrived_that_long_ago_goes_and_the_rest_still_proves_itself(settings: Settings) -> None:
+    root = settings.root
+    keep(settings, "a", "b")
+    old = archived(root)
+    assert age_off_archive(root, days=2, now_ms=later_ms(2) - 1) == AgedOff()
+    would = age_off_archive(root, days=2, now_ms=later_ms(2), dry_run=True)
+    assert (would.removed, archived(root)) == (tuple(old), old)
+    assert would.size_bytes == sum((root / path).stat().st_size for path in old)
+    assert age_off_archive(root, days=2, now_ms=later_ms(2)) == would
+    assert archived(root) == []
+    assert findings(root) == []
+    keep(settings, "c", "d")
+    assert findings(root) == []
+    rebuild(EventsSource(root), root.with_name("again"), Wanted(system_name="tests"))
+    assert sorted(row.did for row in find(root.with_name("again"))) == ["c", "d"]
+    (root / archived(root)[0]).unlink()
+    assert {kind for kind, _ in findings(root)} == {"chain", "removed"}
+
+
+def test_a_file_goes_only_when_all_that_its_entries_came_to_is_exported(
+    settings: Settings, tmp_path: Path
+) -> None:
+    root, there = settings.root, open_destination(str(tmp_path / "there"))
+
+    def go(**filed: int) -> AgedOff:
+        now_ms = later_ms(2)
+        return age_off_archive(root, days=1, now_ms=now_ms, only_exported=True, filed=filed, dry_run=True)
+
+    keep(settings, "a")
+    (first,) = archived(root)
+    node = Path(first).name.partition("-")[0]
+    assert go() == AgedOff(waiting=(first,))
+    export(root, there)
+    assert go().removed == (first,)
+    assert go(**{node: 1}).waiting == (first,)
+    keep(settings, "b")
+    _, second = archived(root)
+    assert (go().removed, go().waiting) == ((first,), (second,))
+    export(root, there)
+    assert go().removed == (first, second)
+    RawWriter(root).write(RawName(node, 1, 1), [record("raw")])
+    assert go() == AgedOff(waiting=(first, second))
+
+
+def test_nothing_goes_while_a_damaged_file_is_set_aside(settings: Settings) -> None:
+    root = settings.root
+    keep(settings, "a")
+    RawWriter(root).write(RawName("ffff", 1, 1), [record("b")])
+    next((root / "provenance/raw").rglob("*.parquet")).write_bytes(b"damaged")
+    Layout(root).compactor().compact()
+    assert age_off_archive(root, days=1, now_ms=later_ms(2)) == AgedOff(waiting=tuple(archived(root)))
+
+
+def test_a_crash_at_any_step_leaves_nothing_that_verify_does_not_understand(
+    settings: Settings, tmp_path: Path
+) -> None:
+    keep(settings, "a", "b", "c")
+    for at in range(1, 50):
+        root = tmp_path / f"copy{at}"
+        copy(settings.root, root)
+        try:
+            age_off_archive(root, days=1, now_ms=later_ms(2), files=StoppingFiles(at))
+        except StoppedError:
+            assert {kind for kind, _ in findings(root)} == set()
+            Layout(root).write(record("x"))
+            Layout(root).compactor().compact()
+            assert findings(root) == []
+            age_off_archive(root, days=1, now_ms=later_ms(2))
+            assert archived(root) == []
+            assert findings(root) == []
+        else:
+            return
+    pytest.fail("it never ran to its end")
+
+
+def copy(source: Path, target: Path) -> None:
+    for path in source.rglob("*"):
+        if path.is_file() and path.relative_to(source).parts[0] in {"events", "provenance"}:
+            (target / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
+            (target / path.relative_to(source)).write_bytes(path.read_bytes())

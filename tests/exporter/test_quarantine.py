@@ -1,0 +1,259 @@
+"""Damaged files: set aside with a report that says how to have their rows back; the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+import pytest
+from layouts import HOUR_MS, NODE, START_MS, Layout, StoppedError, StoppingFiles, record, temporaries
+from stores import Store
+
+from waybill.exporter import Compactor, check, export, find
+from waybill.exporter.compaction import Retraction
+from waybill.exporter.names import Hour
+from waybill.exporter.parquet import fill_in, to_be_sealed
+from waybill.exporter.quarantine import Quarantined, list_quarantined
+from waybill.exporter.query import Located, locate_entry
+from waybill.exporter.query.locate import Place
+from waybill.facets import merge_all, record_key
+from waybill.facets.arrow import to_table
+from waybill.transport import Journal, Kind, Settings, flush
+
+FIRST_HOUR = Hour("20260101", "00")
+FILE = "provenance/compacted/edge/20260101/00.parquet"
+
+
+def findings(root: Path) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.path) for checked in check(root) for finding in checked.findings]
+
+
+def dismiss(root: Path) -> None:
+    """What whoever has brought the rows back does in the end."""
+    for one in list_quarantined(root):
+        (root / one.kept).unlink()
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", "cut", "flipped"])
+def test_a_damaged_raw_file_is_set_aside_and_its_neighbours_are_compacted(
+    layout: Layout, damage: bytes | str
+) -> None:
+    layout.write(*(record(f"did-{at}") for at in range(50)))
+    bad = layout.raw()[0]
+    layout.write(record("good"))
+    layout.write(record("other hour", at_ms=HOUR_MS))
+    content = bytearray(bad.read_bytes())
+    if damage == "cut":
+        content = content[: len(content) // 2]
+    elif damage == "flipped":
+        content[4:400] = bytes(396)
+    written = damage if isinstance(damage, bytes) else bytes(content)
+    bad.write_bytes(written)
+    report = layout.compactor().compact()
+    assert (report.unreadable, report.failed) == ({}, {})
+    (one,) = report.aside
+    assert (layout.root / one.path, one.hour, one.size_bytes) == (bad, FIRST_HOUR, len(written))
+    assert (layout.root / one.kept).read_bytes() == written
+    assert [row.did for row in layout.rows()] == ["good", "other hour"]
+    assert layout.raw() == []
+    assert layout.compactor().compact([FIRST_HOUR]).aside == ()
+    assert findings(layout.root) == [("damaged", one.kept)]
+    dismiss(layout.root)
+    assert findings(layout.root) == []
+
+
+def test_a_good_copy_in_the_place_of_what_was_set_aside_is_compacted_then(layout: Layout) -> None:
+    layout.write(record("a"))
+    path = layout.raw()[0]
+    content = path.read_bytes()
+    path.write_bytes(b"")
+    layout.write(record("b"))
+    layout.compactor().compact()
+    path.parent.mkdir()
+    path.write_bytes(content)
+    assert layout.compactor().compact().aside == ()
+    assert [row.did for row in layout.rows()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "one byte of its rows", "one byte of its footer"])
+def test_a_compacted_file_that_is_not_as_it_was_sealed_is_set_aside_and_never_merged(
+    layout: Layout, damage: str
+) -> None:
+    layout.write(record("a"), record("x", system_name="core"))
+    layout.compactor().compact()
+    path = layout.root / FILE
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        content = content[:-30]
+    else:
+        content[30 if "rows" in damage else -60] ^= 4
+    path.write_bytes(content)
+    layout.write(record("b"), record("y", system_name="core"))
+    (one,) = layout.compactor().compact().aside
+    assert one.path == FILE
+    assert (layout.root / one.kept).read_bytes() == content
+    assert sorted(row.did for row in layout.rows()) == ["b", "x", "y"]
+    layout.write(record("c"))
+    assert layout.compactor().compact().aside == ()
+    assert findings(layout.root) == [("damaged", one.kept)]
+
+
+def test_a_late_file_that_is_damaged_is_set_aside_too(layout: Layout, tmp_path: Path) -> None:
+    there = Store(str(tmp_path / "there"), pyarrow.fs.LocalFileSystem(), str(tmp_path / "there"))
+    layout.write(record("a"))
+    layout.compactor().compact()
+    export(layout.root, there.open(), delete_after=True)
+    layout.write(record("b"))
+    layout.compactor().compact()
+    late = layout.root / FILE.replace("compacted", "late")
+    late.write_bytes(b"nonsense")
+    layout.write(record("c"))
+    (one,) = layout.compactor().compact().aside
+    assert layout.root / one.path == late
+    export(layout.root, there.open())
+    assert [row.did for row in there.rows()] == ["a", "c"]
+    assert findings(layout.root) == [("damaged", one.kept)]
+
+
+def test_what_cannot_be_read_now_is_left_and_tried_again(layout: Layout) -> None:
+    layout.write(record("a"), record("x", system_name="core"))
+    layout.compactor().compact()
+    layout.write(record("b"))
+    layout.write(record("c"))
+    for path in (layout.root / FILE, layout.raw()[0]):
+        path.rename(path.with_suffix(".kept"))
+        path.symlink_to(path.name)  # reading it is an error of the system: too many levels of links
+    report = layout.compactor().compact()
+    assert (report.aside, list(report.unreadable)) == ((), [FIRST_HOUR])
+    assert "tried again" in report.unreadable[FIRST_HOUR]
+    assert len(layout.raw()) == 2
+    for path in (layout.root / FILE, layout.raw()[0]):
+        path.with_suffix(".kept").replace(path)
+    assert layout.compactor().compact().unreadable == {}
+    assert sorted(row.did for row in layout.rows()) == ["a", "b", "c", "x"]
+    assert findings(layout.root) == []
+
+
+def test_a_sound_file_of_another_version_is_no_damaged_one(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.compactor().compact()
+    table = to_table([record("a")]).drop_columns("did")
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(to_be_sealed(None))
+    (layout.root / FILE).write_bytes(fill_in(sink.getvalue())[0])
+    layout.write(record("b"))
+    report = layout.compactor().compact()
+    assert (report.aside, list(report.unreadable)) == ((), [FIRST_HOUR])
+    assert len(layout.raw()) == 1
+
+
+def test_a_retraction_goes_on_where_the_file_it_takes_from_is_damaged(layout: Layout) -> None:
+    wrong = record("run", filename="wrong.csv")
+    layout.write(record("a"), wrong)
+    layout.compactor().compact()
+    (layout.root / FILE).write_bytes(b"")
+    raw = layout.write(record("run", filename="right.csv"))
+    layout.compactor().compact([], retraction=Retraction(raw, frozenset({record_key(wrong)})))
+    assert layout.rows() == [record("run", filename="right.csv")]
+
+
+def test_the_command_in_the_report_brings_the_rows_back(settings: Settings) -> None:
+    root = settings.root
+    journal = Journal(settings.home)
+
+    def keep(*dids: str) -> None:
+        for did in dids:
+            fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": START_MS}
+            body = json.dumps([{**fields, "completed": START_MS + 5}]).encode()
+            journal.append(Kind.PROVENANCE, body)
+        assert flush(settings).problems == {}
+
+    keep("a", "b")
+    before = {row.did: row for row in find(root)}
+    (root / FILE).write_bytes((root / FILE).read_bytes()[:-9])
+    keep("c")
+    entry, node = journal.read(0, limit=1)[0], journal.node
+    journal.close()
+    assert [row.did for row in find(root)] == ["c"]
+    (one,) = list_quarantined(root)
+    assert locate_entry(root, node, entry) == [Located(file=one.kept, place=Place.DAMAGED)]
+    command = shlex.split(one.restore)
+    assert command[:2] == ["waybill", "rebuild"]
+    command[0] = str(Path(sys.executable).parent / "waybill")
+    allowed = ["--home", str(settings.home)]
+    done = subprocess.run([*command, *allowed], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {row.did: row for row in find(root) if row.did != "c"} == before
+    assert findings(root) == [("damaged", one.kept)]
+    dismiss(root)
+    assert findings(root) == []
+    assert locate_entry(root, node, entry) == []
+
+
+def test_what_takes_a_damaged_files_place_joins_the_full_one_at_the_destination(
+    layout: Layout, store: Store
+) -> None:
+    full = [record(f"{at:03}", at_ms=at) for at in range(100)]
+    layout.write(*full)
+    layout.compactor().compact()
+    export(layout.root, store.open())
+    path = layout.root / FILE
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1
+    path.write_bytes(content)
+    assert "not those that were sealed" in export(layout.root, store.open()).failed[FILE]
+    assert store.rows() == full
+    layout.write(record("late"))
+    layout.compactor().compact()
+    dismiss(layout.root)
+    layout.write(record("later"))
+    layout.compactor().compact()
+    assert export(layout.root, store.open()).merged == (FILE,)
+    assert store.rows() == merge_all([*full, record("late"), record("later")])
+    assert export(layout.root, store.open()).unchanged == 1
+
+
+def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path: Path) -> None:
+    for at in range(1, 100):
+        layout = Layout(tmp_path / str(at))
+        layout.write(record("a"), record("x", system_name="core"))
+        layout.compactor().compact()
+        (layout.root / FILE).write_bytes(b"compacted")
+        layout.write(record("b"), record("y", system_name="core"))
+        layout.raw()[0].write_bytes(b"raw")
+        layout.write(record("c"), record("z", system_name="core"))
+        try:
+            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+        except StoppedError:
+            survived = False
+        else:
+            survived = True
+        assert {kind for kind, _ in findings(layout.root)} <= {"damaged", "unreadable", "left"}, at
+        layout.write(record("d"))
+        layout.compactor().compact()
+        assert sorted(row.did for row in layout.rows()) == ["c", "d", "x", "z"]
+        kept = sorted((layout.root / one.kept).read_bytes() for one in list_quarantined(layout.root))
+        assert kept == [b"compacted", b"raw"]
+        assert [kind for kind, _ in findings(layout.root)] == ["damaged", "damaged"]
+        assert temporaries(layout.root) == []
+        if survived:
+            return
+    pytest.fail("it never ran to its end")
+
+
+def test_a_report_is_the_same_read_back(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.raw()[0].write_bytes(b"x")
+    report = layout.compactor().compact()
+    assert list(list_quarantined(layout.root)) == list(report.aside)
+    (one,) = report.aside
+    assert isinstance(one, Quarantined)
+    assert one.sentence.endswith(f"then delete {one.kept}")

@@ -1,0 +1,71 @@
+"""The box of dead letters is bounded, whatever the backend refuses."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from waybill.marquez import DeadLetter
+from waybill.marquez.delivery.dead_letter_box import DeadLetterBox
+
+
+def letter(seq: int, size_bytes: int = 10) -> DeadLetter:
+    return DeadLetter(
+        seq=seq,
+        key=f"run {seq}",
+        received_ms=1,
+        parked_ms=2,
+        tries=1,
+        status=422,
+        words="no",
+        size_bytes=size_bytes,
+    )
+
+
+class Rows:
+    """What the journal would hold after each change."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, bytes] = {}
+
+    def change(self, put: dict[str, bytes], gone: list[str]) -> None:
+        assert set(gone) <= self.rows.keys()
+        self.rows = {key: row for key, row in (self.rows | put).items() if key not in gone}
+
+    @property
+    def letters(self) -> list[DeadLetter]:
+        dead = [row for key, row in self.rows.items() if key.startswith("dead:")]
+        return [msgspec.json.decode(row, type=DeadLetter) for row in dead]
+
+
+def test_the_oldest_letters_make_room() -> None:
+    rows, box = Rows(), DeadLetterBox([], letters_max=3)
+    for seq in range(10):
+        rows.change(*box.add(letter(seq), b"x" * 10))
+    assert [kept.seq for kept in rows.letters] == [7, 8, 9]
+    assert sorted(rows.rows) == ["body:7", "body:8", "body:9", "dead:7", "dead:8", "dead:9"]
+
+
+def test_large_events_make_room_for_each_other() -> None:
+    rows, box = Rows(), DeadLetterBox([], bodies_max_bytes=100)
+    for seq, size_bytes in enumerate((40, 40, 40, 90, 5)):
+        rows.change(*box.add(letter(seq, size_bytes), b"x" * size_bytes))
+        assert sum(kept.size_bytes for kept in rows.letters) <= 100
+    assert [kept.seq for kept in rows.letters] == [3, 4]
+
+
+def test_a_letter_larger_than_the_box_is_kept_alone() -> None:
+    rows, box = Rows(), DeadLetterBox([], bodies_max_bytes=100)
+    for seq, size_bytes in enumerate((40, 500)):
+        rows.change(*box.add(letter(seq, size_bytes), b"x" * size_bytes))
+    assert [kept.seq for kept in rows.letters] == [1]
+
+
+@pytest.mark.parametrize("before", [0, 2, 3])
+def test_letters_of_an_earlier_runner_count(before: int) -> None:
+    rows, box = Rows(), DeadLetterBox([], letters_max=3)
+    for seq in range(before):
+        rows.change(*box.add(letter(seq), b"x"))
+    box = DeadLetterBox(rows.letters, letters_max=3)
+    rows.change(*box.add(letter(9), b"x"))
+    assert [kept.seq for kept in rows.letters] == [*range(max(0, before - 2), before), 9]

@@ -1,0 +1,510 @@
+"""The graph that Marquez draws of files' flows: the same on the contract server and on a real Marquez."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
+from waybill.marquez.graph import JobGraph, Node
+from waybill.marquez.graph.job_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
+from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS
+from waybill.marquez.graph.job_graph import Path as FilePath
+from waybill.transport import Journal, Kind, Settings, Tracker
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+Draw = Callable[..., "Worker"]
+
+
+@pytest.fixture
+def system() -> str:
+    """A namespace that no other test draws in."""
+    return f"journey-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def tracker(home: Path, system: str) -> Iterator[Tracker]:
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        yield tracker
+
+
+@pytest.fixture
+def draw(journal: Journal, new_worker: type[Worker]) -> Iterator[Draw]:
+    """Deliver all that was tracked."""
+    workers, tracked = [], journal
+
+    def draw(url: str, at_most_s: float = 3600.0, journal: Journal = tracked) -> Worker:
+        worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+        workers.append(worker)
+        worker.run(at_most_s=at_most_s)
+        return worker
+
+    yield draw
+    for worker in workers:
+        worker.delivery.close()
+
+
+def drawn(url: str, system: str, node: str, depth: int = 20) -> tuple[list[str], list[str]]:
+    """The nodes and edges around a node, jobs in brackets, without their namespace."""
+    answer = requests.get(
+        f"{url}/api/v1/lineage",
+        params={"nodeId": node.replace(":", f":{system}:", 1), "depth": str(depth)},
+        timeout=60,
+    )
+    assert answer.status_code == 200, answer.text
+    graph = answer.json()["graph"]
+    edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
+    assert edges == {(edge["origin"], edge["destination"]) for one in graph for edge in one["outEdges"]}
+    names = sorted(short(one["id"], system) for one in graph)
+    return names, sorted(f"{short(a, system)} > {short(b, system)}" for a, b in edges)
+
+
+def short(node_id: str, system: str) -> str:
+    kind, _, rest = node_id.partition(":")
+    name = rest.removeprefix(f"{system}:")
+    return f"[{name}]" if kind == "job" else name
+
+
+def pass_a_year(tracker: Tracker) -> None:
+    """A year that is split by month: one that is cancelled, fails, is filtered, and gets to two sinks."""
+    with tracker.file("year.csv", data_source="years") as year, year.transform("unpack"):
+        pass_months(year.split([f"{n}.csv" for n in range(4)], data_source="months"))
+
+
+def pass_months(months: list[Any]) -> None:
+    cancelled, failed, filtered, complete = months
+    cancelled.cancel()
+    with failed.transform("validate"):
+        failed.error("torn")
+    with filtered.transform("validate"):
+        filtered.filter("too few")
+    with complete.transform("validate"), complete.transform("enrich"):
+        with complete.branch() as to_lake, to_lake.transform("partition"):
+            to_lake.egress("lake")
+        with complete.branch() as to_report, to_report.transform("summarise"):
+            to_report.egress("report")
+
+
+def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_out(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    pass_a_year(tracker)
+    draw(url)
+    nodes, edges = drawn(url, system, "dataset:months")
+    assert edges == [
+        "[months.enrich] > months.enrich",
+        "[months.partition] > lake",
+        "[months.summarise] > report",
+        "[months.validate] > months.validate",
+        "[years.months] > lake",
+        "[years.months] > report",
+        "[years.split] > months",
+        "[years.unpack] > years.unpack",
+        "months > [months.validate]",
+        "months > [years.months]",
+        "months.enrich > [months.partition]",
+        "months.enrich > [months.summarise]",
+        "months.validate > [months.enrich]",
+        "years > [years.unpack]",
+        "years > [years]",
+        "years.unpack > [years.split]",
+    ]
+    assert nodes == sorted({name for edge in edges for name in edge.split(" > ")})
+
+
+def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_again(
+    url: str, system: str, tracker: Tracker, draw: Draw, journal: Journal
+) -> None:
+    pass_a_year(tracker)
+    draw(url)
+    first = drawn(url, system, "dataset:years")
+    assert drawn(url, system, "dataset:report") == first
+    assert drawn(url, system, "job:months.enrich") == first
+    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
+    draw(url)
+    assert drawn(url, system, "dataset:years") == first
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["as they were", "the other way round"])
+def test_the_graph_is_the_same_whatever_run_came_last(
+    url: str, system: str, home: Path, draw: Draw, tmp_path: Path, *, turned: bool
+) -> None:
+    """Marquez hides what the last run does not name, and that may be one that failed, or left by one sink."""
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        year = tracker.file("year.csv", data_source="years")
+        months = year.split(
+            [f"{n}.csv" for n in range(4)], data_source="months", data_sinks=["lake", "report"]
+        )
+        months[0].cancel()
+        months[1].egress("lake")
+        months[2].egress("report")
+        months[3].error("torn")
+    first = Journal(home)
+    runs: dict[str, list[bytes]] = {}
+    for entry in first.read(0):
+        runs.setdefault(json.loads(entry.body)["run"]["runId"], []).append(entry.body)
+    first.close()
+    journal = Journal(tmp_path / "in that order")
+    for bodies in sorted(runs.values(), key=list(runs.values()).index, reverse=turned):
+        journal.append_many([(Kind.OPENLINEAGE, body, "") for body in bodies])
+    draw(url, journal=journal)
+    journal.close()
+    _, edges = drawn(url, system, "dataset:months")
+    assert edges == [
+        "[months.lake] > lake",
+        "[months.report] > report",
+        "[years.months] > lake",
+        "[years.months] > report",
+        "[years.split] > months",
+        "months > [months.lake]",
+        "months > [months.report]",
+        "months > [years.months]",
+        "years > [years.split]",
+        "years > [years]",
+    ]
+
+
+def test_summaries_leave_the_graph_as_every_file_draws_it(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], system: str, tracker: Tracker
+) -> None:
+    pass_a_year(tracker)
+    journal.mark(b"flush")
+    new_worker(journal, marquez.url, draws=True).run()
+    first = drawn(marquez.url, system, "dataset:years")
+    other = type(marquez)().start()
+    journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
+    new_worker(journal, other.url, draws=True, detail="summary").run()
+    assert all("waybill_summary" in event["run"]["facets"] for event in other.events)
+    assert drawn(other.url, system, "dataset:years") == first
+    other.refuse()
+
+
+def test_after_a_repair_states_and_graph_are_as_after_the_first_delivery(
+    journal: Journal, marquez: ContractServer, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    pass_a_year(tracker)
+    draw(marquez.url)
+    graph, states = drawn(marquez.url, system, "dataset:years"), dict(marquez.runs)
+    marquez.events = marquez.events[::3]
+    marquez.runs.clear()
+    reader = EventReader(marquez.url)
+    missing = reconcile(journal, reader).missing
+    assert missing
+    repair(journal, missing)
+    draw(marquez.url)
+    assert drawn(marquez.url, system, "dataset:years") == graph
+    assert marquez.runs.items() <= states.items()
+    assert {one.run_id for one in missing} <= marquez.runs.keys()
+    assert reconcile(journal, reader).missing == ()
+
+
+def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after_a_repair(
+    url: str, marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    """What it was before stands for what it lost."""
+    pass_a_year(tracker)
+    before = type(marquez)().start()
+    draw(before.url)
+    graph = drawn(before.url, system, "dataset:years")
+    reader = EventReader(url)
+    found = reconcile(journal, reader)
+    assert len(found.missing) == found.compared == len(before.events)
+    assert [one.name for one in found.missing_jobs] == [
+        "months.enrich",
+        "months.partition",
+        "months.summarise",
+        "months.validate",
+        "years.split",
+        "years.unpack",
+    ]
+    repair(journal, [*found.missing, *found.missing_jobs])
+    draw(url)
+    assert drawn(url, system, "dataset:years") == graph
+    states = {run: requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json() for run in before.runs}
+    assert {run: said["state"] for run, said in states.items()} == before.runs
+    again = reconcile(journal, reader)
+    assert (again.missing, again.missing_jobs) == ((), ())
+    before.refuse()
+
+
+def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compares(
+    marquez: ContractServer, journal: Journal, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    for sink in ("out", "archive"):
+        with tracker.file("file", data_source="in") as file, file.transform("clean"):
+            file.egress(sink)
+    worker = draw(marquez.url)
+    graph = drawn(marquez.url, system, "job:in.clean")
+    reader = EventReader(marquez.url)
+    assert [one.missing_jobs for one in reconcile_new(journal, reader)] == [()]
+    for forgotten in ("job", "edge"):
+        if forgotten == "job":
+            del marquez.graph.jobs[system, "in.clean"]
+        else:
+            marquez.graph.jobs[system, "in.clean"].edges.popitem()
+        (found,) = reconcile_new(journal, reader)
+        assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "in.clean")]
+        worker.run()
+        assert drawn(marquez.url, system, "job:in.clean") == graph
+        assert list(reconcile_new(journal, reader)) == []
+    assert worker.delivery.pending() == 0
+
+
+def test_a_run_s_page_shows_the_facet_of_its_file(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    with tracker.file("a.csv", data_source="in", annotations={"batch": "7"}) as file, file.transform("clean"):
+        file.egress("out")
+    draw(url)
+    asked = f"{url}/api/v1/jobs/runs/{file.did}/facets"
+    shown = requests.get(asked, params={"type": "run"}, timeout=60).json()["facets"]["waybill_deltaFile"]
+    assert (shown["did"], shown["filename"], shown["systemName"]) == (file.did, "a.csv", system)
+    assert (shown["transforms"], shown["dataSink"], shown["finalState"]) == (["clean"], "out", "COMPLETE")
+    assert shown["annotations"] == {"batch": "7"}
+
+
+def test_a_path_without_transforms_is_a_job_named_after_its_sink(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    with tracker.file("a.csv", data_source="in") as file:
+        file.egress("out")
+    draw(url)
+    _, edges = drawn(url, system, "job:in.out")
+    assert edges == ["[in.out] > out", "[in] > out", "in > [in.out]", "in > [in]"]
+
+
+def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
+    url: str, system: str, tracker: Tracker, draw: Draw
+) -> None:
+    for source, sink in (("a", "x"), ("b", "y")):
+        with tracker.file("file", data_source=source) as file, file.transform("clean"):
+            file.egress(sink)
+    draw(url)
+    nodes, _ = drawn(url, system, "dataset:a")
+    assert nodes == ["[a.clean]", "[a]", "a", "x"]
+
+
+def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journal, draw: Draw) -> None:
+    record = {
+        "did": str(uuid.uuid4()),
+        "systemName": system,
+        "dataSource": "sftp",
+        "filename": "f",
+        "transforms": ["decompress", "load"],
+        "dataSink": "db",
+        "finalState": "COMPLETE",
+        "created": 1,
+        "completed": 2,
+    }
+    journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
+    draw(url)
+    _, edges = drawn(url, system, "dataset:sftp")
+    assert edges == [
+        "[sftp.decompress] > sftp.decompress",
+        "[sftp.load] > db",
+        "sftp > [sftp.decompress]",
+        "sftp.decompress > [sftp.load]",
+    ]
+
+
+def job_events(marquez: ContractServer) -> list[str]:
+    return [e["job"]["name"] for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
+
+
+def test_an_edge_is_told_once_also_after_a_restart(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    for _ in range(5):
+        with tracker.file("file", data_source="in") as file, file.transform("clean"):
+            file.egress("out")
+        draw(marquez.url)
+    assert job_events(marquez) == ["in.clean"]
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("archive")
+    draw(marquez.url)
+    assert job_events(marquez) == ["in.clean", "in.clean"]
+    assert drawn(marquez.url, system, "job:in.clean")[1][:2] == ["[in.clean] > archive", "[in.clean] > out"]
+
+
+def test_a_backend_that_is_down_is_told_later_also_after_a_restart(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    marquez.faults.extend(["503"] * 3)
+    draw(marquez.url)
+    assert drawn(marquez.url, system, "job:in.clean")[1] == [
+        "[in.clean] > out",
+        "[in] > out",
+        "in > [in.clean]",
+        "in > [in]",
+    ]
+
+
+def test_a_refused_job_event_is_no_dead_letter_and_holds_up_nothing(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    marquez.fault_of = lambda body: "422" if b"/JobEvent" in body else None
+    worker = draw(marquez.url)
+    assert worker.delivery.pending() == 0
+    assert list(marquez.runs.values()) == ["COMPLETED"]
+    assert dead_letters(journal) == []
+
+
+def test_a_job_event_is_what_the_specification_says(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    draw(marquez.url)
+    (event,) = [e for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
+    assert event.keys() == {"eventTime", "producer", "schemaURL", "job", "inputs", "outputs"}
+    assert event["inputs"] == [{"namespace": system, "name": "in"}]
+    facets = event["job"]["facets"]
+    assert facets["jobType"]["jobType"] == "TRANSFORM"
+    assert facets["documentation"]["description"] == (
+        "The flow clean, as files of the data source in pass it."
+    )
+
+
+def known(url: str, system: str, kind: str, name: str) -> dict[str, Any]:
+    """What the server knows of a job or a dataset."""
+    answer = requests.get(f"{url}/api/v1/namespaces/{system}/{kind}/{name}", timeout=60)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow_s_jobs(
+    url: str, system: str, home: Path, draw: Draw, journal: Journal
+) -> None:
+    """Tags as any OpenLineage client adds them; owners and documentation as an emitter of its own does."""
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        with tracker.file("year.csv", data_source="years") as year, year.transform("unpack"):
+            (month,) = year.split(["1.csv"], data_source="months")
+        with month.transform("validate"), month.transform("load"):
+            month.egress("lake")
+    of_month = [entry.body for entry in journal.read(0) if b'"lake"' in entry.body]
+    noted = json.loads(of_month[-1])
+    noted["job"]["facets"] = {
+        "documentation": facet("DocumentationJobFacet", description="Ask Ann."),
+        "ownership": facet("OwnershipJobFacet", owners=[{"name": "team:flights", "type": "MAINTAINER"}]),
+        "tags": facet("TagsJobFacet", tags=[{"key": "tier", "value": "gold", "source": "USER"}]),
+    }
+    journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
+    draw(url)
+    for name in ("months.validate", "months.load"):
+        job = known(url, system, "jobs", name)
+        assert job["description"].endswith("as files of the data source months pass it. Ask Ann.")
+        assert job["facets"]["ownership"]["owners"] == [{"name": "team:flights", "type": "MAINTAINER"}]
+        (tag,) = job["facets"]["tags"]["tags"]
+        assert (tag["key"], tag["value"]) == ("tier", "gold")
+    for name in ("years.unpack", "years.split"):
+        assert "ownership" not in known(url, system, "jobs", name)["facets"], "another data source's own"
+    between = known(url, system, "datasets", "months.validate")
+    assert between["description"] == "Files of the data source months that have passed validate."
+
+
+def facet(name: str, **members: object) -> dict[str, object]:
+    schema = f"https://openlineage.io/spec/facets/1-0-1/{name}.json#/$defs/{name}"
+    return {"_producer": "https://example.com/tests", "_schemaURL": schema, **members}
+
+
+@pytest.mark.parametrize(
+    "facets",
+    [5, {"ownership": 5}, {"ownership": {"owners": [{}]}}, {"tags": {"tags": "gold"}}, {"documentation": {}}],
+)
+def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -> None:
+    assert (
+        job_facets_of(json.dumps({"job": {"facets": facets}, "pad": "documentation"}).encode()) == JobFacets()
+    )
+    large = {"documentation": {"description": "x" * NOTES_MAX_BYTES}}
+    assert job_facets_of(json.dumps({"job": {"facets": large}}).encode()) == JobFacets()
+
+
+def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
+    journey, now_ms = JobGraph({}), 1_000_000
+    ann, ben = (JobFacets(owners=(Owner(name),)) for name in ("ann", "ben"))
+    path = FilePath(Node("s", "in"), ("clean",), "out")
+    (node,) = journey.learn(path, now_ms)
+    journey.event(node)
+    assert journey.told(node, now_ms)
+    assert journey.learn(path._replace(notes=ann), now_ms + 1) == {node}, "the first word is told at once"
+    journey.event(node)
+    assert journey.learn(path._replace(notes=ann), now_ms + 1) == set()
+    assert journey.told(node, now_ms + 1)
+    assert journey.learn(path._replace(notes=ben), now_ms + 2) == set()
+    assert journey.learn(path, now_ms + NOTE_AFTER_MS + 2) == set(), "one who says nothing takes nothing away"
+    assert journey.learn(path._replace(notes=ben), now_ms + NOTE_AFTER_MS + 3) == {node}
+    again = JobGraph(journey.row(node))
+    assert json.loads(again.event(node))["job"]["facets"]["ownership"]["owners"] == [{"name": "ben"}]
+
+
+def test_what_is_in_use_is_told_again_after_a_day() -> None:
+    journey, path = JobGraph({}), FilePath(Node("s", "in"), ("clean",), "out")
+    (node,) = journey.learn(path, 1)
+    journey.event(node)
+    assert journey.told(node, 1)
+    assert journey.learn(path, RENEW_AFTER_MS) == set()
+    assert journey.learn(path, RENEW_AFTER_MS + 2) == {node}
+    assert journey.learn(path, RENEW_AFTER_MS + 3) == set()
+
+
+def test_what_is_learned_while_a_job_is_being_told_is_told_too() -> None:
+    journey = JobGraph({})
+    (node,) = journey.learn(FilePath(Node("s", "in"), ("clean",), "out"), 1)
+    journey.event(node)
+    assert journey.learn(FilePath(Node("s", "in"), ("clean",), "archive"), 2) == {node}
+    assert not journey.told(node, 3)
+    assert journey.untold() == [node]
+    again = JobGraph(journey.row(node))
+    assert again.untold() == [node]
+    assert json.loads(again.event(node))["outputs"] == [
+        {"namespace": "s", "name": "archive"},
+        {"namespace": "s", "name": "out"},
+    ]
+
+
+def test_names_that_differ_for_each_file_fill_no_memory() -> None:
+    journey = JobGraph({})
+    for number in range(EDGES_MAX):
+        journey.learn(FilePath(Node("s", f"source-{number}"), ("clean",), "out"), 1)
+    assert len(journey.untold()) <= EDGES_MAX
+
+
+def test_whatever_stands_in_the_journal_is_no_trouble(
+    journal: Journal, marquez: ContractServer, draw: Draw, event_of: Callable[..., bytes]
+) -> None:
+    facet = {"waybill_deltaFile": {"did": "", "transforms": 5}}
+    bodies = [b"waybill_deltaFile", b'"waybill_deltaFile":', b"[" * 100_000 + b"waybill_deltaFile"]
+    bodies.append(event_of("run", run={"runId": "run", "facets": facet}))
+    for body in bodies:
+        journal.append(Kind.OPENLINEAGE, body)
+    journal.append(Kind.PROVENANCE, b"[{}]")
+    draw(marquez.url, at_most_s=5.0)
+    assert job_events(marquez) == []
+
+
+@pytest.mark.parametrize(
+    ("sink", "is_split", "last"),
+    [("out", False, "out"), (None, True, "in.clean"), (None, False, "in")],
+    ids=["left", "came apart", "ended on its way"],
+)
+def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
+    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges())
+    assert edges[0] == (Node("s", "in.clean"), Node("s", "in"), False)
+    assert edges[-1].dataset.name == last

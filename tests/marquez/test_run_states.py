@@ -1,0 +1,134 @@
+"""A finished run stays finished: what goes out after its terminal event is followed by that event again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+
+from waybill.marquez import dead_letters
+from waybill.marquez.delivery.run_states import RunStates
+
+if TYPE_CHECKING:
+    from conftest import Worker
+    from contract_server import ContractServer
+
+    from waybill.transport import Journal
+
+Keep = Callable[..., int]
+Numbers = Callable[[list[dict[str, Any]], str], list[int]]
+
+
+@pytest.mark.parametrize("late", ["START", "RUNNING", "OTHER", "start"])
+@pytest.mark.parametrize("end", ["COMPLETE", "FAIL", "ABORT", "complete"])
+def test_a_late_event_is_followed_by_the_terminal_one(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, late: str, end: str
+) -> None:
+    keep("run", 0, eventType=end)
+    worker.run()
+    state = marquez.runs["run"]
+    keep("run", 1, eventType=late)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
+    assert marquez.runs == {"run": state}
+    assert worker.delivery.pending() == 0
+
+
+def test_many_late_events_in_view_are_followed_by_it_once(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    for number in range(1, 6):
+        keep("run", number)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 4, 5, 0]
+
+
+def test_a_later_terminal_event_takes_the_place_of_an_earlier_one(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    keep("run", 1, eventType="FAIL")
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1]
+    keep("run", 2)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1]
+    assert marquez.runs == {"run": "FAILED"}
+
+
+def test_the_end_of_a_run_is_known_after_a_restart(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    keep("other", 0, eventType="COMPLETE")
+    new_worker(journal, marquez.url).run()
+    keep("run", 1)
+    new_worker(journal, marquez.url).run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
+    assert numbers_of(marquez.stored, "other") == [0]
+
+
+def test_a_restart_between_a_late_event_and_the_terminal_one_forgets_nothing(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    keep("run", 1)
+    first = new_worker(journal, marquez.url)
+    first.run(until=lambda: len(marquez.stored) == 2)
+    assert first.delivery.pending() == 1
+    second = new_worker(journal, marquez.url)
+    second.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
+    assert second.delivery.pending() == 0
+
+
+def test_a_terminal_event_that_was_refused_is_not_sent_for_a_late_one(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE", producer=...)
+    keep("run", 1)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [1]
+    assert len(dead_letters(journal)) == 1
+
+
+def test_the_terminal_event_of_a_run_that_the_journal_let_go_of_is_missed_by_nobody(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    worker.run()
+    last = keep("run", 1)
+    journal.prune(last - 1, 2**62)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1]
+    assert worker.delivery.pending() == 0
+
+
+def test_what_is_known_of_ends_goes_with_the_journal(journal: Journal, keep: Keep) -> None:
+    endings = RunStates(journal, "marquez")
+    rows: dict[str, bytes] = {}
+    for number in range(4_000):
+        rows |= endings.note(f"run {number}", 1)[0]
+    journal.commit("marquez", put=rows)
+    keep("run")
+    keep("run", 1)
+    journal.prune(1, 2**62)
+    gone = {key for number in range(4_000) for key in endings.note(f"run later {number}", 2)[1]}
+    assert gone
+    assert gone <= rows.keys()
+
+
+def test_marquez_takes_the_last_event_for_the_state_of_a_run(
+    marquez: ContractServer, event_of: Callable[..., bytes]
+) -> None:
+    for number, kind in enumerate(("COMPLETE", "START")):
+        requests.post(
+            f"{marquez.url}/api/v1/lineage",
+            data=event_of("run", number, eventType=kind),
+            headers={"Content-Type": "application/json"},
+            timeout=10,
+        )
+    assert marquez.runs == {"run": "RUNNING"}

@@ -1,0 +1,180 @@
+"""Redaction: parts of facets that never reach the journal, nor anything that is made of it.
+
+A rule is the path of what goes, ``run.facets.errorMessage.stackTrace``, or of what is masked,
+``job.facets.sql.query=mask``: each text in there is then replaced by `MASK`, each number by null. A ``*``
+stands for any characters of a key, lists are looked through, and a key that holds dots is written as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from waybill.transport.admission.admission import admit_event
+from waybill.transport.errors import AdmissionError
+
+MASK: Final = "[redacted]"
+
+_MASKS: Final = "=mask"
+_ROOTS: Final = tuple(
+    f"{part}.{facets}."
+    for part, facets in (
+        ("run", "facets"),
+        ("job", "facets"),
+        ("dataset", "facets"),
+        ("inputs", "facets"),
+        ("inputs", "inputFacets"),
+        ("outputs", "facets"),
+        ("outputs", "outputFacets"),
+    )
+)
+_FORM: Final = re.compile(r"[^\s,=]+(?:=mask)?")
+_PARENT: Final = {"run": {"runId": "a"}, "job": {"namespace": "a", "name": "a"}}
+_DELTA_FILE: Final = {
+    **dict.fromkeys(("did", "parentDid", "systemName", "dataSource", "filename", "dataSink"), "a"),
+    "transforms": ["a"],
+    "finalState": "COMPLETE",
+    **dict.fromkeys(("created", "completed"), "2026-01-31T12:00:00Z"),
+    "annotations": {"a": "a"},
+}
+_FULL: Final = msgspec.json.encode(
+    {
+        "eventTime": "2026-01-31T12:00:00Z",
+        "eventType": "FAIL",
+        "producer": "a:",
+        "run": {
+            "runId": "a",
+            "facets": {
+                "parent": _PARENT,
+                "errorMessage": {"message": "a", "programmingLanguage": "a", "stackTrace": "a"},
+                "tags": {"tags": [{"key": "a", "value": "a", "source": "a"}]},
+                "waybill_deltaFile": _DELTA_FILE,
+            },
+        },
+        "job": {"namespace": "a", "name": "a"},
+    }
+)
+"""An event with all facets that admission looks into."""
+
+
+class Redaction:
+    """Admits events as `admit_event` does, and takes out of them what rules name.
+
+    Args:
+        rules: see the module; `parse_rules` checks them.
+    """
+
+    def __init__(self, rules: Iterable[str] = ()) -> None:
+        self._rules: Final = [_Rule(rule) for rule in rules]
+
+    def admit(self, body: bytes) -> bytes:
+        """The bytes of an event that are to be kept: those given where no rule is about them.
+
+        Raises:
+            AdmissionError: the event may not be kept.
+        """
+        admit_event(body)
+        try:
+            return self._redact(body)
+        except RecursionError:
+            raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
+        except msgspec.DecodeError as error:
+            what = f"what is to be redacted cannot be read ({error})"
+            raise AdmissionError("$", what, "give numbers that fit 64 bits") from None
+
+    def refused(self, body: bytes) -> bytes:
+        """What may be kept of something refused: nothing where rules may concern it and it is no JSON."""
+        try:
+            return self._redact(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return b""
+
+    def _redact(self, body: bytes) -> bytes:
+        rules = [rule for rule in self._rules if rule.may_concern(body)]
+        if not rules:
+            return body
+        value = msgspec.json.decode(body)
+        for rule in rules:
+            rule.apply(value)
+        return msgspec.json.encode(value)
+
+
+class _Rule:
+    def __init__(self, text: str) -> None:
+        path = text.removesuffix(_MASKS)
+        parts = path.split(".")
+        self._masks = path != text
+        self._words = [word.encode() for word in re.split(r"[.*]+", path) if word]
+        self._length = len(parts)
+        self._keys = {
+            (begin, end): re.compile(
+                ".*".join(map(re.escape, ".".join(parts[begin:end]).split("*"))), re.DOTALL
+            )
+            for begin in range(len(parts))
+            for end in range(begin + 1, len(parts) + 1)
+        }
+
+    def may_concern(self, body: bytes) -> bool:
+        """Whether a JSON text can have the path at all, its keys written plainly or escaped."""
+        return all(word in body for word in self._words) or b"\\" in body
+
+    def apply(self, value: Any, at: int = 0) -> None:  # noqa: ANN401 - any JSON value
+        """Redact a JSON value in its place, from a part of the path on."""
+        if isinstance(value, list):
+            for one in value:
+                self.apply(one, at)
+        elif isinstance(value, dict):
+            for key in list(value):
+                for end in range(at + 1, self._length + 1):
+                    if key in value and self._keys[at, end].fullmatch(key):
+                        self._apply_to(value, key, end)
+
+    def _apply_to(self, value: dict[str, Any], key: str, end: int) -> None:
+        if end < self._length:
+            self.apply(value[key], end)
+        elif self._masks:
+            value[key] = _masked(value[key])
+        else:
+            del value[key]
+
+
+def _masked(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+    if isinstance(value, dict):
+        return {key: _masked(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_masked(inner) for inner in value]
+    return MASK if isinstance(value, str) else None
+
+
+def parse_rules(value: object) -> tuple[str, ...]:
+    """Check rules: a list, or a text with commas between them.
+
+    Raises:
+        ValueError: one of them cannot be, or would take away what an event must have.
+    """
+    rules = value.split(",") if isinstance(value, str) else value
+    if not isinstance(rules, (list, tuple)) or not all(isinstance(rule, str) for rule in rules):
+        raise ValueError("give paths of facets separated by commas")
+    rules = tuple(dict.fromkeys(rule.strip() for rule in rules if rule.strip()))
+    for rule in rules:
+        _check(rule)
+    return rules
+
+
+def _check(rule: str) -> None:
+    path = rule.removesuffix(_MASKS)
+    if not _FORM.fullmatch(rule) or not path.startswith(_ROOTS) or "" in path.split("."):
+        roots = ", ".join(f"{root}NAME" for root in _ROOTS)
+        raise ValueError(f"{rule!r} is no rule; give the path of a facet or of a part of one ({roots})")
+    event = msgspec.json.decode(_FULL)
+    _Rule(rule).apply(event)
+    try:
+        admit_event(msgspec.json.encode(event))
+    except AdmissionError as error:
+        raise ValueError(
+            f"{rule!r} takes away what an event must have ({error.where}); "
+            f"mask a text with {path}{_MASKS}, or name the whole facet"
+        ) from None

@@ -1,0 +1,397 @@
+"""The journal: every accepted entry, in order, on disk before it is acknowledged.
+
+One SQLite database per home, in WAL mode. What holds at every moment:
+
+- `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
+- Sequence numbers grow and are never used again; `Entry.received_ms` never decreases with them.
+- The same bytes of the same kind are one entry for as long as the journal retains it.
+- A cursor and the state that belongs to it change in one transaction.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import msgspec
+
+from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.files import Files
+from waybill.transport.journal.database import Database
+from waybill.transport.journal.rows import Row, codec, insert, row_of, unpack
+from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
+from waybill.transport.mounts import refuse_network_file_system
+
+if TYPE_CHECKING:
+    import apsw
+
+_SIZE_CHECK_EVERY_S: Final = 1.0
+_POLL_S: Final = 0.02
+
+_READ: Final = """
+SELECT seq, received_ms, kind, system_name, body, unpacked_bytes FROM entries
+WHERE seq > ? ORDER BY seq LIMIT ?
+"""
+
+
+class Kind(IntEnum):
+    """What an entry's body is."""
+
+    OPENLINEAGE = 0
+    """One OpenLineage event, JSON."""
+    PROVENANCE = 1
+    """A JSON array of DeltaFi provenance records."""
+    MARK = 2
+    """``settle`` or ``flush``: a moment that every projection must see at the same place of the sequence."""
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One entry of the journal.
+
+    Attributes:
+        seq: its place in the sequence, from 1.
+        received_ms: when it was accepted, epoch milliseconds.
+        kind: what the body is.
+        system_name: the name stamped on records that carry none.
+        body: the bytes as accepted.
+    """
+
+    seq: int
+    received_ms: int
+    kind: Kind
+    system_name: str
+    body: bytes
+
+
+class _Pending:
+    """One caller's entries on their way through the group commit."""
+
+    __slots__ = ("done", "error", "rows", "seqs")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.seqs: list[int] = []
+        self.error: Exception | None = None
+        self.done = False
+
+
+class Journal:
+    """A home's journal; threads may share one, processes open one each, and it may be carried over a fork.
+
+    Args:
+        home: the folder; made when missing.
+        max_bytes: new entries are refused when the journal's content is larger; may be set anew.
+        vfs: SQLite's file system by name; the fault tests pass theirs.
+        packs: whether large bodies are compressed, which needs pyarrow loaded.
+
+    Raises:
+        JournalError: the home cannot hold a journal, or what is there is none.
+    """
+
+    def __init__(
+        self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None, packs: bool = False
+    ) -> None:
+        """Open the journal, making or migrating it where needed."""
+        self.home = home
+        self.path = home / "journal.db"
+        self.max_bytes = max_bytes
+        self._packs = packs
+        if packs:
+            codec()  # loaded now, and not while a request waits
+        self._queue: deque[_Pending] = deque()
+        self._full = False
+        self._size_checked_s = 0.0
+        try:
+            Files().make_folder(home)
+            refuse_network_file_system(home)
+        except OSError as error:
+            raise JournalError(
+                f"the home {home} cannot be used ({error}); give another one with `home`"
+            ) from None
+        self._database = Database(self.path, vfs)
+        # Other threads' entries are committed by the parent, where those threads live on.
+        self._database.on_fork = self._queue.clear
+        self._database.prepare()
+        self.node = cast("str", self.meta("node"))
+        self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
+
+    @staticmethod
+    def exists(home: Path) -> bool:
+        """Whether there is a journal at this home; nothing is made."""
+        return (home / "journal.db").is_file()
+
+    # -- appending -------------------------------------------------------------------------------------------
+
+    def append(self, kind: Kind, body: bytes, system_name: str = "") -> int:
+        """Keep one entry; see `append_many`."""
+        return self.append_many(((kind, body, system_name),))[0]
+
+    def append_many(self, items: Iterable[tuple[Kind, bytes, str]]) -> list[int]:
+        """Keep entries, all or none of them, durable on return.
+
+        Args:
+            items: kind, body and stamped system name of each.
+
+        Returns:
+            The sequence number of each; that of the first one for a repeat of bytes already there.
+
+        Raises:
+            JournalFullError: no room, on the disk or within `max_bytes`; nothing was kept.
+            JournalError: the disk failed; nothing was kept.
+        """
+        pending = _Pending([row_of(kind, system, body, pack=self._packs) for kind, body, system in items])
+        self._submit(pending)
+        return pending.seqs
+
+    def mark(self, body: Literal[b"settle", b"flush"]) -> int:
+        """Append a mark and return its sequence number; marks are never refused for size."""
+        pending = _Pending([Row(Kind.MARK, "", None, body)])
+        self._submit(pending)
+        return pending.seqs[0]
+
+    def _submit(self, pending: _Pending) -> None:
+        # Whoever holds the lock commits for everybody in the queue, so one fsync serves all who came
+        # meanwhile.
+        self._queue.append(pending)
+        with self._database.write_lock:
+            if not pending.done:
+                self._refuse_reentry(pending)
+                self._commit_queue()
+        if pending.error is not None:
+            raise pending.error
+
+    def _refuse_reentry(self, pending: _Pending) -> None:
+        try:
+            self._database.refuse_reentry()
+        except JournalError:
+            self._queue.remove(pending)
+            raise
+
+    def _commit_queue(self) -> None:
+        # Taken out only when done: an interruption (KeyboardInterrupt) at any place leaves the rest for the
+        # threads that wait for it.
+        self._commit_group([pending for pending in list(self._queue) if not pending.done])
+        while self._queue and self._queue[0].done:
+            self._queue.popleft()
+
+    def _commit_group(self, group: Sequence[_Pending]) -> None:
+        try:
+            seqs = self._database.write_locked(lambda writer: self._insert(writer, group))
+        except Exception as error:  # noqa: BLE001 - raised again for the one whose entry it is about
+            if len(group) == 1:
+                group[0].error = error
+                group[0].done = True
+                return
+            for pending in group:
+                self._commit_group([pending])
+            return
+        at = 0
+        for pending in group:
+            pending.seqs = seqs[at : at + len(pending.rows)]
+            at += len(pending.rows)
+            pending.done = True
+
+    def _insert(self, writer: apsw.Connection, group: Sequence[_Pending]) -> list[int]:
+        self._check_size(writer)
+        rows = [row for pending in group for row in pending.rows]
+        marks = any(row.kind == Kind.MARK for row in rows)
+        if self._full and not (marks and len(rows) == 1):
+            raise JournalFullError(
+                f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
+                "let its projections catch up (`waybill status`), or raise the setting"
+            )
+        now_ms = time.time_ns() // 1_000_000
+        return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
+
+    def _check_size(self, writer: apsw.Connection) -> None:
+        now_s = time.monotonic()
+        if now_s - self._size_checked_s < _SIZE_CHECK_EVERY_S:
+            return
+        self._size_checked_s = now_s
+        self._full = _content_bytes(writer) >= self.max_bytes
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
+        """The entries that follow, in order: at least one if there is any, else up to both limits."""
+        entries: list[Entry] = []
+        size_bytes = 0
+        with self._database.reading() as reader:
+            cursor = reader.execute(_READ, (after, limit))
+            for seq, received_ms, kind, system_name, body, unpacked_bytes in cursor:
+                size_bytes += unpacked_bytes or len(body)
+                if entries and size_bytes > max_bytes:
+                    cursor.close(force=True)
+                    break
+                entries.append(Entry(seq, received_ms, Kind(kind), system_name, unpack(body, unpacked_bytes)))
+        return entries
+
+    def last_seq(self) -> int:
+        """The newest entry's sequence number; 0 for an empty journal."""
+        with self._database.reading() as reader:
+            return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").get)
+
+    def first(self) -> Entry | None:
+        """The oldest entry that is still there."""
+        return next(iter(self.read(0, limit=1)), None)
+
+    def wait(self, after: int, timeout_s: float) -> bool:
+        """Wait until there is an entry beyond `after`; False when the time is up."""
+        deadline_s = time.monotonic() + timeout_s
+        while self.last_seq() <= after:
+            if time.monotonic() >= deadline_s:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def size_bytes(self) -> int:
+        """The size of the journal's content, without room that is free for reuse."""
+        with self._database.reading() as reader:
+            return _content_bytes(reader)
+
+    # -- projections -----------------------------------------------------------------------------------------
+
+    def cursor(self, projection: str) -> int:
+        """The last entry that a projection has made durable; 0 before its first."""
+        with self._database.reading() as reader:
+            return int(
+                reader.execute(
+                    "SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", (projection,)
+                ).get
+            )
+
+    def cursors(self) -> dict[str, int]:
+        """Every projection that ever moved its cursor, and where it stands."""
+        with self._database.reading() as reader:
+            rows = reader.execute("SELECT projection, seq FROM cursors").fetchall()
+        return dict(cast("list[tuple[str, int]]", rows))
+
+    def state(self, projection: str, prefix: str = "") -> dict[str, bytes]:
+        """What a projection keeps under the keys that begin with `prefix`."""
+        with self._database.reading() as reader:
+            query = "SELECT key, value FROM state WHERE projection = ? AND key >= ? AND key < ?"
+            rows = reader.execute(query, (projection, prefix, prefix + "\U0010ffff")).fetchall()
+        return dict(cast("list[tuple[str, bytes]]", rows))
+
+    def state_get(self, projection: str, key: str) -> bytes | None:
+        """What a projection keeps under one key."""
+        with self._database.reading() as reader:
+            row = reader.execute(
+                "SELECT value FROM state WHERE projection = ? AND key = ?", (projection, key)
+            ).get
+            return cast("bytes | None", row)
+
+    def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
+        """What a projection keeps under some keys, without those that it has nothing under."""
+        if not keys:
+            return {}
+        query = (
+            "SELECT key, value FROM state WHERE projection = ? AND key IN (SELECT value FROM json_each(?))"
+        )
+        with self._database.reading() as reader:
+            rows = reader.execute(query, (projection, msgspec.json.encode(list(keys)).decode())).fetchall()
+        return dict(cast("list[tuple[str, bytes]]", rows))
+
+    def commit(
+        self,
+        projection: str,
+        *,
+        cursor: int | None = None,
+        put: Mapping[str, bytes] | None = None,
+        delete: Iterable[str] = (),
+        durable: bool = True,
+    ) -> None:
+        """Move a projection's cursor and change its state in one transaction.
+
+        Args:
+            projection: whose.
+            cursor: where it moves to.
+            put: rows to write, by key.
+            delete: keys of rows to remove.
+            durable: fsynced on return; else safe from the death of the process on return, and fsynced with
+                the next change after 100 ms, or by `sync`: emitters wait for an fsync of anybody's.
+
+        Raises:
+            JournalError: the disk failed or is full; nothing changed.
+        """
+
+        def change(writer: apsw.Connection) -> None:
+            keys = [(projection, key) for key in delete]
+            writer.executemany("DELETE FROM state WHERE projection = ? AND key = ?", keys)
+            rows = [(projection, key, value) for key, value in (put or {}).items()]
+            statement = "INSERT INTO state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+            writer.executemany(statement, rows)
+            if cursor is not None:
+                statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
+                writer.execute(statement, (projection, cursor))
+
+        self._database.write(change, durable=durable)
+
+    def sync(self, after_s: float = 0.0) -> float | None:
+        """Make durable what `commit` left to be; see `Database.sync`."""
+        return self._database.sync(after_s)
+
+    # -- housekeeping ----------------------------------------------------------------------------------------
+
+    def meta(self, key: str) -> str | None:
+        """One of the home's own notes, for example the settings its runner works by."""
+        with self._database.reading() as reader:
+            return cast("str | None", reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).get)
+
+    def set_meta(self, key: str, value: str) -> None:
+        """Write one of the home's own notes."""
+        statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+        self._database.write(lambda writer: writer.execute(statement, (key, value)))
+
+    def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
+        """Let go of old entries, oldest first; the newest one always stays.
+
+        Args:
+            upto_seq: the last that may go: every projection that is asked for has it.
+            received_before_ms: only entries accepted before this instant go.
+            limit: the most that one call removes, so that writers do not wait long.
+
+        Returns:
+            How many went.
+        """
+        query = """
+        DELETE FROM entries WHERE seq IN (
+            SELECT seq FROM entries
+            WHERE seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ? ORDER BY seq LIMIT ?
+        )
+        """
+
+        forget = "DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < (SELECT min(seq) FROM entries)"
+
+        def remove(writer: apsw.Connection) -> int:
+            writer.execute(query, (upto_seq, received_before_ms, limit))
+            removed = writer.changes()
+            if self._old_digests:
+                writer.execute(forget, (OLD_DIGESTS_UPTO,))
+            return removed
+
+        return self._database.write(remove)
+
+    def checkpoint(self) -> None:
+        """Move what the WAL holds into the database, so that the WAL begins anew."""
+        self._database.checkpoint()
+
+    def wal_bytes(self) -> int:
+        """The size of the WAL file."""
+        with contextlib.suppress(OSError):
+            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        return 0
+
+    def close(self) -> None:
+        """Let go of the database. A closed journal may be used again; it opens anew."""
+        self._database.close()
+
+
+def _content_bytes(connection: apsw.Connection) -> int:
+    pages = int(connection.pragma("page_count")) - int(connection.pragma("freelist_count"))
+    return pages * int(connection.pragma("page_size"))

@@ -1,0 +1,376 @@
+"""The spool: durability ``process``. An entry is with the operating system when `Spool.append` returns.
+
+One write to a file of this process's own, which survives the process; a thread has it fsynced within
+`SYNC_WITHIN_S`. The home's runner, or whoever flushes, adopts what is written: takes it into the journal. So
+a pipeline pays for one write, and SQLite's work is done in another process.
+
+A spool is a row of segments, ``<stem>.<number>.spool``. The one being written is locked; it is closed when it
+is old or large, and what is closed, or was left by a process that died, is adopted and removed. The journal
+keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what follows,
+body size, kind, size of the system name), the system name and the body; a torn last record was never
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+from zlib import crc32
+
+from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.files import Files, sync
+from waybill.transport.fork_safety import survive_forks
+from waybill.transport.journal.journal import Kind
+
+if TYPE_CHECKING:
+    from waybill.transport.journal.journal import Journal
+
+SYNC_WITHIN_S: Final = 0.1
+"""How long an entry may wait for its fsync."""
+
+_HEADER: Final = struct.Struct("<IIBH")
+_AFTER_CRC: Final = 4
+_GATHER_S: Final = SYNC_WITHIN_S / 4
+_SEGMENT_S: Final = 0.25
+_SEGMENT_BYTES: Final = 2**20
+_ADOPT_EVERY_BYTES: Final = 64 * 2**20
+_SUFFIX: Final = ".spool"
+_FOLDER: Final = "spool"
+
+Item = tuple[Kind, bytes, str]
+
+
+class _Segment:
+    """A file of this process's own, locked while it is written."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        Files().make_folder(folder)
+        # Locked before it has the name by which an adopter looks for it.
+        hidden = folder / f"{name}.new"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        self.descriptor = os.open(hidden, flags, 0o600)
+        fcntl.flock(self.descriptor, fcntl.LOCK_EX)
+        hidden.rename(folder / f"{name}{_SUFFIX}")
+        self.size_bytes = 0
+        self.begun_s = 0.0
+        self.torn = False
+        """Whether it ends in a part of a record, which would hide what follows it."""
+        self._folder = folder
+        self._name_is_durable = False
+
+    def write(self, record: bytes) -> None:
+        if self.torn:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        written = os.write(self.descriptor, record)
+        if written < len(record):
+            self.torn = True
+            os.ftruncate(self.descriptor, self.size_bytes)
+            self.torn = False
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.size_bytes += written
+        self.begun_s = self.begun_s or time.monotonic()
+
+    def sync(self) -> None:
+        sync(self.descriptor)
+        if not self._name_is_durable:
+            Files().fsync_folder(self._folder)
+            self._name_is_durable = True
+
+    @property
+    def full(self) -> bool:
+        old = self.begun_s > 0 and time.monotonic() - self.begun_s >= _SEGMENT_S
+        return old or self.torn or self.size_bytes >= _SEGMENT_BYTES
+
+    def close(self) -> None:
+        """Leave it to whoever adopts; its lock goes with the descriptor."""
+        os.close(self.descriptor)
+
+
+class Spool:
+    """One process's spool of a home; threads may share one, and it may be carried over a fork.
+
+    Args:
+        journal: where the entries go.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._folder = journal.home / _FOLDER
+        self._begin()
+        adopt(journal)
+        survive_forks(self)
+        atexit.register(_close_at_exit, weakref.ref(self))
+
+    def _begin(self) -> None:
+        """Be as new: nothing is unsynced, no segment is open."""
+        # A signal handler may append in the middle of an append.
+        self._lock = threading.RLock()
+        self._sync_lock = threading.RLock()
+        """Held by whoever syncs and turns segments; taken before `_lock`."""
+        self._wanted = threading.Event()
+        weakref.finalize(self, self._wanted.set)  # the thread ends with the spool
+        self._thread: threading.Thread | None = None
+        self._segment: _Segment | None = None
+        self._stem = f"{time.time_ns() // 1_000_000:014}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._number = 0
+        self._unadopted_bytes = 0
+        self._syncing = False
+
+    def append(self, kind: Kind, body: bytes, system_name: str) -> None:
+        """Hand an entry to the operating system.
+
+        Raises:
+            JournalFullError: no room; the entry was not kept.
+            JournalError: the disk failed; the entry was not kept.
+        """
+        record = _encode(kind, body, system_name)
+        if self._unadopted_bytes > _ADOPT_EVERY_BYTES:
+            self._adopt_own()
+        if self._segment is not None and self._segment.torn:
+            self.sync()  # goes on with another segment
+        with self._lock:
+            try:
+                if self._segment is None:
+                    self._begin_segment()
+                cast("_Segment", self._segment).write(record)
+            except OSError as error:
+                raise JournalFullError(
+                    f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
+                ) from None
+            self._unadopted_bytes += len(record)
+        if not self._wanted.is_set():
+            self._wanted.set()
+            if self._thread is None:
+                self._start_thread()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the segment that is open has entries, so that it must be closed before long."""
+        return self._segment is not None and self._segment.size_bytes > 0
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether an entry waits for its fsync."""
+        return self._syncing or self._wanted.is_set()
+
+    def sync(self) -> None:
+        """Make everything appended so far durable.
+
+        Raises:
+            JournalError: the disk failed.
+        """
+        with self._sync_lock:
+            self._syncing = True
+            self._wanted.clear()
+            try:
+                self._sync_segment()
+            except OSError as error:
+                self._wanted.set()
+                raise JournalError(
+                    f"{self._folder} cannot be synced ({error}); check the disk of the home"
+                ) from None
+            finally:
+                self._syncing = False
+
+    def close(self) -> None:
+        """Take everything into the journal and leave no file. A closed spool may be used again.
+
+        Raises:
+            JournalError: the journal cannot take it now; it stays in the spool and is adopted later.
+        """
+        self.sync()
+        with self._sync_lock, self._lock:
+            if self._segment is not None:
+                self._segment.close()
+                self._segment = None
+        self._adopt_own()
+
+    def _sync_segment(self) -> None:
+        segment = self._segment
+        if segment is None:
+            return
+        if segment.full:
+            # Without room for another file this one goes on, and is synced all the same.
+            with contextlib.suppress(OSError):
+                following = self._new_segment()
+                with self._lock:
+                    self._segment = following
+        try:
+            segment.sync()
+        except OSError:
+            # The next try may succeed although the kernel has dropped what it could not write. Whoever adopts
+            # the segment writes it anew.
+            self._leave(segment)
+            raise
+        if segment is not self._segment:
+            segment.close()
+
+    def _leave(self, segment: _Segment) -> None:
+        with self._lock:
+            if self._segment is segment:
+                self._segment = None
+        segment.close()
+
+    def _begin_segment(self) -> None:
+        segment = self._new_segment()
+        if self._segment is None:
+            self._segment = segment
+        else:  # a signal handler's append has begun one meanwhile
+            segment.close()
+
+    def _new_segment(self) -> _Segment:
+        self._number += 1
+        return _Segment(self._folder, f"{self._stem}.{self._number:08}")
+
+    def _adopt_own(self) -> None:
+        """Do the adoption here, where nobody else has done it in time."""
+        adopt(self._journal)
+        self._unadopted_bytes = 0
+
+    def _start_thread(self) -> None:
+        with self._sync_lock:
+            if self._thread is None:
+                reference = weakref.ref(self)
+                thread = threading.Thread(
+                    target=_keep_syncing, args=(reference, self._wanted), name="waybill-spool", daemon=True
+                )
+                try:
+                    thread.start()
+                except RuntimeError:
+                    # From 3.12 on there is no new thread once the interpreter shuts down.
+                    with contextlib.suppress(JournalError):
+                        self.sync()
+                else:
+                    self._thread = thread
+
+    def before_fork(self) -> None:
+        """Finish what is under way."""
+        self._sync_lock.acquire()
+        self._lock.acquire()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Be usable again, on either side; the child begins a spool of its own."""
+        if not in_child:
+            self._lock.release()
+            self._sync_lock.release()
+            return
+        if self._segment is not None:
+            # The lock is the parent's; it would outlive the parent in this descriptor.
+            self._segment.close()
+        self._begin()
+
+
+def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> None:
+    turns_s: float | None = None
+    while True:
+        if wanted.wait(turns_s):
+            time.sleep(_GATHER_S)
+        spool = reference()
+        if spool is None:
+            return
+        # A disk that fails here fails the next append too, and that one can tell its caller.
+        with contextlib.suppress(JournalError):
+            spool.sync()
+        turns_s = _SEGMENT_S if spool.in_use else None
+        del spool
+
+
+def adopt(journal: Journal, *, living: bool = False) -> int:
+    """Take what is in the home's spools into the journal: closed segments, and those of processes that died.
+
+    Args:
+        journal: the home's journal.
+        living: also what living processes have written so far; their segments stay.
+
+    Returns:
+        How many entries were read.
+
+    Raises:
+        JournalError: the journal cannot take them now; they stay.
+    """
+    folder = journal.home / _FOLDER
+    try:
+        return sum(_adopt(path, journal, living=living) for path in sorted(folder.glob(f"*{_SUFFIX}")))
+    except OSError as error:
+        raise JournalError(f"{folder} cannot be emptied ({error}); check the disk of the home") from None
+
+
+def waiting(home: Path) -> bool:
+    """Whether a home's spools hold entries that may not be in the journal yet."""
+    for path in (home / _FOLDER).glob(f"*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size:
+                return True
+    return False
+
+
+def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
+    with _claimed(path) as free:
+        if not (free or living):
+            return 0
+        items = list(_records(path))
+        journal.append_many(items)
+        if free:
+            path.unlink(missing_ok=True)
+        return len(items)
+
+
+@contextlib.contextmanager
+def _claimed(path: Path) -> Iterator[bool]:
+    """Hold a segment that nobody writes; False when it is being written or somebody else has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _encode(kind: Kind, body: bytes, system_name: str) -> bytes:
+    name = system_name.encode()
+    head = _HEADER.pack(0, len(body), kind, len(name))[_AFTER_CRC:] + name
+    return struct.pack("<I", crc32(body, crc32(head))) + head + body
+
+
+def _records(path: Path) -> Iterator[Item]:
+    """The whole records of a segment, up to the first torn one."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return
+    place = 0
+    while place + _HEADER.size <= len(content):
+        crc, body_size, kind, name_size = _HEADER.unpack_from(content, place)
+        body_at = place + _HEADER.size + name_size
+        end = body_at + body_size
+        if end > len(content) or crc32(content[place + _AFTER_CRC : end]) != crc:
+            return
+        yield Kind(kind), content[body_at:end], content[place + _HEADER.size : body_at].decode()
+        place = end
+
+
+def _close_at_exit(reference: weakref.ref[Spool]) -> None:
+    spool = reference()
+    if spool is not None:
+        # What cannot be taken now is adopted later.
+        with contextlib.suppress(JournalError):
+            spool.close()

@@ -1,0 +1,126 @@
+"""The flush: everything accepted so far goes through every projection, now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.transport import locks
+from waybill.transport.config import agree, agree_as_runner
+from waybill.transport.journal import Journal, adopt
+from waybill.transport.runner.runner import Runner, has_said, statuses
+
+if TYPE_CHECKING:
+    from waybill.transport.config import Settings
+
+_POLL_S: Final = 0.05
+_PUBLISHED: Final = "flush:"
+_RUNNER: Final = "runner"
+
+Progress = Callable[[int, int, Sequence[str]], None]
+"""Called with how many entries are through every projection, how many there are, and which projections are
+waited for, the one that is furthest behind first."""
+
+
+class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flush came to.
+
+    Attributes:
+        files: paths below the root, of the files that were published for it.
+        left: by projection, how many entries it has not dealt with; of a runner that has not said yet which
+            projections there are, by the name ``runner``.
+        problems: by projection, what holds it up, in one sentence.
+    """
+
+    files: tuple[str, ...] = ()
+    left: dict[str, int] = {}
+    problems: dict[str, str] = {}
+
+
+def flush(
+    settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None
+) -> FlushReport:
+    """Put a flush mark in the journal and wait until every projection is past it or says why it cannot be.
+
+    The layout settles the runs that ended, writes raw files and compacts every hour, the current one
+    included. Where the home has no runner, this process is it for so long.
+
+    Args:
+        settings: the home, and what its projections do.
+        timeout_s: give up waiting after this long; the work goes on where a runner is alive.
+        on_progress: called now and then.
+
+    Raises:
+        SettingsConflictError: a live runner of the home works with other settings.
+        JournalError: the journal cannot be used.
+    """
+    journal = Journal(settings.home)
+    try:
+        agree(journal, settings)
+        return _Flush(journal, settings, timeout_s, on_progress).report()
+    finally:
+        journal.close()
+
+
+class _Flush:
+    def __init__(
+        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: Progress | None
+    ) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        self._on_progress = on_progress
+        adopt(journal, living=True)
+        # Before the mark: a live runner may be past it at once.
+        self._cursors = journal.cursors()
+        self._mark = journal.mark(b"flush")
+        self._start = min(self._cursors.values(), default=0)
+
+    def report(self) -> FlushReport:
+        left, problems = {}, {}
+        while (held := locks.take(self._journal.home)) is None:
+            said = has_said(self._journal)
+            if self._expired and not said:
+                left[_RUNNER] = self._mark - self._start
+                problems[_RUNNER] = "it has only just begun; flush again, or give it a longer --timeout"
+            if self._expired or (said and self._over()):
+                break
+            time.sleep(_POLL_S)
+        else:
+            try:
+                settings = agree_as_runner(self._journal, self._settings)
+                Runner(self._journal, settings).run(until=self._over, idle_s=float("inf"))
+            finally:
+                held.release()
+        problems |= {name: one.problem for name, one in statuses(self._journal).items() if one.problem}
+        return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
+
+    def _files(self) -> tuple[str, ...]:
+        """What was published for this flush and for earlier ones that nobody had worked when it began."""
+        files: dict[str, None] = {}
+        for name in statuses(self._journal):
+            for key, published in self._journal.state(name, _PUBLISHED).items():
+                if self._cursors.get(name, 0) < int(key.removeprefix(_PUBLISHED)) <= self._mark:
+                    files.update(dict.fromkeys(msgspec.json.decode(published, type=list[str])))
+        return tuple(files)
+
+    @property
+    def _expired(self) -> bool:
+        return time.monotonic() >= self._deadline_s
+
+    def _left(self) -> dict[str, int]:
+        cursors = self._journal.cursors()
+        left = {name: self._mark - cursors.get(name, 0) for name in statuses(self._journal)}
+        return {name: count for name, count in left.items() if count > 0}
+
+    def _over(self) -> bool:
+        said = statuses(self._journal)
+        moving = {name: count for name, count in self._left().items() if not said[name].problem}
+        if self._on_progress:
+            total = max(self._mark - self._start, 1)
+            behind = sorted(moving, key=lambda name: -moving[name])
+            self._on_progress(total - min(max(moving.values(), default=0), total), total, behind)
+        return self._expired or not moving
