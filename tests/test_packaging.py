@@ -111,9 +111,11 @@ def shelf(module: str) -> str:
 
 
 def face_of(package: str) -> set[str]:
-    """What others may import of it: a package names that, of a module it is what has no underscore."""
-    module = importlib.import_module(package)
-    return set(getattr(module, "__all__", [name for name in vars(module) if not name.startswith("_")]))
+    """What others may import of it: what a package imports, of a module what has no underscore."""
+    path = modules()[package]
+    if path.name == "__init__.py":
+        return {imported for _, imported in imports_of(path)}
+    return {name for name in vars(importlib.import_module(package)) if not name.startswith("_")}
 
 
 def test_a_package_is_imported_by_its_face() -> None:
@@ -134,12 +136,7 @@ def test_no_package_offers_a_name_that_one_of_its_modules_has() -> None:
     """Which of the two one would get would hang on what was imported before."""
     known = modules()
     packages = [name for name, path in known.items() if path.name == "__init__.py"]
-    both = [
-        f"{package}.{name}"
-        for package in packages
-        for name in getattr(importlib.import_module(package), "__all__", ())
-        if f"{package}.{name}" in known
-    ]
+    both = [name for package in packages for name in face_of(package) if f"{package}.{name}" in known]
     assert both == []
 
 

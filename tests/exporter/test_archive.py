@@ -21,8 +21,7 @@ from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import EventsSource
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.files import Files
-from waybill.transport.runner import Projection as Protocol
-from waybill.transport.runner import Runner
+from waybill.transport.runner import Projection as Protocol, Runner
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Entry

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow.parquet as pq
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from layouts import (
     FILES,
     HOUR_MS,

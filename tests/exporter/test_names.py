@@ -4,8 +4,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from layouts import Layout, record
 
 from waybill.exporter import find

@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 
 from waybill.exporter.compaction import RawWriter

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from layouts import FILES, HOUR_MS, START_MS, Layout, record, records_strategy, split
 
 from waybill.exporter import check, compare, export, open_destination

@@ -6,8 +6,7 @@ The pools are small on purpose: laws of merging say something only where times, 
 from __future__ import annotations
 
 import msgspec
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event
 

@@ -8,8 +8,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from waybill.facets import FinalState, ProvenanceRecord, merge_all
 from waybill.facets.arrow import SCHEMA, from_table, to_table

@@ -12,8 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 import referencing
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.serde import Serde
 

@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from waybill.facets import DatasetEvent, EventType, JobEvent, RunEvent, decode_event, parse_instant_us
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from waybill.marquez.acks import PAGE_ENTRIES, Acks
 from waybill.marquez.backend import Answer, Verdict

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
 from waybill.transport.journal.database import ENTRY_BYTES_MAX

@@ -17,8 +17,15 @@ from typing import Any
 
 import pytest
 
-from waybill.transport import Journal, JournalError, Kind, Settings, SettingsConflictError, flush
-from waybill.transport import locks as leases
+from waybill.transport import (
+    Journal,
+    JournalError,
+    Kind,
+    Settings,
+    SettingsConflictError,
+    flush,
+    locks as leases,
+)
 from waybill.transport.config import agree, agreed
 from waybill.transport.runner import Runner, Supervisor, statuses
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import attr
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run, schema_dataset
 from openlineage.client.serde import Serde

@@ -35,8 +35,8 @@ from waybill.transport import (
     SettingsError,
     WaybillConfig,
     WaybillTransport,
+    locks as leases,
 )
-from waybill.transport import locks as leases
 from waybill.transport.journal import adopt
 
 TYPE = "waybill.transport.WaybillTransport"

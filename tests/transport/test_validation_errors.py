@@ -7,8 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from waybill.transport import AdmissionError
 from waybill.transport.admission import admit_event, admit_records, event_errors, record_errors

@@ -31,8 +31,7 @@ def rebuilt(settings: Settings, source: str, places: Sequence[str]) -> Iterator[
     Raises:
         SourceError: there is no such source.
     """
-    from waybill.exporter import Wanted, open_source
-    from waybill.exporter import rebuild as rebuild_layout
+    from waybill.exporter import Wanted, open_source, rebuild as rebuild_layout
 
     wanted = Wanted(
         system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed

@@ -10,8 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING
 

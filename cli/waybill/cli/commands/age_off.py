@@ -59,8 +59,7 @@ def age_off(
       waybill age-off --provenance-age-off-days 30 --system-days edge=365 --dry-run
       waybill age-off --only-exported --archive-days 400
     """
-    from waybill.exporter import age_off as age_off_root
-    from waybill.exporter import age_off_archive
+    from waybill.exporter import age_off as age_off_root, age_off_archive
     from waybill.exporter.layout import Layout
     from waybill.exporter.retention import AgedOff
 

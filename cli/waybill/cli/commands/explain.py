@@ -36,8 +36,7 @@ def explain(
       waybill explain 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11
       waybill explain "$(waybill find --filename orders.csv --json | jq -r .did | head -1)" --json | jq .rows
     """
-    from waybill.exporter import Wanted
-    from waybill.exporter import explain as explain_file
+    from waybill.exporter import Wanted, explain as explain_file
     from waybill.exporter.names import EVENTS
     from waybill.exporter.sources import EventsSource, JournalSource
 

@@ -46,8 +46,7 @@ def export(
       waybill flush && waybill export s3://bucket/lineage
       waybill export /mnt/archive --delete-after --json | jq .failed
     """
-    from waybill.exporter import export as export_root
-    from waybill.exporter import open_destination
+    from waybill.exporter import export as export_root, open_destination
 
     with existing_journal(settings) as journal:
         root = existing_root(settings, journal)

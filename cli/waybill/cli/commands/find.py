@@ -55,8 +55,7 @@ def find(
       waybill find --state ERROR --since 24h
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
     """
-    from waybill.exporter import Query
-    from waybill.exporter import find as find_records
+    from waybill.exporter import Query, find as find_records
 
     query = Query(
         did=did,

@@ -10,8 +10,7 @@ import typer
 from waybill.cli import console
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import RUNNING, with_settings
-from waybill.transport import FlushReport, Journal, Settings
-from waybill.transport import flush as flush_journal
+from waybill.transport import FlushReport, Journal, Settings, flush as flush_journal
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:

@@ -117,8 +117,7 @@ def rebuild(
 
 
 def _embedded(source: Source, root: Path | str, wanted: Wanted, workers: int, staging: Path) -> RebuildReport:
-    from waybill.exporter import open_destination
-    from waybill.exporter import rebuild as rebuild_layout
+    from waybill.exporter import open_destination, rebuild as rebuild_layout
     from waybill.exporter.rebuilding import rebuild_remote
 
     with console.progress() as bar:

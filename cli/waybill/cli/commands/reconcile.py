@@ -56,8 +56,7 @@ def reconcile(
       waybill reconcile
       waybill reconcile --since 6h --repair
     """
-    from waybill.marquez import open_reader, repair
-    from waybill.marquez import reconcile as compare
+    from waybill.marquez import open_reader, reconcile as compare, repair
 
     since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since is None else since
     with existing_journal(settings) as journal:

@@ -1,29 +1,16 @@
 """The export: compacted files go to a folder or an object store."""
 
-from __future__ import annotations
-
 from waybill.exporter.exporting.destination import (
-    Destination,
-    DestinationError,
-    ReplacedError,
-    open_destination,
+    Destination as Destination,
+    DestinationError as DestinationError,
+    ReplacedError as ReplacedError,
+    open_destination as open_destination,
 )
-from waybill.exporter.exporting.exporting import Exported, export
-from waybill.exporter.exporting.fetching import fetch_root
-from waybill.exporter.exporting.manifest import MANIFEST, decode_manifest
-from waybill.exporter.exporting.state import ExportState, destinations, is_exported
-
-__all__ = [
-    "MANIFEST",
-    "Destination",
-    "DestinationError",
-    "ExportState",
-    "Exported",
-    "ReplacedError",
-    "decode_manifest",
-    "destinations",
-    "export",
-    "fetch_root",
-    "is_exported",
-    "open_destination",
-]
+from waybill.exporter.exporting.exporting import Exported as Exported, export as export
+from waybill.exporter.exporting.fetching import fetch_root as fetch_root
+from waybill.exporter.exporting.manifest import MANIFEST as MANIFEST, decode_manifest as decode_manifest
+from waybill.exporter.exporting.state import (
+    ExportState as ExportState,
+    destinations as destinations,
+    is_exported as is_exported,
+)

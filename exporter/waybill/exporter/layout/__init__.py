@@ -1,10 +1,3 @@
 """The layout as a projection: events and records of the journal become raw files."""
 
-from __future__ import annotations
-
-from waybill.exporter.layout.projection import Layout, open_layout
-
-__all__ = [
-    "Layout",
-    "open_layout",
-]
+from waybill.exporter.layout.projection import Layout as Layout, open_layout as open_layout

@@ -1,23 +1,11 @@
 """The ledger of a root: every change of its files, in a chain of small entries."""
 
-from __future__ import annotations
-
 from waybill.exporter.ledger.ledger import (
-    Changes,
-    LedgerState,
-    is_archived,
-    is_of,
-    read_ledger,
-    recorded,
-    relative,
+    Changes as Changes,
+    LedgerState as LedgerState,
+    is_archived as is_archived,
+    is_of as is_of,
+    read_ledger as read_ledger,
+    recorded as recorded,
+    relative as relative,
 )
-
-__all__ = [
-    "Changes",
-    "LedgerState",
-    "is_archived",
-    "is_of",
-    "read_ledger",
-    "recorded",
-    "relative",
-]

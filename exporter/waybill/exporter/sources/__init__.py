@@ -4,41 +4,23 @@ Those of Marquez and its database are in modules of their own, `marquez` and `po
 they need.
 """
 
-from __future__ import annotations
-
-from waybill.exporter.sources.events import EventsSource, open_events
-from waybill.exporter.sources.journal import JournalSource, open_journal
-from waybill.exporter.sources.lines import LinesSource, open_lines
-from waybill.exporter.sources.objects import MARK, list_objects, open_object, read_object, shown
-from waybill.exporter.sources.postgres import MarquezDatabaseSource
-from waybill.exporter.sources.source import (
-    SOURCES_GROUP,
-    OpenSource,
-    Source,
-    SourceError,
-    SourceUnreachableError,
-    Stored,
-    open_source,
+from waybill.exporter.sources.events import EventsSource as EventsSource, open_events as open_events
+from waybill.exporter.sources.journal import JournalSource as JournalSource, open_journal as open_journal
+from waybill.exporter.sources.lines import LinesSource as LinesSource, open_lines as open_lines
+from waybill.exporter.sources.objects import (
+    MARK as MARK,
+    list_objects as list_objects,
+    open_object as open_object,
+    read_object as read_object,
+    shown as shown,
 )
-
-__all__ = [
-    "MARK",
-    "SOURCES_GROUP",
-    "EventsSource",
-    "JournalSource",
-    "LinesSource",
-    "MarquezDatabaseSource",
-    "OpenSource",
-    "Source",
-    "SourceError",
-    "SourceUnreachableError",
-    "Stored",
-    "list_objects",
-    "open_events",
-    "open_journal",
-    "open_lines",
-    "open_object",
-    "open_source",
-    "read_object",
-    "shown",
-]
+from waybill.exporter.sources.postgres import MarquezDatabaseSource as MarquezDatabaseSource
+from waybill.exporter.sources.source import (
+    SOURCES_GROUP as SOURCES_GROUP,
+    OpenSource as OpenSource,
+    Source as Source,
+    SourceError as SourceError,
+    SourceUnreachableError as SourceUnreachableError,
+    Stored as Stored,
+    open_source as open_source,
+)

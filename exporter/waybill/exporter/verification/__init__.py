@@ -1,16 +1,13 @@
 """The proof that a root is right, and the proof behind one file's records."""
 
-from __future__ import annotations
-
-from waybill.exporter.verification.explanation import Explanation, RowSeen, StepSeen, explain
-from waybill.exporter.verification.verification import CheckedFile, Finding, check
-
-__all__ = [
-    "CheckedFile",
-    "Explanation",
-    "Finding",
-    "RowSeen",
-    "StepSeen",
-    "check",
-    "explain",
-]
+from waybill.exporter.verification.explanation import (
+    Explanation as Explanation,
+    RowSeen as RowSeen,
+    StepSeen as StepSeen,
+    explain as explain,
+)
+from waybill.exporter.verification.verification import (
+    CheckedFile as CheckedFile,
+    Finding as Finding,
+    check as check,
+)

@@ -1,32 +1,19 @@
 """A backend, and how to talk to one: over HTTP or Kafka, and what its answers mean."""
 
-from __future__ import annotations
-
-from waybill.marquez.backend.answers import Answer, Verdict, explain, setting_of
-from waybill.marquez.backend.client import (
-    LINEAGE_PATH,
-    Backend,
-    ProbeResult,
-    Target,
-    base_url,
-    open_session,
-    probe,
-    shown,
+from waybill.marquez.backend.answers import (
+    Answer as Answer,
+    Verdict as Verdict,
+    explain as explain,
+    setting_of as setting_of,
 )
-from waybill.marquez.backend.kafka import KafkaTarget
-
-__all__ = [
-    "LINEAGE_PATH",
-    "Answer",
-    "Backend",
-    "KafkaTarget",
-    "ProbeResult",
-    "Target",
-    "Verdict",
-    "base_url",
-    "explain",
-    "open_session",
-    "probe",
-    "setting_of",
-    "shown",
-]
+from waybill.marquez.backend.client import (
+    LINEAGE_PATH as LINEAGE_PATH,
+    Backend as Backend,
+    ProbeResult as ProbeResult,
+    Target as Target,
+    base_url as base_url,
+    open_session as open_session,
+    probe as probe,
+    shown as shown,
+)
+from waybill.marquez.backend.kafka import KafkaTarget as KafkaTarget

@@ -1,27 +1,12 @@
 """Delivery: the projection that sends events to one backend, and what becomes of those it refuses."""
 
-from __future__ import annotations
-
-from waybill.marquez.delivery.counters import Counters, counters_of
+from waybill.marquez.delivery.counters import Counters as Counters, counters_of as counters_of
 from waybill.marquez.delivery.dead_letter_box import (
-    OWED_PREFIX,
-    DeadLetter,
-    dead_letter_body,
-    dead_letters,
-    drop_dead_letters,
-    replay_dead_letters,
+    OWED_PREFIX as OWED_PREFIX,
+    DeadLetter as DeadLetter,
+    dead_letter_body as dead_letter_body,
+    dead_letters as dead_letters,
+    drop_dead_letters as drop_dead_letters,
+    replay_dead_letters as replay_dead_letters,
 )
-from waybill.marquez.delivery.delivery import CONNECTIONS, Delivery
-
-__all__ = [
-    "CONNECTIONS",
-    "OWED_PREFIX",
-    "Counters",
-    "DeadLetter",
-    "Delivery",
-    "counters_of",
-    "dead_letter_body",
-    "dead_letters",
-    "drop_dead_letters",
-    "replay_dead_letters",
-]
+from waybill.marquez.delivery.delivery import CONNECTIONS as CONNECTIONS, Delivery as Delivery

@@ -1,19 +1,16 @@
 """The graph of jobs and datasets that Marquez draws of the flows that files pass."""
 
-from __future__ import annotations
-
-from waybill.marquez.graph.file_event import FileEvent, Flow, Node, file_event_of
-from waybill.marquez.graph.job_graph import JOURNEY_PREFIX, Job, JobGraph, path_of, paths_of_records, row_key
-
-__all__ = [
-    "JOURNEY_PREFIX",
-    "FileEvent",
-    "Flow",
-    "Job",
-    "JobGraph",
-    "Node",
-    "file_event_of",
-    "path_of",
-    "paths_of_records",
-    "row_key",
-]
+from waybill.marquez.graph.file_event import (
+    FileEvent as FileEvent,
+    Flow as Flow,
+    Node as Node,
+    file_event_of as file_event_of,
+)
+from waybill.marquez.graph.job_graph import (
+    JOURNEY_PREFIX as JOURNEY_PREFIX,
+    Job as Job,
+    JobGraph as JobGraph,
+    path_of as path_of,
+    paths_of_records as paths_of_records,
+    row_key as row_key,
+)

@@ -1,24 +1,14 @@
 """Reading back from Marquez, and holding it against the journal."""
 
-from __future__ import annotations
-
-from waybill.marquez.readback.event_reader import EventReader, MarquezReadError
-from waybill.marquez.readback.reconciliation import (
-    MissingEvent,
-    MissingJob,
-    Reconciliation,
-    reconcile,
-    reconcile_new,
-    repair,
+from waybill.marquez.readback.event_reader import (
+    EventReader as EventReader,
+    MarquezReadError as MarquezReadError,
 )
-
-__all__ = [
-    "EventReader",
-    "MarquezReadError",
-    "MissingEvent",
-    "MissingJob",
-    "Reconciliation",
-    "reconcile",
-    "reconcile_new",
-    "repair",
-]
+from waybill.marquez.readback.reconciliation import (
+    MissingEvent as MissingEvent,
+    MissingJob as MissingJob,
+    Reconciliation as Reconciliation,
+    reconcile as reconcile,
+    reconcile_new as reconcile_new,
+    repair as repair,
+)

@@ -1,13 +1,8 @@
 """Summaries: one run that stands for many files, where a backend cannot take an event for each."""
 
-from __future__ import annotations
-
-from waybill.marquez.summaries.coalesced import CoalescedEntries
-from waybill.marquez.summaries.coalescing import Coalescing, now_ms, summary_event
-
-__all__ = [
-    "CoalescedEntries",
-    "Coalescing",
-    "now_ms",
-    "summary_event",
-]
+from waybill.marquez.summaries.coalesced import CoalescedEntries as CoalescedEntries
+from waybill.marquez.summaries.coalescing import (
+    Coalescing as Coalescing,
+    now_ms as now_ms,
+    summary_event as summary_event,
+)

@@ -1,9 +1,3 @@
 """The rebuild on Spark: the embedded engine's code, run by executors."""
 
-from __future__ import annotations
-
-from waybill.spark.rebuilding.rebuilding import rebuild_on_spark
-
-__all__ = [
-    "rebuild_on_spark",
-]
+from waybill.spark.rebuilding.rebuilding import rebuild_on_spark as rebuild_on_spark

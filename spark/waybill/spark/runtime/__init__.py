@@ -1,26 +1,12 @@
 """What Spark needs on this machine: a Java and the listener's JAR."""
 
-from __future__ import annotations
-
 from waybill.spark.runtime.jars import (
-    LISTENER_CLASS,
-    LISTENER_VERSION,
-    fetch_driver,
-    fetch_listener,
-    listener_path,
-    scala_version,
-    spark_home,
+    LISTENER_CLASS as LISTENER_CLASS,
+    LISTENER_VERSION as LISTENER_VERSION,
+    fetch_driver as fetch_driver,
+    fetch_listener as fetch_listener,
+    listener_path as listener_path,
+    scala_version as scala_version,
+    spark_home as spark_home,
 )
-from waybill.spark.runtime.java import Java, find_java
-
-__all__ = [
-    "LISTENER_CLASS",
-    "LISTENER_VERSION",
-    "Java",
-    "fetch_driver",
-    "fetch_listener",
-    "find_java",
-    "listener_path",
-    "scala_version",
-    "spark_home",
-]
+from waybill.spark.runtime.java import Java as Java, find_java as find_java

@@ -1,10 +1,3 @@
 """Tracking: a session whose reads and writes leave a trail, and failures that the listener does not tell."""
 
-from __future__ import annotations
-
-from waybill.spark.tracking.sessions import configure, session
-
-__all__ = [
-    "configure",
-    "session",
-]
+from waybill.spark.tracking.sessions import configure as configure, session as session

@@ -23,8 +23,7 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
         language: what wrote the details: ``PYTHON`` or ``JAVA``.
     """
     # The client is loaded by the few programs that fail, not by each one that starts.
-    from openlineage.client.event_v2 import Job, RunEvent, RunState
-    from openlineage.client.event_v2 import Run as EventRun
+    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run, parent_run
 
     from waybill.facets import PRODUCER

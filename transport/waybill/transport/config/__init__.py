@@ -1,37 +1,22 @@
 """The settings: what each may be, where its value came from, and which ones a home's runner works by."""
 
-from __future__ import annotations
-
-from waybill.transport.config.agreement import agree, agree_as_runner, agreed, conflicts, follow, joined, obey
-from waybill.transport.config.backends import (
-    DETAIL_BACKLOG,
-    MARQUEZ,
-    BackendSetting,
-    Detail,
-    environment_of,
-    kafka_address,
-    without_users,
+from waybill.transport.config.agreement import (
+    agree as agree,
+    agree_as_runner as agree_as_runner,
+    agreed as agreed,
+    conflicts as conflicts,
+    follow as follow,
+    joined as joined,
+    obey as obey,
 )
-from waybill.transport.config.settings import SECRETS, Settings, names
-from waybill.transport.config.validators import days
-
-__all__ = [
-    "DETAIL_BACKLOG",
-    "MARQUEZ",
-    "SECRETS",
-    "BackendSetting",
-    "Detail",
-    "Settings",
-    "agree",
-    "agree_as_runner",
-    "agreed",
-    "conflicts",
-    "days",
-    "environment_of",
-    "follow",
-    "joined",
-    "kafka_address",
-    "names",
-    "obey",
-    "without_users",
-]
+from waybill.transport.config.backends import (
+    DETAIL_BACKLOG as DETAIL_BACKLOG,
+    MARQUEZ as MARQUEZ,
+    BackendSetting as BackendSetting,
+    Detail as Detail,
+    environment_of as environment_of,
+    kafka_address as kafka_address,
+    without_users as without_users,
+)
+from waybill.transport.config.settings import SECRETS as SECRETS, Settings as Settings, names as names
+from waybill.transport.config.validators import days as days

@@ -1,19 +1,6 @@
 """The runner: the one process of a home that works its projections, and who starts it."""
 
-from __future__ import annotations
-
-from waybill.transport.runner.flushing import FlushReport, flush
-from waybill.transport.runner.projection import Projection, Step
-from waybill.transport.runner.runner import Runner, lag_s, statuses
-from waybill.transport.runner.supervisor import Supervisor
-
-__all__ = [
-    "FlushReport",
-    "Projection",
-    "Runner",
-    "Step",
-    "Supervisor",
-    "flush",
-    "lag_s",
-    "statuses",
-]
+from waybill.transport.runner.flushing import FlushReport as FlushReport, flush as flush
+from waybill.transport.runner.projection import Projection as Projection, Step as Step
+from waybill.transport.runner.runner import Runner as Runner, lag_s as lag_s, statuses as statuses
+from waybill.transport.runner.supervisor import Supervisor as Supervisor
