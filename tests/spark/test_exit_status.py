@@ -11,10 +11,10 @@ from waybill.spark.tracking.exit_status import ProgramFailure, headline
 
 PROGRAM = """
 import atexit, sys
-from waybill.spark import ending
-ending.watch()
-ending.watch()
-atexit.register(lambda: print(repr(ending.failure_at_exit())))
+from waybill.spark.tracking import exit_status
+exit_status.watch()
+exit_status.watch()
+atexit.register(lambda: print(repr(exit_status.failure_at_exit())))
 {ending}
 """
 
@@ -30,7 +30,7 @@ def end(ending: str) -> tuple[ProgramFailure | None, int]:
     """What was noticed of a program with this ending, and its exit status."""
     program = [sys.executable, "-c", PROGRAM.format(ending=ending)]
     ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
-    noticed = eval(ended.stdout, {"Failure": ProgramFailure})  # noqa: S307 - what our own program printed
+    noticed = eval(ended.stdout, {"ProgramFailure": ProgramFailure})  # noqa: S307 - what our own program printed
     return noticed, ended.returncode
 
 

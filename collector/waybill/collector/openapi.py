@@ -70,7 +70,7 @@ def description() -> _Json:
             "/where": {
                 "get": _asking(
                     "What became of an entry",
-                    _ref("Whereabouts"),
+                    _ref("ReceiptStatus"),
                     [_parameter("receipt", {"type": "string", "pattern": RECEIPT_PATTERN}, required=True)],
                     (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND),
                 )
