@@ -14,6 +14,7 @@ from waybill.spark import LISTENER_VERSION
 from waybill.transport.runner import runner
 
 REPOSITORY = Path(__file__).parent.parent
+ROOMS = ("facets", "transport", "marquez", "exporter", "collector", "spark", "cli")
 PAGES = sorted([REPOSITORY / "README.md", *(REPOSITORY / "docs").glob("*.md")])
 EXAMPLES = {"tracker.md": "tracker.py", "spark.md": "spark_pipeline.py"}
 
@@ -76,3 +77,22 @@ def test_the_guide_to_operation_says_when_a_runner_ends() -> None:
         f"by itself {runner.IDLE_S:.0f} seconds after nothing is left to do, an hour after the last" in prose
     )
     assert runner.BLOCKED_S == 3600
+
+
+def test_every_path_of_the_architecture_is_there() -> None:
+    """Files of a room are named without the two folders that make it a portion of the namespace."""
+    named = re.findall(r"`([a-z]+)/([\w/.]+)`", text_of("architecture.md"))
+    paths = [
+        REPOSITORY / first / rest if first == "tests" else REPOSITORY / first / "waybill" / first / rest
+        for first, rest in named
+    ]
+    assert len(paths) > 40
+    assert [str(path) for path in paths if not path.exists()] == []
+
+
+def test_the_architecture_names_each_room_and_package() -> None:
+    page = text_of("architecture.md")
+    for room in ROOMS:
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{room}` |"))
+        folders = [path.parent.name for path in (REPOSITORY / room / "waybill" / room).glob("*/__init__.py")]
+        assert [name for name in folders if f"`{name}/`" not in row] == []
