@@ -25,7 +25,7 @@ from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
 from waybill.cli.demo.rebuild_check import RebuildCheck, rebuilds
-from waybill.cli.demo.trail import Trail
+from waybill.cli.demo.report import Trail
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
 from waybill.marquez import Backend, Delivery
@@ -227,7 +227,7 @@ def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
     marquez.wait(timeout=30)
     *_, again = rebuilds(trail, settings, delivered=True)
     assert "does not answer" in again.verdict()
-    assert not again.is_other
+    assert not again.is_different
 
 
 def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, An
     (tmp_path / said["files"][0]).unlink()
     settings = own_settings(home).with_values({"root": tmp_path}, "tests")
     again = next(rebuilds(Trail(find(home, Query())), settings, delivered=True))
-    assert again.is_other
+    assert again.is_different
     assert again.verdict().endswith("records differ, 0 findings")
 
 

@@ -18,7 +18,7 @@ from served import Collector, event
 from waybill.cli.dev.compose import Container, StackError, compose_file, containers_of, services_of
 from waybill.cli.dev.look import look as look_around
 from waybill.cli.findings import Diagnosis
-from waybill.cli.services import SERVICES, Waiting, waiting_of
+from waybill.cli.services import SERVICES, Waiting, waiting_by_projection
 from waybill.transport import Settings
 
 if TYPE_CHECKING:
@@ -234,4 +234,4 @@ def test_what_waits_is_read_from_the_collector_s_figures() -> None:
         'waybill_projection_age_seconds{projection="marquez"} 3.5\n'
         'waybill_projection_behind{projection="layout"} 0\n'
     )
-    assert waiting_of(text) == {"layout": Waiting(0, 0.0), "marquez": Waiting(12, 3.5)}
+    assert waiting_by_projection(text) == {"layout": Waiting(0, 0.0), "marquez": Waiting(12, 3.5)}

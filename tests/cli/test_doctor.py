@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.cli.checks import foreign_packages
+from waybill.cli.commands.doctor import foreign_packages
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.config import agree
 

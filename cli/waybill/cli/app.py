@@ -1,4 +1,4 @@
-"""The application: which commands there are, and what becomes of their errors."""
+"""The application: its commands, and how their errors are shown."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ app.add_typer(dev, name="dev")
 
 def main() -> None:
     """Run the command line of this process and end it with an exit code that scripts can trust."""
-    # An error is one sentence; the rooms' log, with its tracebacks, is shown where somebody asks for it.
+    # An error is one sentence; the rooms' log with its tracebacks is shown only on request.
     logging.getLogger("waybill").addHandler(logging.NullHandler())
     prepare()
     try:

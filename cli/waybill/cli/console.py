@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-# Rich takes longer to load than most commands to run, and completion in a shell runs the command at each key.
+# Rich takes longer to load than most commands to run, and a shell runs the command at each press of Tab.
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.progress import Progress
     from rich.table import Table
     from rich.text import Text
 
@@ -28,12 +28,12 @@ _UNBOUNDED_COLUMNS: Final = 1000
 
 def line(*parts: Part) -> None:
     """Print one line of the result; it is never folded, so that a path can be copied."""
-    _print_line(_result(), parts)
+    _print_line(parts, stderr=False)
 
 
 def note(*parts: Part) -> None:
     """Print one line beside the result."""
-    _print_line(_notes(), parts)
+    _print_line(parts, stderr=True)
 
 
 def error(text: str) -> None:
@@ -42,7 +42,7 @@ def error(text: str) -> None:
 
 
 def on_terminal() -> bool:
-    """Whether the result is read by a person."""
+    """Whether a person reads the result."""
     return sys.stdout.isatty()
 
 
@@ -51,13 +51,19 @@ def json(value: object) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
 
 
+def body(content: bytes) -> None:
+    """Print bytes as they are, and end the line."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content + b"\n")
+
+
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows: aligned under headings on a terminal, else one line each with tabs between the cells."""
-    if not on_terminal():
-        for row in (columns, *rows):
-            sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
+    if on_terminal():
+        drawing(grid(columns, rows))
         return
-    drawing(grid(columns, rows))
+    for row in (columns, *rows):
+        sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
@@ -74,61 +80,50 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
 
 
 def drawing(picture: RenderableType) -> None:
-    """Print a tree or a grid, the same in a file as on a terminal but for the colours."""
-    _result().print(picture)
+    """Print a tree or a grid; in a file it lacks only the colours."""
+    _console(stderr=False).print(picture)
 
 
 def show_log() -> None:
-    """Let the rooms' own log, otherwise silent here, go to stderr."""
+    """Send the rooms' own log to stderr; without this it is silent."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 
 
-def progress() -> Progress:
-    """A progress bar beside the result; it draws nothing where stderr is not a terminal."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-    )
+@contextlib.contextmanager
+def progress(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on stderr, if that is a terminal.
 
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=_notes(),
+    Yields:
+        What updates the bar: it takes `completed`, `total` and `description` by name.
+    """
+    from rich import progress as rich
+
+    console = _console(stderr=True)
+    with rich.Progress(
+        rich.SpinnerColumn(),
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=30),
+        rich.MofNCompleteColumn(),
+        rich.TimeElapsedColumn(),
+        console=console,
         transient=True,
-        disable=not _notes().is_terminal,
-    )
+        disable=not console.is_terminal,
+    ) as bar:
+        yield functools.partial(bar.update, bar.add_task(description, total=total))
 
 
 @functools.cache
-def _result() -> Console:
-    """Where goes what was asked for."""
-    return _console(stderr=False)
-
-
-@functools.cache
-def _notes() -> Console:
-    """Where go progress, remarks and errors, so that a result can be piped on."""
-    return _console(stderr=True)
-
-
 def _console(*, stderr: bool) -> Console:
-    """A console that folds nothing where there is no terminal: a file has no width."""
     from rich.console import Console
 
     made = Console(stderr=stderr, highlight=False, markup=False)
     if not made.is_terminal:
+        # A file has no width, so nothing is folded there.
         made.width = _UNBOUNDED_COLUMNS
     return made
 
 
-def _print_line(console: Console, parts: Sequence[Part]) -> None:
+def _print_line(parts: Sequence[Part], *, stderr: bool) -> None:
     from rich.text import Text
 
-    console.print(Text.assemble(*parts), soft_wrap=True)
+    _console(stderr=stderr).print(Text.assemble(*parts), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What checks find: a line for each, with a mend where something could be better."""
+"""What checks find, shown as one line each, with a remedy where something could be better."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from waybill.cli import console
 
 
 class Level(StrEnum):
-    """How a check went: `NOTE` works, but not as well as it could."""
+    """The result of a check; with `NOTE` it works, but not as well as it could."""
 
     OK = "ok"
     NOTE = "note"
@@ -27,10 +27,9 @@ class Diagnosis(msgspec.Struct, frozen=True):
     """What one check found.
 
     Attributes:
-        check: what was looked at.
-        level: how it went.
-        says: what is there, in one line.
-        mend: what to do about it; None where nothing needs to be done.
+        check: the name of the check.
+        says: what was found, in one line.
+        mend: what to do about it; None if nothing needs to be done.
     """
 
     check: str
@@ -40,16 +39,16 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 def broken(check: str, error: Exception | str) -> Diagnosis:
-    """The finding of an error's sentence, whose end is the way out."""
+    """The finding that an error is: its sentence says what is wrong, then what to do."""
     says, _, mend = str(error).partition("; ")
     return Diagnosis(check, Level.BROKEN, says, mend or None)
 
 
 def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
-    """Show them.
+    """Print the findings.
 
     Raises:
-        typer.Exit: with code 1, where something is broken.
+        typer.Exit: with code 1, when something is broken.
     """
     if as_json:
         console.json(findings)

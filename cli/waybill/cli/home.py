@@ -1,4 +1,4 @@
-"""A home as a command finds it: its journal, where there is one, and the settings its runner works by."""
+"""The home that a command works on: its journal, if there is one, and the settings of its runner."""
 
 from __future__ import annotations
 
@@ -8,58 +8,62 @@ from pathlib import Path
 
 import typer
 
-from waybill.cli import console
 from waybill.cli.options import ORIGIN
-from waybill.transport import Journal, Settings
+from waybill.transport import Journal, Settings, WaybillError
 from waybill.transport.config import agreed, follow
 
 
 @contextlib.contextmanager
 def existing_journal(settings: Settings) -> Iterator[Journal | None]:
-    """Open the home's journal for one command; None where there is none, and none is made.
+    """Open the home's journal for one command; a home without one gives None and stays without one.
 
     Raises:
-        JournalError: what is there cannot be used.
+        JournalError: the journal cannot be used.
     """
     if not Journal.exists(settings.home):
         yield None
         return
-    journal = Journal(settings.home)
-    try:
+    with contextlib.closing(Journal(settings.home)) as journal:
         yield journal
-    finally:
-        journal.close()
 
 
 @contextlib.contextmanager
 def needed_journal(settings: Settings) -> Iterator[Journal]:
-    """Open the home's journal for one command, which fails where there is none.
+    """Open the home's journal for a command that needs one.
 
     Raises:
-        Exit: there is none; the terminal says so.
-        JournalError: what is there cannot be used.
+        WaybillError: there is no journal.
+        JournalError: the journal cannot be used.
     """
     with existing_journal(settings) as journal:
         if journal is None:
-            console.error(f"there is no journal at {settings.home}; give its folder with --home")
-            raise typer.Exit(console.EXIT_FAILED)
+            raise WaybillError(f"there is no journal at {settings.home}; give its folder with --home")
         yield journal
 
 
-def existing_root(settings: Settings, journal: Journal | None) -> Path:
-    """The root that the home's runner writes, or that the command was given.
+def as_agreed(settings: Settings, journal: Journal | None) -> Settings:
+    """These settings, with the home's own value for each one that the user did not give."""
+    return follow(settings, agreed(journal)) if journal else settings
+
+
+def agreed_settings(settings: Settings) -> Settings:
+    """What `as_agreed` gives with the home's journal.
 
     Raises:
-        BadParameter: one was given that is not there. That of a runner may not be, before its first file.
+        JournalError: the journal cannot be used.
     """
-    agreed = as_agreed(settings, journal)
+    with existing_journal(settings) as journal:
+        return as_agreed(settings, journal)
+
+
+def checked_root(agreed: Settings) -> Path:
+    """The root of these settings: the user's, or that of the home's runner.
+
+    Raises:
+        BadParameter: the user gave a root that is not a folder. That of a runner need not exist yet.
+    """
     if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
         raise typer.BadParameter(
             f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
         )
     return agreed.root
-
-
-def as_agreed(settings: Settings, journal: Journal | None) -> Settings:
-    """The settings with the home's own in place of those that nobody gave."""
-    return follow(settings, agreed(journal)) if journal else settings

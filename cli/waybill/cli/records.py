@@ -24,12 +24,12 @@ _COLUMNS: Final = ("completed", "state", "filename", "passage", "annotations", "
 
 
 def passage_of(record: ProvenanceRecord) -> str:
-    """The flows a file passed, from source to sink."""
+    """The flows that a file passed, from source to sink."""
     return " > ".join(name for name in (record.data_source, *record.transforms, record.data_sink) if name)
 
 
 def show(records: Sequence[ProvenanceRecord]) -> None:
-    """Print records: a column for each field, and on a terminal, which is not as wide, a line for each."""
+    """Print records: a column for each field; a line for each on a terminal, which is narrower."""
     if console.on_terminal():
         rows = ((instant_of(one.completed)[:19], one.final_state.value, _block(one)) for one in records)
         console.drawing(console.grid(("completed", "state", "file"), rows))
@@ -67,8 +67,8 @@ def summary(record: ProvenanceRecord) -> str:
 def _block(record: ProvenanceRecord) -> Text:
     from rich.text import Text
 
-    lines = [f"{record.did} in {record.system_name}", _annotations_of(record)]
-    beneath = "".join(f"\n{text}" for text in lines if text)
+    details = (f"{record.did} in {record.system_name}", _annotations_of(record))
+    beneath = "".join(f"\n{text}" for text in details if text)
     name = (record.filename, f"bold {STATE_STYLES[record.final_state]}")
     return Text.assemble(name, f"\n{passage_of(record)}", (beneath, "dim"))
 

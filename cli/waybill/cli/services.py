@@ -1,4 +1,4 @@
-"""What the stack serves on this machine, and whether each of it answers."""
+"""The services of the local stack, and how to ask them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Service(NamedTuple):
     """One service of the stack that listens on this machine.
 
     Attributes:
-        name: what the compose file calls it.
+        name: its name in the compose file.
         says: what it is.
-        variable: the environment's variable that gives its port.
+        variable: the environment variable that sets its port.
         port: the port without that variable.
-        path: what it answers with 200 when it is well.
+        path: the path that it answers with 200 when it is healthy.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Service(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its address."""
         return f"http://localhost:{os.environ.get(self.variable) or self.port}"
 
 
@@ -44,20 +44,15 @@ GRAFANA: Final = Service("grafana", "Grafana", "GRAFANA_PORT", 3001, "/api/healt
 SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, GRAFANA)
 
 
-class Heard(NamedTuple):
-    """What came back from a URL.
-
-    Attributes:
-        status: the HTTP status; None without an answer.
-        text: the body, or why there is no answer.
-    """
+class Answer(NamedTuple):
+    """The answer of a URL: status and body, or None and why there is none."""
 
     status: int | None
     text: str
 
     @property
     def is_well(self) -> bool:
-        """Whether it answered as it should."""
+        """Whether the status is 200."""
         return self.status == _OK
 
     @property
@@ -66,8 +61,8 @@ class Heard(NamedTuple):
         return self.text if self.status is None else f"it answers {self.status}"
 
 
-def hear(url: str, api_key: str | None = None) -> Heard:
-    """Ask a URL of this machine; no proxy of the environment is between."""
+def ask(url: str, api_key: str | None = None) -> Answer:
+    """Get a URL, without any proxy that the environment names."""
     import requests
 
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -76,26 +71,21 @@ def hear(url: str, api_key: str | None = None) -> Heard:
         try:
             answer = session.get(url, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
         except requests.Timeout:
-            return Heard(None, f"no answer within {_TIMEOUT_S:.0f} s")
+            return Answer(None, f"no answer within {_TIMEOUT_S:.0f} s")
         except requests.RequestException:
-            return Heard(None, "nothing answers there")
-        return Heard(answer.status_code, answer.text)
+            return Answer(None, "nothing answers there")
+        return Answer(answer.status_code, answer.text)
 
 
 class Waiting(NamedTuple):
-    """What one projection of a collector has not dealt with.
-
-    Attributes:
-        entries: how many.
-        age_s: how old the oldest is, in seconds.
-    """
+    """What waits for one projection of a collector: how many entries, and how old the oldest is."""
 
     entries: int
     age_s: float
 
 
-def waiting_of(metrics: str) -> Mapping[str, Waiting]:
-    """By projection, what waits, as a collector's `/metrics` says it."""
+def waiting_by_projection(metrics: str) -> Mapping[str, Waiting]:
+    """What waits for each projection, read from a collector's `/metrics`."""
     found: dict[str, dict[str, float]] = {}
     for what, name, value in _SAMPLE.findall(metrics):
         found.setdefault(name, {})[what] = float(value)

@@ -1,4 +1,4 @@
-"""`waybill age-off`: what is old enough goes."""
+"""`waybill age-off`: remove what is old enough."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal, existing_root
+from waybill.cli.arguments import JsonObject
+from waybill.cli.home import as_agreed, checked_root, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 from waybill.transport.config import days
@@ -33,24 +34,26 @@ def age_off(
         typer.Option(
             parser=_number_of_days,
             metavar="DAYS",
-            help="Let archived entries go, too, that arrived longer ago than this.",
+            help="Also remove archived entries that arrived longer ago than this.",
             show_default="they stay",
         ),
     ] = None,
     only_exported: Annotated[
         bool,
-        typer.Option("--only-exported", help="Let nothing go that is not exported, as it is, everywhere."),
+        typer.Option(
+            "--only-exported", help="Remove only what is exported to every destination, as it is now."
+        ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Remove compacted files that are older than the age-off.
 
-    A file goes when its hour ended, and its last record came, longer ago than provenance_age_off_days.
-    Records that come for an hour that has gone wait in a file of their own until they are exported.
-    Everywhere means each destination that this root was ever exported to. Archived entries go only if
-    --archive-days says so: what has gone cannot be rebuilt. With --only-exported they stay until all that
-    they came to is exported, and in any case while damaged files are set aside.
+    A file is removed when its hour ended, and its last record came, longer ago than provenance_age_off_days.
+    Records that come later for a removed hour wait in a file of their own until they are exported. With
+    --only-exported, every destination that this root was ever exported to counts. Archived entries are
+    removed only with --archive-days, since their records cannot be rebuilt afterwards. With --only-exported
+    they stay until all their records are exported, and as long as a damaged file is in quarantine.
 
     Examples:
 
@@ -65,12 +68,12 @@ def age_off(
 
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
-        root = existing_root(settings, journal)
+        root = checked_root(agreed)
         filed = {journal.node: journal.cursor(Layout.name)} if journal else {}
     done = age_off_root(
         root,
         days=agreed.provenance_age_off_days,
-        days_by_system=_days(system_days or []),
+        days_by_system=_days_by_system(system_days or []),
         only_exported=only_exported,
         dry_run=dry_run,
     )
@@ -96,7 +99,7 @@ def age_off(
     console.note(said)
 
 
-def _days(texts: list[str]) -> dict[str, float]:
+def _days_by_system(texts: list[str]) -> dict[str, float]:
     found = {}
     for text in texts:
         name, _, number = text.rpartition("=")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import All, JsonLines, Timeout
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.home import existing_journal, needed_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import Journal, Settings
+from waybill.transport import Journal, Settings, WaybillError
 from waybill.transport.config import MARQUEZ
 
 if TYPE_CHECKING:
@@ -27,17 +27,11 @@ _Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As
 _Backend = Annotated[
     str, typer.Option(metavar="NAME", help="The backend that refused them, as `waybill status` calls it.")
 ]
-_All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
 @app.command("list")
 @with_settings("home")
-def list_letters(
-    settings: Settings,
-    *,
-    backend: _Backend = MARQUEZ,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-) -> None:
+def list_letters(settings: Settings, *, backend: _Backend = MARQUEZ, as_json: JsonLines = False) -> None:
     """List them, oldest first, each with what the backend said.
 
     Examples:
@@ -54,19 +48,11 @@ def list_letters(
         for letter in letters:
             console.json(letter)
     elif letters:
-        console.table(
-            ("number", "parked", "status", "about", "the backend's words"),
-            (
-                (
-                    str(letter.seq),
-                    instant_of(letter.parked_ms)[:19],
-                    str(letter.status or "none"),
-                    letter.key,
-                    letter.words,
-                )
-                for letter in letters
-            ),
+        rows = (
+            (str(one.seq), instant_of(one.parked_ms)[:19], str(one.status or "none"), one.key, one.words)
+            for one in letters
         )
+        console.table(("number", "parked", "status", "about", "the backend's words"), rows)
     if not letters:
         console.note("there are no dead letters")
 
@@ -90,9 +76,7 @@ def show(
 
     with needed_journal(settings) as journal:
         _chosen(journal, [number], backend, everything=False)
-        body = dead_letter_body(journal, number, backend)
-    sys.stdout.flush()
-    sys.stdout.buffer.write((body or b"") + b"\n")
+        console.body(dead_letter_body(journal, number, backend) or b"")
 
 
 @app.command("replay")
@@ -101,17 +85,14 @@ def replay(
     settings: Settings,
     numbers: _Numbers = None,
     *,
-    everything: _All = False,
+    everything: All = False,
     backend: _Backend = MARQUEZ,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"),
-    ] = None,
+    timeout_s: Timeout = None,
 ) -> None:
     """Send them again, and wait for the answers.
 
-    What the backend takes is no dead letter any more; what it refuses again stays, with what it says now.
-    Exit code 1 when any stays.
+    An event that the backend takes now is no longer a dead letter. One that it refuses again stays, with the
+    new answer. Exit code 1 when any stays.
 
     Examples:
 
@@ -124,7 +105,7 @@ def replay(
     with needed_journal(settings) as journal:
         chosen = _chosen(journal, numbers, backend, everything=everything)
         replay_dead_letters(journal, chosen, backend)
-        report = flush_with_progress(settings, timeout)
+        report = flush_with_progress(settings, timeout_s)
         left = [letter for letter in dead_letters(journal, backend) if letter.seq in chosen]
     console.line(f"{len(chosen) - len(left)} of {len(chosen)} are delivered")
     for letter in left:
@@ -142,9 +123,9 @@ def replay(
 @app.command("drop")
 @with_settings("home")
 def drop(
-    settings: Settings, numbers: _Numbers = None, *, everything: _All = False, backend: _Backend = MARQUEZ
+    settings: Settings, numbers: _Numbers = None, *, everything: All = False, backend: _Backend = MARQUEZ
 ) -> None:
-    """Forget them. The provenance files have what they said all the same.
+    """Forget them. Their records stay in the provenance files.
 
     Examples:
 
@@ -162,18 +143,14 @@ def drop(
 def _chosen(
     journal: Journal, numbers: list[int] | None, backend: str, *, everything: bool
 ) -> dict[int, DeadLetter]:
-    """The letters that somebody means, by number; none is meant by accident."""
+    """The letters with these numbers, or all of them if the user says so explicitly."""
     from waybill.marquez import dead_letters
 
     if everything == bool(numbers):
         raise typer.BadParameter("give numbers, as `waybill dead-letters list` shows them, or --all")
     letters = {letter.seq: letter for letter in dead_letters(journal, backend)}
-    if everything:
-        return letters
-    unknown = [number for number in numbers or [] if number not in letters]
+    unknown = [number for number in numbers or () if number not in letters]
     if unknown:
-        console.error(
-            f"{', '.join(map(str, unknown))}: no such dead letter; `waybill dead-letters list` shows them"
-        )
-        raise typer.Exit(console.EXIT_FAILED)
-    return {number: letters[number] for number in numbers or []}
+        listed = ", ".join(map(str, unknown))
+        raise WaybillError(f"{listed}: no such dead letter; `waybill dead-letters list` shows them")
+    return letters if everything else {number: letters[number] for number in numbers or ()}

@@ -1,33 +1,23 @@
-"""`waybill drain`: the graceful end of an instance that goes away."""
+"""`waybill drain`: end an instance without losing anything."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
-
-import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonObject, Timeout
 from waybill.cli.commands.flush import flush_with_progress, show_report
 from waybill.cli.options import RUNNING, with_settings
-from waybill.transport import FlushReport, Journal, Settings
+from waybill.transport import Journal, Settings, WaybillError
 
 
 @with_settings(*RUNNING)
-def drain(
-    settings: Settings,
-    *,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="Take no longer than this.", show_default="no limit"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def drain(settings: Settings, *, timeout_s: Timeout = None, as_json: JsonObject = False) -> None:
     """Stop the home's collector, flush everything, and say what is left.
 
-    For an instance that goes away with its disk: its collector takes nothing more and finishes what is under
-    way; then every buffer is drained, every hour compacted, and what can be delivered is. Exit code 1 when
-    anything is left: the disk must not go then.
+    For an instance whose disk is about to be removed. Its collector stops taking requests and finishes those
+    under way; then every buffer is drained, every hour is compacted, and everything that can be delivered is.
+    Exit code 1 when anything is left: the disk must not be removed then.
 
     Examples:
 
@@ -40,11 +30,9 @@ def drain(
         console.note(f"there is no journal at {settings.home}, so there is nothing to drain")
         return
     began_s = time.monotonic()
-    if not stop(settings.home, timeout):
-        console.error("the collector still finishes what is under way; drain again, with a longer --timeout")
-        raise typer.Exit(console.EXIT_FAILED)
-    left_s = None if timeout is None else max(timeout - (time.monotonic() - began_s), 0.0)
-    report: FlushReport = flush_with_progress(settings, left_s)
-    show_report(report, settings, as_json=as_json)
-    if report.left or report.problems:
-        raise typer.Exit(console.EXIT_FAILED)
+    if not stop(settings.home, timeout_s):
+        raise WaybillError(
+            "the collector still finishes what is under way; drain again, with a longer --timeout"
+        )
+    left_s = None if timeout_s is None else max(timeout_s - (time.monotonic() - began_s), 0.0)
+    show_report(flush_with_progress(settings, left_s), settings, as_json=as_json)

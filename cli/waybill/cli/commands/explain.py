@@ -9,9 +9,10 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.arguments import JsonObject
+from waybill.cli.home import agreed_settings
 from waybill.cli.options import with_settings
-from waybill.transport import Settings
+from waybill.transport import Journal, Settings
 
 if TYPE_CHECKING:
     from waybill.exporter.verification import Explanation, StepSeen
@@ -22,13 +23,13 @@ def explain(
     settings: Settings,
     *,
     did: Annotated[str, typer.Argument(metavar="DID", help="The file, as `waybill find` shows it.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Show the proof behind a file's records, from the stored events to the rows.
 
-    Which events of the archive and the journal it came from and where they are, what each made of what was
-    known before, what they fold to, and the file and row of each record. Exit code 1 when nothing is known of
-    the file, or when the rows are not what the events fold to.
+    Shows each event of the archive and the journal that the records came from, where it is stored, and what
+    it added; the records that the events fold to; and the file and row of each record. Exit code 1 when
+    nothing is known of the file, or when the rows are not what the events fold to.
 
     Examples:
 
@@ -40,13 +41,11 @@ def explain(
     from waybill.exporter.names import EVENTS
     from waybill.exporter.sources import EventsSource, JournalSource
 
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
-        has_journal = journal is not None
+    agreed = agreed_settings(settings)
     archive = [EventsSource(agreed.root)] if (agreed.root / EVENTS).is_dir() else []
-    kept = [JournalSource(agreed.home)] if has_journal else []
+    journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
     wanted = Wanted(system_name=agreed.system_name, annotations_allowed=agreed.provenance_annotations_allowed)
-    found = explain_file(did, [*archive, *kept], agreed.root, wanted)
+    found = explain_file(did, [*archive, *journal], agreed.root, wanted)
     if as_json:
         console.json({**msgspec.to_builtins(found), "is_proven": found.is_proven})
     else:

@@ -1,4 +1,4 @@
-"""`waybill export`: the compacted files, somewhere else."""
+"""`waybill export`: copy the compacted files somewhere else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import existing_journal, existing_root
+from waybill.cli.arguments import JsonObject
+from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
@@ -26,19 +27,23 @@ def export(
         bool, typer.Option("--delete-after", help="Delete here what is safe there, as an age-off does.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be copied; ask nothing over there.")
+        bool,
+        typer.Option("--dry-run", help="Only list what would be copied, without asking the destination."),
     ] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1.0, help="No request to an object store takes longer.")
+    timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=1.0, help="The limit of each request to an object store."
+        ),
     ] = 120.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Copy the compacted files that changed to a folder or an object store.
 
-    Files arrive whole or not at all, and a manifest lists their checksums. Rows that came late join the file
-    that is there, also when it has left this root. Run it again after any failure, as often as you like: it
-    goes on where it was. Exit code 1 when something could not be copied. Credentials come from the
-    environment, as AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL.
+    Files arrive whole or not at all, and a manifest lists their checksums. Rows that came late are merged
+    into the file at the destination, even if it is no longer in this root. After any failure run the command
+    again, as often as you like: it continues where it stopped. Exit code 1 when something could not be
+    copied. Credentials come from the environment, as AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL.
 
     Examples:
 
@@ -48,17 +53,15 @@ def export(
     """
     from waybill.exporter import export as export_root, open_destination
 
-    with existing_journal(settings) as journal:
-        root = existing_root(settings, journal)
-    destination = open_destination(where, timeout_s=timeout)
-    with console.progress() as bar:
-        task = bar.add_task("exporting", total=None)
+    root = checked_root(agreed_settings(settings))
+    destination = open_destination(where, timeout_s=timeout_s)
+    with console.progress("exporting") as show:
         done = export_root(
             root,
             destination,
             delete_after=delete_after,
             dry_run=dry_run,
-            on_progress=lambda seen, total: bar.update(task, completed=seen, total=total),
+            on_progress=lambda seen, total: show(completed=seen, total=total),
         )
     if as_json:
         console.json(done)

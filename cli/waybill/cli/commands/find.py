@@ -1,4 +1,4 @@
-"""`waybill find`: where is my data."""
+"""`waybill find`: find files by their records."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.home import existing_journal, existing_root
+from waybill.cli.arguments import JsonLines, Since, Until
+from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
-from waybill.cli.time_args import FORMS, moment
 from waybill.facets import FinalState
 from waybill.transport import Settings
 
@@ -34,20 +34,16 @@ def find(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Files with this annotation; may be repeated."),
     ] = None,
-    since: Annotated[
-        int | None, typer.Option(parser=moment, metavar="WHEN", help=f"Ended then or later: {FORMS}.")
-    ] = None,
-    until: Annotated[
-        int | None, typer.Option(parser=moment, metavar="WHEN", help="Ended before then.")
-    ] = None,
+    since_ms: Since = None,
+    until_ms: Until = None,
     limit: Annotated[
         int, typer.Option(metavar="COUNT", min=1, help="The most records to show, newest first.")
     ] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
-    """Find files by where they came from, what was done to them, where they ended.
+    """Find files by where they came from, what was done to them, and where they ended.
 
-    Shows one record for each path that a file took, newest first. Finding nothing is exit code 0.
+    Shows one record for each path that a file took, newest first. Exit code 0 even when nothing is found.
 
     Examples:
 
@@ -66,12 +62,11 @@ def find(
         filename=filename,
         final_state=state,
         annotations=_pairs(annotation or []),
-        since_ms=since,
-        until_ms=until,
+        since_ms=since_ms,
+        until_ms=until_ms,
         limit=limit,
     )
-    with existing_journal(settings) as journal:
-        root = existing_root(settings, journal)
+    root = checked_root(agreed_settings(settings))
     found = find_records(root, query)
     if as_json:
         for record in found:
@@ -79,7 +74,7 @@ def find(
     elif found:
         records.show(found)
     if not found:
-        console.note(f"nothing found below {root}; `waybill flush` makes what was kept lately visible")
+        console.note(f"nothing found below {root}; `waybill flush` makes the latest events visible")
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`waybill flush`: everything kept so far goes through every projection, now."""
+"""`waybill flush`: take every accepted entry through every projection, now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.arguments import JsonObject, Timeout
+from waybill.cli.home import agreed_settings
 from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import FlushReport, Journal, Settings, flush as flush_journal
 
@@ -20,12 +21,11 @@ def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> F
         SettingsConflictError: a live runner of the home works with other settings.
         JournalError: the journal cannot be used.
     """
-    with console.progress() as bar:
-        task = bar.add_task("flushing", total=None)
+    with console.progress("flushing") as update:
 
         def show(done: int, total: int, behind: Sequence[str]) -> None:
             said = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
-            bar.update(task, description=said, completed=done, total=total)
+            update(description=said, completed=done, total=total)
 
         return flush_journal(settings, timeout_s=timeout_s, on_progress=show)
 
@@ -34,18 +34,15 @@ def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> F
 def flush(
     settings: Settings,
     *,
-    timeout: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0.0, help="Wait no longer than this.", show_default="no limit"),
-    ] = None,
+    timeout_s: Timeout = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the runner's log.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Drain every buffer, compact, wait, and list the files made.
 
-    Every hour is compacted, the current one too. Waits until each projection is through, a backend with all
-    that waits for it too, which may take long; --timeout or Ctrl-C ends the waiting. Exit code 1 when one of
-    them is held up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
+    Every hour is compacted, including the current one. The command waits until each projection is done, also
+    a backend with a long backlog; --timeout or Ctrl-C ends the waiting. Exit code 1 when a projection is held
+    up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
 
     Examples:
 
@@ -56,19 +53,20 @@ def flush(
     if verbose:
         console.show_log()
     if Journal.exists(settings.home):
-        report = flush_with_progress(settings, timeout)
+        report = flush_with_progress(settings, timeout_s)
     else:
         report = FlushReport()
         console.note(f"there is no journal at {settings.home} yet, so there is nothing to flush")
     show_report(report, settings, as_json=as_json)
-    if report.left or report.problems:
-        raise typer.Exit(console.EXIT_FAILED)
 
 
 def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
-    """Print what a flush came to."""
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
+    """Print the result of a flush.
+
+    Raises:
+        Exit: with code 1, when entries are left or a projection has a problem.
+    """
+    agreed = agreed_settings(settings)
     if as_json:
         console.json(report)
     else:
@@ -81,3 +79,5 @@ def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> No
         console.error(f"{name} has {count} entries left: {why}")
     for name in report.problems.keys() - report.left.keys():
         console.error(f"{name}: {report.problems[name]}")
+    if report.left or report.problems:
+        raise typer.Exit(console.EXIT_FAILED)

@@ -1,17 +1,19 @@
-"""`waybill keys`: who may send to the collector, ask it and administer it."""
+"""`waybill keys`: who may send to the collector, query it and administer it."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Final
 
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonLines
 from waybill.cli.home import existing_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import instant_of
 from waybill.collector import Keys, Role
-from waybill.transport import Journal, Settings
+from waybill.transport import Journal, Settings, WaybillError
 
 app: Final = typer.Typer(no_args_is_help=True, help="Make, list and revoke the collector's API keys.")
 
@@ -25,12 +27,12 @@ def add(
     name: _Name,
     *,
     role: Annotated[
-        list[Role], typer.Option(help="What it is good for; may be repeated. admin is good for all.")
+        list[Role], typer.Option(help="What the key allows; may be repeated. admin allows everything.")
     ],
 ) -> None:
-    """Make a key and print it, once: only its hash is kept.
+    """Make a key and print it. It is printed only once, since only its hash is stored.
 
-    Once there is a key, each request needs one, but those for health.
+    As soon as there is a key, every request needs one, except those for health.
 
     Examples:
 
@@ -38,20 +40,13 @@ def add(
       waybill keys add spark --role emit
       export OPENLINEAGE_API_KEY=$(waybill keys add airflow --role emit)
     """
-    journal = Journal(settings.home)
-    try:
+    with contextlib.closing(Journal(settings.home)) as journal:
         console.line(Keys(journal).add(name, role))
-    finally:
-        journal.close()
 
 
 @app.command("list")
 @with_settings("home")
-def list_keys(
-    settings: Settings,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-) -> None:
+def list_keys(settings: Settings, *, as_json: JsonLines = False) -> None:
     """List the keys: name, roles, and when each was made.
 
     Examples:
@@ -74,7 +69,7 @@ def list_keys(
 @app.command("revoke")
 @with_settings("home")
 def revoke(settings: Settings, name: _Name) -> None:
-    """Make a key good for nothing; a running collector follows within two seconds.
+    """Revoke a key; a running collector refuses it within two seconds.
 
     Examples:
 
@@ -84,6 +79,5 @@ def revoke(settings: Settings, name: _Name) -> None:
     with existing_journal(settings) as journal:
         revoked = journal is not None and Keys(journal).revoke(name)
     if not revoked:
-        console.error(f"there is no key {name}; `waybill keys list` shows them")
-        raise typer.Exit(console.EXIT_FAILED)
+        raise WaybillError(f"there is no key {name}; `waybill keys list` shows them")
     console.line(f"{name} is revoked")

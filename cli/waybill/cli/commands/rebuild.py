@@ -1,4 +1,4 @@
-"""`waybill rebuild`: the provenance files once more, from the stored events."""
+"""`waybill rebuild`: make the provenance files again from the stored events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waybill.cli import console
-from waybill.cli.engine import MASTER, Engine, spark_for
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.arguments import Engine, JsonObject, Master, Since, Until
+from waybill.cli.home import agreed_settings
 from waybill.cli.options import with_settings
-from waybill.cli.time_args import FORMS, moment
 from waybill.transport import Settings
 
 if TYPE_CHECKING:
@@ -44,13 +43,8 @@ def rebuild(
         list[str] | None,
         typer.Argument(metavar="PLACE", help="Which: a root, paths of files, or a URL."),
     ] = None,
-    since: Annotated[
-        int | None,
-        typer.Option(parser=moment, metavar="WHEN", help=f"Only records that ended then or later: {FORMS}."),
-    ] = None,
-    until: Annotated[
-        int | None, typer.Option(parser=moment, metavar="WHEN", help="Only records that ended before then.")
-    ] = None,
+    since_ms: Since = None,
+    until_ms: Until = None,
     system: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Only records of this system; may be repeated."),
@@ -64,7 +58,7 @@ def rebuild(
     engine: Annotated[
         Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,
-    master: Annotated[str | None, MASTER] = None,
+    master: Master = None,
     staging: Annotated[
         Path | None,
         typer.Option(
@@ -73,14 +67,14 @@ def rebuild(
             show_default="<home>/rebuilds",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
-    """Make the provenance files once more from stored events.
+    """Make the provenance files again from stored events.
 
     The rows are those that the live layout has once every run has settled. Everything stored is read, since a
-    record may need any event of its run; --since, --until and --system choose among the records. The same
-    command goes on where it was cut short. Exit code 1 when something stored could not be read, or
-    a damaged file of DIR was set aside.
+    record may need any event of its run; --since, --until and --system choose among the records. If it is
+    interrupted, the same command continues where it stopped. Exit code 1 when something stored could not be
+    read, or when a damaged file of DIR was put into quarantine.
 
     Examples:
 
@@ -95,22 +89,24 @@ def rebuild(
     from waybill.exporter import Wanted, open_source
     from waybill.exporter.object_stores import local_or_url
 
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
+    agreed = agreed_settings(settings)
     wanted = Wanted(
         system_name=agreed.system_name,
         annotations_allowed=agreed.provenance_annotations_allowed,
-        since_ms=since,
-        until_ms=until,
+        since_ms=since_ms,
+        until_ms=until_ms,
         systems=frozenset(system or ()),
     )
     root = local_or_url(to)
     opened = open_source(source, places or [], agreed)
     if engine is Engine.SPARK:
-        report = _on_spark(opened, root, wanted, master)
+        from waybill.spark import plain_session, rebuild_on_spark
+
+        with plain_session(master) as spark:
+            report = rebuild_on_spark(spark, opened, root, wanted)
     else:
-        there = staging or agreed.home / "rebuilds"
-        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1, there.absolute())
+        staged = (staging or agreed.home / "rebuilds").absolute()
+        report = _embedded(opened, root, wanted, workers or os.cpu_count() or 1, staged)
     _show(report, root, as_json=as_json)
     if not report.is_whole:
         raise typer.Exit(console.EXIT_FAILED)
@@ -120,23 +116,15 @@ def _embedded(source: Source, root: Path | str, wanted: Wanted, workers: int, st
     from waybill.exporter import open_destination, rebuild as rebuild_layout
     from waybill.exporter.rebuilding import rebuild_remote
 
-    with console.progress() as bar:
-        task = bar.add_task("reading", total=None)
+    with console.progress("reading") as update:
 
-        def on_progress(what: str, done: int, total: int) -> None:
-            bar.update(task, description=what, completed=done, total=total)
+        def show(what: str, done: int, total: int) -> None:
+            update(description=what, completed=done, total=total)
 
         if isinstance(root, Path):
-            return rebuild_layout(source, root, wanted, workers=workers, on_progress=on_progress)
-        there = open_destination(root)
-        return rebuild_remote(source, there, staging, wanted, workers=workers, on_progress=on_progress)
-
-
-def _on_spark(source: Source, root: Path | str, wanted: Wanted, master: str | None) -> RebuildReport:
-    from waybill.spark import rebuild_on_spark
-
-    with spark_for(master) as spark:
-        return rebuild_on_spark(spark, source, root, wanted)
+            return rebuild_layout(source, root, wanted, workers=workers, on_progress=show)
+        destination = open_destination(root)
+        return rebuild_remote(source, destination, staging, wanted, workers=workers, on_progress=show)
 
 
 def _show(report: RebuildReport, root: Path | str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`waybill reconcile`: does the backend have what was delivered to it."""
+"""`waybill reconcile`: check that the backend has what was delivered to it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import FORMS, moment
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import RUNNING, with_settings
-from waybill.cli.time_args import FORMS, moment
 from waybill.transport import Settings
 from waybill.transport.config import MARQUEZ
 
@@ -26,9 +26,10 @@ _DAY_MS: Final = 86_400_000
 def reconcile(
     settings: Settings,
     *,
-    since: Annotated[
+    since_ms: Annotated[
         int | None,
         typer.Option(
+            "--since",
             parser=moment,
             metavar="WHEN",
             help=f"Events accepted then or later: {FORMS}.",
@@ -45,9 +46,9 @@ def reconcile(
 ) -> None:
     """Compare what was delivered with what Marquez has, and list what is missing.
 
-    That is run events, and the jobs of the graph with their edges. Dead letters are not missing, and neither
-    is what has still to be delivered. Give no time beyond Marquez's retention, or what it has rightly
-    forgotten is listed too. Exit code 1 when anything is missing, with --repair when anything could not be
+    Compares run events, and the jobs of the graph with their edges. Dead letters do not count as missing, nor
+    does what is still to be delivered. Give no time beyond Marquez's retention, or what it has rightly
+    deleted is listed too. Exit code 1 when anything is missing; with --repair, when anything could not be
     sent.
 
     Examples:
@@ -58,7 +59,7 @@ def reconcile(
     """
     from waybill.marquez import open_reader, reconcile as compare, repair
 
-    since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since is None else since
+    since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since_ms is None else since_ms
     with existing_journal(settings) as journal:
         if journal is None:
             console.note(f"there is no journal at {settings.home} yet, so nothing was delivered")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import All, JsonLines
 from waybill.cli.home import as_agreed, needed_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import AdmissionError, Settings
+from waybill.transport import AdmissionError, Settings, WaybillError
 
 if TYPE_CHECKING:
     from waybill.collector import Rejects
@@ -22,16 +22,11 @@ if TYPE_CHECKING:
 app: Final = typer.Typer(no_args_is_help=True, help="See, send again or forget what the collector refused.")
 
 _Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="As `list` shows them.")]
-_All = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 
 @app.command("list")
 @with_settings("home")
-def list_rejects(
-    settings: Settings,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
-) -> None:
+def list_rejects(settings: Settings, *, as_json: JsonLines = False) -> None:
     """List them, oldest first, each with the reason.
 
     Examples:
@@ -57,7 +52,7 @@ def list_rejects(
 def show(
     settings: Settings, name: Annotated[str, typer.Argument(metavar="ID", help="As `list` shows it.")]
 ) -> None:
-    """Print one as it was sent, but for what is redacted; a record is in an array of its own.
+    """Print one as it was sent, except for what is redacted; a record is in an array of its own.
 
     Examples:
 
@@ -66,9 +61,7 @@ def show(
     """
     with _rejects(settings) as rejects:
         (chosen,) = _chosen(rejects, [name], everything=False)
-        body = rejects.body(chosen)
-    sys.stdout.flush()
-    sys.stdout.buffer.write((body or b"") + b"\n")
+        console.body(rejects.body(chosen) or b"")
 
 
 @app.command("replay")
@@ -77,15 +70,14 @@ def replay(
     settings: Settings,
     names: _Ids = None,
     *,
-    everything: _All = False,
+    everything: All = False,
     file: Annotated[
-        Path | None,
-        typer.Option("--with", metavar="FILE", help="Take these bytes, mended."),
+        Path | None, typer.Option("--with", metavar="FILE", help="Take the corrected content from this file.")
     ] = None,
 ) -> None:
-    """Keep them after all: as they are, or mended.
+    """Submit them again, as they are or corrected.
 
-    What may be kept now is no reject any more. Exit code 1 when any still may not.
+    What is accepted now is no longer a reject. Exit code 1 when any is refused again.
 
     Examples:
 
@@ -112,7 +104,7 @@ def replay(
 
 @app.command("drop")
 @with_settings("home")
-def drop(settings: Settings, names: _Ids = None, *, everything: _All = False) -> None:
+def drop(settings: Settings, names: _Ids = None, *, everything: All = False) -> None:
     """Forget them.
 
     Examples:
@@ -136,13 +128,10 @@ def _rejects(settings: Settings) -> Iterator[Rejects]:
 
 
 def _chosen(rejects: Rejects, names: list[str] | None, *, everything: bool) -> list[str]:
-    """Those that somebody means; none is meant by accident."""
+    """The rejects with these IDs, or all of them if the user says so explicitly."""
     if everything == bool(names):
         raise typer.BadParameter("give IDs, as `waybill rejects list` shows them, or --all")
-    if everything:
-        return [reject.id for reject in rejects.all()]
-    unknown = [name for name in names or [] if rejects.get(name) is None]
+    unknown = [name for name in names or () if rejects.get(name) is None]
     if unknown:
-        console.error(f"{', '.join(unknown)}: no such reject; `waybill rejects list` shows them")
-        raise typer.Exit(console.EXIT_FAILED)
-    return names or []
+        raise WaybillError(f"{', '.join(unknown)}: no such reject; `waybill rejects list` shows them")
+    return names or [reject.id for reject in rejects.all()]

@@ -1,4 +1,4 @@
-"""`waybill serve`: the collector."""
+"""`waybill serve`: run the collector."""
 
 from __future__ import annotations
 
@@ -20,16 +20,29 @@ from waybill.transport import Settings
 def serve(
     settings: Settings,
     *,
-    drain_timeout: Annotated[
+    drain_timeout_s: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=0.0, help="How long the projections get when it is stopped."),
+        typer.Option(
+            "--drain-timeout",
+            metavar="SECONDS",
+            min=0.0,
+            help="How long the projections may take to finish at a stop.",
+        ),
     ] = 30.0,
-    idle_timeout: Annotated[
+    idle_timeout_s: Annotated[
         float,
-        typer.Option(metavar="SECONDS", min=1.0, help="How long a connection may be without a request."),
+        typer.Option(
+            "--idle-timeout",
+            metavar="SECONDS",
+            min=1.0,
+            help="How long a connection may be without a request.",
+        ),
     ] = 300.0,
-    body_timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1.0, help="How long a body may take to arrive.")
+    body_timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--body-timeout", metavar="SECONDS", min=1.0, help="How long a body may take to arrive."
+        ),
     ] = 30.0,
     without_keys: Annotated[
         bool, typer.Option("--without-keys", help="Let other machines in even if there are no keys.")
@@ -39,15 +52,15 @@ def serve(
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key, PEM.")] = None,
     workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="How many processes answer at the address.")
+        int, typer.Option(metavar="N", min=1, max=64, help="How many processes serve the address.")
     ] = 1,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
 ) -> None:
     """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
 
-    What is acknowledged is durable, whatever the state of any backend; a runner is started beside it. Other
-    machines are let in only if there are keys (`waybill keys`), or by --without-keys. Needs the extra: pip
-    install 'waybill-lineage[collector]'.
+    What is acknowledged is durable, whatever the state of any backend; a runner is started beside the
+    collector. Other machines are let in only if there are keys (`waybill keys`), or with --without-keys.
+    Needs the extra: pip install 'waybill-lineage[collector]'.
 
     Examples:
 
@@ -68,15 +81,15 @@ def serve(
     serve_collector(
         settings,
         on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
-        drain_timeout_s=drain_timeout,
-        idle_timeout_s=idle_timeout,
-        body_timeout_s=body_timeout,
+        drain_timeout_s=drain_timeout_s,
+        idle_timeout_s=idle_timeout_s,
+        body_timeout_s=body_timeout_s,
         without_keys=without_keys,
         workers=workers,
         tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
     )
-    # Everything is closed and durable. granian's threads may still be ending, and one that then asks for an
-    # interpreter which is being torn down aborts the process.
+    # Everything is closed and durable. A thread of granian that is still ending would abort the process if it
+    # asked for an interpreter that is being torn down, so there is no ordinary exit.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(0)

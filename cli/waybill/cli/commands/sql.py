@@ -1,4 +1,4 @@
-"""`waybill sql`: any question, in SQL."""
+"""`waybill sql`: query the records with SQL."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.home import existing_journal, existing_root
+from waybill.cli.arguments import JsonLines
+from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings, WaybillError
 
 if TYPE_CHECKING:
     import duckdb
 
-_FETCHED: Final = 1_000
+_FETCHED_ROWS: Final = 1_000
 
 
 @with_settings("home", "root")
@@ -25,9 +26,9 @@ def sql(
     settings: Settings,
     *,
     query: Annotated[str, typer.Argument(metavar="SQL", help="A query of the view `provenance`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    as_json: JsonLines = False,
 ) -> None:
-    """Ask the compacted files with SQL.
+    """Query the compacted files with SQL.
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
     data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
@@ -39,8 +40,7 @@ def sql(
       waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
     """
-    with existing_journal(settings) as journal:
-        root = existing_root(settings, journal)
+    root = checked_root(agreed_settings(settings))
     try:
         import duckdb
     except ImportError:
@@ -52,7 +52,7 @@ def sql(
                 raise WaybillError("the query is empty; give one, such as 'SELECT * FROM provenance LIMIT 9'")
             _show(connection.execute(query), as_json=as_json)
         except duckdb.Error as error:
-            # What follows is a drawing of the place.
+            # After an empty line DuckDB draws the place of the error.
             said = str(error).partition("\n\n")[0]
             raise WaybillError(
                 f"the query cannot be answered ({said}); correct it, or where a file is damaged, see "
@@ -73,12 +73,12 @@ def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
             f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
         )
         return
-    console.note(f"nothing is compacted below {root} yet; `waybill flush` makes what was kept visible")
+    console.note(f"nothing is compacted below {root} yet; `waybill flush` makes the latest events visible")
     connection.register("provenance", SCHEMA.empty_table())
 
 
 def _glob(folder: Path) -> str:
-    """A path that stands for itself where patterns are read."""
+    """A pattern that matches only this path."""
     return re.sub(r"([*?\[])", r"[\1]", str(folder))
 
 
@@ -92,7 +92,7 @@ def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool) -> None:
 
 
 def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
-    while rows := answer.fetchmany(_FETCHED):
+    while rows := answer.fetchmany(_FETCHED_ROWS):
         yield from rows
 
 

@@ -1,15 +1,16 @@
-"""`waybill status`: what the journal holds, and how far each projection is."""
+"""`waybill status`: show what the journal holds, and how far each projection is."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonObject
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Journal, Settings, locks
@@ -25,10 +26,8 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What is in the journal.
 
     Attributes:
-        entries: how many it holds.
-        last_seq: the newest one's sequence number.
-        size_bytes: the size of its content.
-        oldest: when the oldest one was accepted, ISO 8601; None where there is none.
+        last_seq: the sequence number of the newest entry.
+        oldest: when the oldest entry was accepted, ISO 8601; None in an empty journal.
     """
 
     entries: int = 0
@@ -41,10 +40,10 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How far a projection is.
 
     Attributes:
-        cursor: the last entry it has made durable.
-        behind: how many entries follow that one.
-        lag_s: how old the first of them is, in seconds.
-        problem: what held it up when it was last worked; None when all was well.
+        cursor: the last entry that it has made durable.
+        behind: how many entries follow the cursor.
+        lag_s: how old the first of these is.
+        problem: what held the projection up at its last turn; None if nothing did.
     """
 
     cursor: int
@@ -57,11 +56,11 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a backend's events, counted since the home began.
 
     Attributes:
-        delivered: how many the backend took, repeats included.
-        failed: attempts that came to nothing and were, or will be, repeated.
-        dead_letters: those that it refused for good and that are still here.
-        coalesced: events of files that summaries stand for.
-        summaries: how many of the delivered ones are summaries.
+        delivered: how many the backend accepted, repeats included.
+        failed: failed attempts, each of which was or will be repeated.
+        dead_letters: how many the backend refused for good and are still here.
+        coalesced: events of files that were delivered as part of a summary.
+        summaries: how many of the delivered events are summaries.
     """
 
     delivered: int
@@ -76,11 +75,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         runner_alive: whether a process works the projections.
-        runner_pid: that process; None where there is none, or it has not said yet.
-        deliveries: by backend; without those that nothing was sent to yet.
-        dead_letters: events that a backend refused for good.
-        damaged: files that were set aside, relative to the root; `waybill verify` says how to have their rows
-            back.
+        runner_pid: that process; None if there is none, or if it has not written its id yet.
+        deliveries: by backend; backends that nothing was sent to yet are left out.
+        damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
         notes: what to know when reading the records.
     """
 
@@ -98,14 +95,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @with_settings("home", "root")
-def status(
-    settings: Settings,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show what is kept, how far each projection is, what holds it up.
+def status(settings: Settings, *, as_json: JsonObject = False) -> None:
+    """Show what the journal holds and how far each projection is.
 
-    Exit code 1 when a projection is held up.
+    Exit code 1 when a projection is held up; its problem is shown.
 
     Examples:
 
@@ -123,10 +116,10 @@ def status(
 
 
 def status_of(settings: Settings) -> Status:
-    """Look at a home without changing it.
+    """The status of a home, which is not changed.
 
     Raises:
-        JournalError: its journal cannot be used.
+        JournalError: the journal cannot be used.
     """
     from waybill.marquez import dead_letters
 
@@ -150,7 +143,7 @@ def status_of(settings: Settings) -> Status:
 
 def _damaged(root: Path) -> tuple[str, ...]:
     if not (root / "provenance/damaged").is_dir():
-        return ()  # as nearly always: what reads the reports takes longer to load than all the rest
+        return ()  # nearly always; the import below takes longer than everything else here
     from waybill.exporter.quarantine import list_quarantined
 
     return tuple(one.kept for one in list_quarantined(root))
@@ -158,43 +151,42 @@ def _damaged(root: Path) -> tuple[str, ...]:
 
 def _journal_status(journal: Journal) -> JournalStatus:
     oldest, last_seq = journal.first(), journal.last_seq()
-    since = datetime.fromtimestamp(oldest.received_ms / 1000, UTC) if oldest else None
+    accepted = datetime.fromtimestamp(oldest.received_ms / 1000, UTC) if oldest else None
     return JournalStatus(
-        # Sequence numbers have no gaps: entries go oldest first, and a refused one takes no number.
+        # Sequence numbers have no gaps: pruning starts with the oldest, and a refused entry gets no number.
         entries=last_seq - oldest.seq + 1 if oldest else 0,
         last_seq=last_seq,
         size_bytes=journal.size_bytes(),
-        oldest=since.isoformat(" ", "seconds") if since else None,
+        oldest=accepted.isoformat(" ", "seconds") if accepted else None,
     )
 
 
 def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
-    said, cursors, last_seq = statuses(journal), journal.cursors(), journal.last_seq()
+    written, cursors, last_seq = statuses(journal), journal.cursors(), journal.last_seq()
     return {
         name: ProjectionStatus(
             cursor=cursors.get(name, 0),
             behind=max(last_seq - cursors.get(name, 0), 0),
             lag_s=round(lag_s(journal, cursors.get(name, 0)), 1),
-            problem=said[name].problem if name in said else None,
+            problem=written[name].problem if name in written else None,
         )
-        for name in sorted(said.keys() | cursors.keys())
+        for name in sorted(written.keys() | cursors.keys())
     }
 
 
 def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:
     from waybill.marquez import counters_of, dead_letters
 
-    found = {name: counters_of(journal, name) for name in sorted(journal.cursors())}
     return {
         name: DeliveryStatus(
-            delivered=figures.delivered,
-            failed=figures.failed,
+            delivered=counters.delivered,
+            failed=counters.failed,
             dead_letters=len(dead_letters(journal, name)),
-            coalesced=figures.coalesced,
-            summaries=figures.summaries,
+            coalesced=counters.coalesced,
+            summaries=counters.summaries,
         )
-        for name, figures in found.items()
-        if figures is not None
+        for name in sorted(journal.cursors())
+        if (counters := counters_of(journal, name)) is not None
     }
 
 
@@ -202,9 +194,9 @@ def _show(found: Status) -> None:
     console.line(f"home      {found.home}")
     console.line(f"root      {found.root}")
     console.line(f"runner    {_runner_words(found)}")
-    kept = found.journal
-    since = f", the oldest of {kept.oldest}" if kept.oldest else ""
-    console.line(f"journal   {kept.entries} entries{since}, {kept.size_bytes / 2**20:.1f} MiB")
+    journal = found.journal
+    oldest = f", the oldest of {journal.oldest}" if journal.oldest else ""
+    console.line(f"journal   {journal.entries} entries{oldest}, {journal.size_bytes / 2**20:.1f} MiB")
     console.line(
         f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
     )

@@ -1,25 +1,31 @@
-"""`waybill verify`: is what is there right, and is it the same as over there."""
+"""`waybill verify`: check that files are right, and that two roots hold the same records."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+import functools
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.comparison_roots import fetched, has_aged_off, rebuilt
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import agreed_settings
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
 from waybill.transport import Settings
 
+if TYPE_CHECKING:
+    from waybill.exporter.query import Difference
+    from waybill.exporter.rebuilding import RebuildReport
+
 
 class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
-    """What a verification came to, as its last line of JSON."""
+    """The result of a verification, as the last line of its JSON."""
 
     files: int = 0
     rows: int = 0
@@ -44,7 +50,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="B",
-            help="A root, or the URL of an exported one, that must hold the same records; with --from which "
+            help="A root, or the URL of an exported one, that must hold the same records; with --from, the "
             "source: a root, paths of files, or a URL.",
         ),
     ] = None,
@@ -59,12 +65,14 @@ def verify(
     ] = None,
     seen: Annotated[
         str | None,
-        typer.Option(metavar="HASH", help="An earlier head of A's ledger: it must be in there."),
+        typer.Option(metavar="HASH", help="An earlier head of A's ledger, which must still be in it."),
     ] = None,
     limit: Annotated[
         int,
         typer.Option(
-            metavar="COUNT", min=0, help="The most findings and the most differences to print; all count."
+            metavar="COUNT",
+            min=0,
+            help="The most findings and the most differences to print; all are counted.",
         ),
     ] = 100,
     as_json: Annotated[
@@ -73,14 +81,14 @@ def verify(
 ) -> None:
     """Prove that a root's files are right, and that two roots hold the same records.
 
-    Every file is read: its seal, its schema, the system, hour and order of its rows, repeats, raw files
-    left beside the compacted ones. The ledger tells what was altered, removed or slipped in; note its
-    head elsewhere and give it back with --seen, and nobody can have rewritten what came before. With B,
-    both are verified and then compared record by record, in whichever files the records are. What is in
-    an object store is fetched into a temporary folder and verified there, its manifests too. With --from
-    the records are compared with those that the source's events rebuild to, in a temporary folder; what
-    has aged off is no difference. Flush first, so that what is only in the journal is none either. Exit
-    code 1 when anything is found.
+    Every file is read, and checked for its seal, its schema, the system, hour and order of its rows, repeated
+    rows, and raw files left beside the compacted ones. The ledger shows what was altered, removed or slipped
+    in; note its head elsewhere and give it later with --seen, which proves that nobody has rewritten what
+    came before. With B, both roots are verified and then compared record by record, in whichever files the
+    records are. A root in an object store is fetched into a temporary folder and verified there, with its
+    manifests. With --from, the records are compared with those that the source's events rebuild to in a
+    temporary folder; what has aged off does not count as a difference. Flush first, so that the journal holds
+    nothing that the files lack. Exit code 1 when anything is found.
 
     Examples:
 
@@ -91,10 +99,10 @@ def verify(
       waybill verify --from journal
       waybill verify /data/lineage http://localhost:5000 --from marquez
     """
+    from waybill.exporter.ledger import read_ledger
     from waybill.exporter.object_stores import local_or_url
 
-    with existing_journal(settings) as journal:
-        agreed = as_agreed(settings, journal)
+    agreed = agreed_settings(settings)
     places = theirs or []
     if source is None and len(places) > 1:
         raise typer.BadParameter("two roots are compared; give one B", param_hint="B")
@@ -106,97 +114,138 @@ def verify(
             raise typer.BadParameter(
                 f"there is no folder {place}; give the path of a root", param_hint="A or B"
             )
-    summary = _Summary()
+    output = _Output(limit, as_json=as_json)
     with contextlib.ExitStack() as stack:
-        roots = [stack.enter_context(fetched(place)) for place in wanted]
+        roots = [stack.enter_context(_fetched(place)) for place in wanted]
         for place, root in zip(wanted, roots, strict=True):
-            _check(root, str(place), summary, limit, as_json=as_json)
-        _read_ledger(roots[0], str(wanted[0]), seen, summary, as_json=as_json)
+            _check(root, str(place), output)
+        ledger = read_ledger(roots[0])
+        output.summary.head = ledger.head if ledger else None
+        if seen is not None and not (ledger and seen in ledger.heads):
+            name = str(wanted[0])
+            what = f"no entry of the ledger of {name} has the hash {seen}"
+            output.finding(name, "ledger", "", f"{what}; what came before it was rewritten or removed")
         if source is not None:
-            again, report = stack.enter_context(rebuilt(agreed, source, places))
+            again, report = stack.enter_context(_rebuilt(agreed, source, places))
             for what in (*report.damaged, *report.failed, *filter(None, [report.first_unreadable])):
-                summary.findings += 1
-                _tell(report.source, "source", "", what, as_json=as_json)
-            _compare(roots[0], again, summary, limit, aged_off=True, as_json=as_json)
+                output.finding(report.source, "source", "", what)
+            _compare(roots[0], again, output, aged_off=True)
         for root in roots[1:]:
-            _compare(roots[0], root, summary, limit, aged_off=False, as_json=as_json)
-    _close(summary, compared=bool(source or places), as_json=as_json)
+            _compare(roots[0], root, output)
+    output.close(compared=bool(source or places))
 
 
-def _check(root: Path, name: str, summary: _Summary, limit: int, *, as_json: bool) -> None:
-    from waybill.exporter import check
-
-    with console.progress() as bar:
-        task = bar.add_task(f"verifying {name}", total=None)
-        for checked in check(root):
-            summary.files += 1
-            summary.rows += checked.rows
-            bar.update(task, completed=summary.files)
-            for finding in checked.findings:
-                summary.findings += 1
-                if summary.findings > limit:
-                    continue
-                # A copy of what is elsewhere goes by the name of that.
-                what = finding.what.replace(str(root), name)
-                _tell(name, finding.kind, finding.path, what, as_json=as_json)
-
-
-def _read_ledger(root: Path, name: str, seen: str | None, summary: _Summary, *, as_json: bool) -> None:
-    from waybill.exporter.ledger import read_ledger
-
-    state = read_ledger(root)
-    summary.head = state.head if state else None
-    if seen is None or (state and seen in state.heads):
+@contextlib.contextmanager
+def _fetched(place: Path | str) -> Iterator[Path]:
+    """A root as a folder: itself, or a temporary copy of one in an object store."""
+    if isinstance(place, Path):
+        yield place
         return
-    summary.findings += 1
-    what = (
-        f"no entry of the ledger of {name} has the hash {seen}; what came before it was rewritten or removed"
+    from waybill.exporter.exporting import fetch_root
+
+    with tempfile.TemporaryDirectory(prefix="waybill-verify-") as folder:
+        with console.progress(f"fetching {place}") as show:
+            fetch_root(place, Path(folder), on_progress=lambda done, total: show(completed=done, total=total))
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def _rebuilt(settings: Settings, source: str, places: Sequence[str]) -> Iterator[tuple[Path, RebuildReport]]:
+    """A temporary root that is rebuilt from a source, as `waybill rebuild --from` names it."""
+    from waybill.exporter import Wanted, open_source, rebuild as rebuild_layout
+
+    wanted = Wanted(
+        system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed
     )
-    _tell(name, "ledger", "", what, as_json=as_json)
+    opened = open_source(source, places, settings)
+    with tempfile.TemporaryDirectory(prefix="waybill-verify-") as folder:
+        with console.progress("reading") as show:
+            report = rebuild_layout(
+                opened,
+                Path(folder),
+                wanted,
+                workers=os.cpu_count() or 1,
+                on_progress=lambda what, done, total: show(description=what, completed=done, total=total),
+            )
+        yield Path(folder), report
 
 
-def _tell(root: str, kind: str, path: str, what: str, *, as_json: bool) -> None:
-    if as_json:
-        console.json({"kind": "finding", "root": root, "finding": kind, "path": path, "what": what})
-    else:
-        console.line((kind, "red"), f" {root}/{path}: {what}" if path else f" {what}")
+class _Output:
+    """Prints what a verification finds, up to a limit, and counts all of it."""
 
+    def __init__(self, limit: int, *, as_json: bool) -> None:
+        self._limit = limit
+        self._as_json = as_json
+        self.summary = _Summary()
 
-def _compare(
-    ours: Path, theirs: Path, summary: _Summary, limit: int, *, aged_off: bool, as_json: bool
-) -> None:
-    from waybill.exporter import compare
+    def finding(self, root: str, kind: str, path: str, what: str, *, limited: bool = False) -> None:
+        self.summary.findings += 1
+        if limited and self.summary.findings > self._limit:
+            return
+        if self._as_json:
+            console.json({"kind": "finding", "root": root, "finding": kind, "path": path, "what": what})
+        else:
+            console.line((kind, "red"), f" {root}/{path}: {what}" if path else f" {what}")
 
-    for difference in compare(ours, theirs):
-        lacking = difference.theirs if difference.ours is None else None
-        if aged_off and lacking is not None and has_aged_off(ours, lacking):
-            continue
-        summary.differences += 1
-        if summary.differences > limit:
-            continue
-        if as_json:
-            console.json({"kind": "difference", **msgspec.to_builtins(difference)})
-            continue
-        for sign, style, record in (("-", "red", difference.ours), ("+", "green", difference.theirs)):
+    def difference(self, found: Difference) -> None:
+        self.summary.differences += 1
+        if self.summary.differences > self._limit:
+            return
+        if self._as_json:
+            console.json({"kind": "difference", **msgspec.to_builtins(found)})
+            return
+        for sign, style, record in (("-", "red", found.ours), ("+", "green", found.theirs)):
             if record is not None:
                 console.line((f"{sign} ", style), _words(record))
 
+    def close(self, *, compared: bool) -> None:
+        summary = self.summary
+        if self._as_json:
+            console.json(summary)
+        else:
+            said = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
+            if compared:
+                said.append(f"{summary.differences} records differ")
+            said.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
+            console.note(", ".join(said))
+        if summary.findings or summary.differences:
+            raise typer.Exit(console.EXIT_FAILED)
 
-def _close(summary: _Summary, *, compared: bool, as_json: bool) -> None:
-    if as_json:
-        console.json(summary)
-    else:
-        said = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
-        if compared:
-            said.append(f"{summary.differences} records differ")
-        said.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
-        console.note(", ".join(said))
-    if summary.findings or summary.differences:
-        raise typer.Exit(console.EXIT_FAILED)
+
+def _check(root: Path, name: str, output: _Output) -> None:
+    from waybill.exporter import check
+
+    with console.progress(f"verifying {name}") as show:
+        for checked in check(root):
+            output.summary.files += 1
+            output.summary.rows += checked.rows
+            show(completed=output.summary.files)
+            for finding in checked.findings:
+                # A temporary copy is shown under the name of what it is a copy of.
+                what = finding.what.replace(str(root), name)
+                output.finding(name, finding.kind, finding.path, what, limited=True)
+
+
+def _compare(ours: Path, theirs: Path, output: _Output, *, aged_off: bool = False) -> None:
+    """Compare two roots; with `aged_off`, without what left the first by a recorded age-off or export."""
+    from waybill.exporter import compare
+    from waybill.exporter.names import hour_of, safe_name
+    from waybill.exporter.tombstones import was_removed
+
+    is_removed = functools.lru_cache(maxsize=1_024)(functools.partial(was_removed, ours))
+    for difference in compare(ours, theirs):
+        lacking = difference.theirs if difference.ours is None else None
+        if (
+            aged_off
+            and lacking is not None
+            and is_removed(safe_name(lacking.system_name), hour_of(lacking.completed))
+        ):
+            continue
+        output.difference(difference)
 
 
 def _words(record: ProvenanceRecord) -> str:
-    parts: Iterable[str] = (
+    parts = (
         records.instant_of(record.completed),
         record.final_state.value,
         record.system_name,

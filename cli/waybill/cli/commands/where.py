@@ -1,4 +1,4 @@
-"""`waybill where`: what became of something that a collector acknowledged."""
+"""`waybill where`: what became of an entry that a collector acknowledged."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonObject
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
-from waybill.transport import Settings
+from waybill.transport import Settings, WaybillError
 
 
 @with_settings("home", "root")
@@ -17,11 +18,11 @@ def where(
     settings: Settings,
     receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The answer's header Waybill-Receipt.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Say where an acknowledged entry is: in the journal, in which file, exported, delivered.
 
-    Exit code 1 when this home never had it.
+    Exit code 1 when this home never had the entry.
 
     Examples:
 
@@ -37,8 +38,9 @@ def where(
     with existing_journal(settings) as journal:
         found = look(journal, as_agreed(settings, journal).root, parsed) if journal else None
     if found is None:
-        console.error(f"{settings.home} never had {receipt}; give the home of the collector that answered")
-        raise typer.Exit(console.EXIT_FAILED)
+        raise WaybillError(
+            f"{settings.home} never had {receipt}; give the home of the collector that answered"
+        )
     if as_json:
         console.json(found)
         return

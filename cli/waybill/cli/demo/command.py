@@ -1,4 +1,4 @@
-"""`waybill demo`: the main job from end to end, on real data."""
+"""`waybill demo`: the whole way of real data through a pipeline, and its trail."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonObject
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.demo.flights import YEAR, data_folder
 from waybill.cli.demo.folder import prepare
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from waybill.cli.demo.rebuild_check import RebuildCheck
-    from waybill.cli.demo.trail import Trail
+    from waybill.cli.demo.report import Trail
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
@@ -39,21 +40,21 @@ def demo(
     settings: Settings,
     *,
     home: Annotated[
-        Path, typer.Option(metavar="DIR", help="A folder of the demo's own, for all that it writes.")
+        Path, typer.Option(metavar="DIR", help="A folder of the demo's own, for everything that it writes.")
     ] = Path("waybill-demo"),
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep what an earlier demo left there, instead of starting anew.")
+        bool, typer.Option("--keep", help="Keep what an earlier demo left there, and add to it.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Follow a year of real flights through a PySpark pipeline.
 
     336,776 flights are split by month; each month is validated, enriched with airlines, airports and weather
     in Spark SQL, and leaves by two sinks. One month arrives damaged, one is filtered, one is cancelled. Then
-    the trail is shown: records, files, one file's journey, and where to look next. At the end the files are
-    rebuilt from each place where the events are stored, the journal, the archive, the same events as JSON
-    lines, and Marquez where there is one, and verified against those that the demo wrote: exit code 1 unless
-    they are identical. Takes about two minutes.
+    the demo rebuilds its provenance files from each place where the events are stored (the journal, the
+    archive, the same events as JSON lines, and Marquez if there is one) and compares them with those that it
+    wrote. At the end it shows the trail: records, files, one file's journey, the comparison, and where to
+    look next. Exit code 1 unless all are identical. Takes about two minutes.
 
     Examples:
 
@@ -63,7 +64,6 @@ def demo(
     """
     from waybill.cli.demo import report
     from waybill.cli.demo.rebuild_check import rebuilds
-    from waybill.cli.demo.trail import Trail
     from waybill.exporter import Query, find
 
     start_s = time.monotonic()
@@ -79,7 +79,7 @@ def demo(
     for name, count in flushed.left.items():
         why = flushed.problems.get(name, "they are on their way")
         console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
-    trail = Trail(find(home, Query()))
+    trail = report.Trail(find(home, Query()))
     again = list(rebuilds(trail, own, delivered="marquez" not in flushed.left))
     took_s = time.monotonic() - start_s
     if as_json:
@@ -87,12 +87,12 @@ def demo(
     else:
         report.show(trail, home, again, marquez_url=own.marquez_url)
         console.note(f"\n{took_s:.0f} s, the start of Spark included")
-    if any(one.is_other for one in again):
+    if any(one.is_different for one in again):
         raise typer.Exit(console.EXIT_FAILED)
 
 
 def _given(home: Path, settings: Settings) -> dict[str, Any]:
-    """What a program would put into its code, or better into `waybill.yaml`."""
+    """The settings that a program would put into its code, or better into `waybill.yaml`."""
     return {
         "home": home,
         "root": home,
@@ -106,19 +106,18 @@ def _given(home: Path, settings: Settings) -> dict[str, Any]:
 
 def _run(given: dict[str, Any], home: Path, data: Path) -> None:
     """Run the pipeline behind a progress bar, with a line for each month."""
-    with console.progress() as bar:
-        task = bar.add_task("starting Spark; the first time its listener is fetched too, 43 MB", total=None)
+    with console.progress("starting Spark; the first time its listener is fetched too, 43 MB") as show:
         tracker = Tracker(settings=Settings.load(given, origin="the demo"))
         with contextlib.closing(tracker), _session(given, home / "spark.log") as spark:
-            bar.update(task, description="splitting the year", total=_MONTHS)
+            show(description="splitting the year", total=_MONTHS)
             for outcome in Flights(spark, tracker, data=data, work=home).run():
                 console.note(f"  {YEAR}-{outcome.month:02d}  {outcome.says}")
-                bar.update(task, description="working the months", completed=outcome.month)
-            bar.update(task, description="stopping Spark")
+                show(description="working the months", completed=outcome.month)
+            show(description="stopping Spark")
 
 
 def _session(given: dict[str, Any], log: Path) -> SparkSession:
-    """A tracked session that says what it says to a file: the JVM, and py4j when Ctrl-C cuts a call short."""
+    """A tracked session whose output goes to a file: the JVM's, and py4j's when Ctrl-C cuts a call short."""
     from waybill.spark import session
 
     conf = {
@@ -126,19 +125,19 @@ def _session(given: dict[str, Any], log: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
-        # In a minute the JVM's second compiler costs more than it gives: 85 s of CPU with it, 48 s without.
+        # The JVM's second compiler does not pay in so short a run: 85 s of CPU with it, 48 s without.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     logging.basicConfig(filename=log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     with _stderr_to(log), warnings.catch_warnings():
-        # The data's package brings a pandas that PySpark warns of; neither is used here.
+        # PySpark warns of the pandas that the data's package installs, which is not used here.
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         return session("flights", master="local[2]", conf=conf, **given)
 
 
 @contextlib.contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Let processes that are started meanwhile write to a file, and this one to its own stderr as before."""
+    """Send the stderr of processes that are started meanwhile to a file, but not that of this process."""
     python_stderr = sys.stderr
     descriptor = os.dup(2)
     with log.open("ab") as file, os.fdopen(descriptor, "w", buffering=1, encoding="utf-8") as own:

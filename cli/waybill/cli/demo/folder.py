@@ -1,4 +1,4 @@
-"""The demo's folder: its own, told to the user, and the same at each start."""
+"""The demo's folder, which is emptied before each demo and never holds anything else."""
 
 from __future__ import annotations
 
@@ -21,14 +21,11 @@ class DemoFolderError(WaybillError):
 
 
 def prepare(home: Path, *, keep: bool) -> None:
-    """Make the demo's folder, or make an earlier demo's one empty.
-
-    Args:
-        home: the folder.
-        keep: leave what an earlier demo put there.
+    """Make the demo's folder, or empty that of an earlier demo unless its content is to be kept.
 
     Raises:
-        DemoFolderError: it holds something that no demo put there, or an earlier demo's runner does not end.
+        DemoFolderError: the folder holds something that no demo put there, or an earlier demo's runner does
+            not end.
     """
     marker = home / _MARKER
     if home.exists() and not home.is_dir():
@@ -38,7 +35,7 @@ def prepare(home: Path, *, keep: bool) -> None:
         raise DemoFolderError(
             f"{home} holds something else than an earlier demo; give another folder with --home"
         )
-    # First, so that a demo that is interrupted here can be started anew.
+    # The marker comes first, so that a demo that is interrupted here can be started again.
     marker.touch()
     if not keep:
         _end_runner(home)
@@ -50,7 +47,7 @@ def prepare(home: Path, *, keep: bool) -> None:
 
 
 def _end_runner(home: Path) -> None:
-    """Let an earlier demo's runner end before its journal goes."""
+    """End an earlier demo's runner, before its journal is deleted."""
     deadline_s = time.monotonic() + _ENDS_WITHIN_S
     while locks.is_held(home):
         runner = locks.holder(home)

@@ -1,7 +1,7 @@
-"""The demo's pipeline: a PySpark program as anybody's, and the few lines that make it a tracked one.
+"""The demo's pipeline: an ordinary PySpark program, and the few lines that track its files.
 
 The year's file is split by month. Each month is validated, enriched with airlines, airports and weather, and
-leaves by two sinks: a lake of Parquet partitions and a report of delays. Not every month gets there.
+leaves by two sinks: a lake of Parquet partitions and a report of delays. Three months do not get that far.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waybill.transport import TrackedFile, Tracker
 
 FEWEST_FLIGHTS: Final = 25_000
-"""A month with fewer is not worth a partition, says the demo."""
+"""The demo filters a month with fewer."""
 
 OPEN_MONTH: Final = 12
 """The month that somebody cancels."""
@@ -60,20 +60,13 @@ _TORN: Final = "_torn"
 
 
 class DamagedFileError(Exception):
-    """A month did not arrive as it was sent."""
+    """A month's file was damaged on its way."""
 
 
 class MonthOutcome(msgspec.Struct, frozen=True):
-    """How one month ended.
-
-    Attributes:
-        month: its number.
-        did: the file's identity.
-        says: its end in a few words.
-    """
+    """How one month ended; `says` tells it in a few words."""
 
     month: int
-    did: str
     says: str
 
 
@@ -81,8 +74,7 @@ class Flights:
     """The pipeline over one year.
 
     Args:
-        spark: a session, tracked or not: nothing here depends on it.
-        tracker: where each file's passage is told.
+        spark: a session, tracked or not.
         data: the folder with the package's files.
         work: the folder for everything that the pipeline writes.
     """
@@ -105,9 +97,9 @@ class Flights:
             files = year.split(names, data_source=MONTHS, data_sinks=(LAKE, REPORT))
         for month, file in zip(months, files, strict=True):
             try:
-                yield MonthOutcome(month.number, file.did, self._pass(month, file))
+                yield MonthOutcome(month.number, self._pass(month, file))
             except DamagedFileError as error:
-                yield MonthOutcome(month.number, file.did, f"ERROR: {error}")
+                yield MonthOutcome(month.number, f"ERROR: {error}")
 
     def _pass(self, month: MonthFile, file: TrackedFile) -> str:
         self._name_spark_runs(file)
@@ -135,13 +127,13 @@ class Flights:
             return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
 
     def _name_spark_runs(self, file: TrackedFile) -> None:
-        """Let the records of Spark's own runs, which its listener tells of, say which file they worked on."""
+        """Make the records of Spark's own runs name the file that they worked on."""
         named = {"parent_did": file.did, "data_source": file.data_source, "filename": file.filename}
         for field, value in named.items():
             self._spark.conf.set(f"spark.waybill.{field}", value)
 
     def _validate(self, month: MonthFile) -> tuple[DataFrame, int]:
-        # Without pruning Spark parses every field of a line, and so finds those that lack some.
+        # Without column pruning Spark parses every field of a line, and so finds the lines that lack some.
         schema = f"{_FLIGHTS}, {_TORN} STRING"
         flights = self._read(month.path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
         counted = flights.selectExpr("count(year)", f"count({_TORN})", f"first({_TORN}, true)").first()

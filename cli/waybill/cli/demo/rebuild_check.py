@@ -1,4 +1,4 @@
-"""The demo's proof: its provenance files once more, from each place where the events are stored."""
+"""The demo's proof: its provenance files, rebuilt from each place where the events are stored."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from waybill.cli.demo.trail import Trail
+    from waybill.cli.demo.report import Trail
     from waybill.exporter import Source, Wanted
     from waybill.transport import Settings
 
 
 class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rebuild from one source came to, beside the demo's own files.
+    """A rebuild from one source, compared with the demo's own files.
 
     Attributes:
-        source: as `waybill rebuild --from` takes it.
-        events: how many stored entries were read.
-        records: how many rows the rebuilt files hold.
+        source: its name, as `waybill rebuild --from` takes it.
         differing: how many records are not the same in both.
-        findings: how much is wrong with the rebuilt files by themselves.
-        problem: why there is no rebuild from this source.
+        findings: how many faults a verification finds in the rebuilt files alone.
+        problem: why nothing was rebuilt from this source.
     """
 
     source: str
@@ -35,26 +33,26 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
     @property
-    def is_other(self) -> bool:
-        """Whether it shows that something is wrong."""
+    def is_different(self) -> bool:
+        """Whether the rebuilt files are wrong, or not the demo's own."""
         return bool(self.differing or self.findings)
 
     def verdict(self) -> str:
-        """A few words about it."""
+        """The result in a few words."""
         if self.problem is not None:
             return self.problem
-        if self.is_other:
+        if self.is_different:
             return f"{self.differing} records differ, {self.findings} findings"
         return "identical"
 
 
 def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[RebuildCheck]:
-    """Rebuild from each source into a folder of its own that goes again, and verify it against the root.
+    """Rebuild from each source into a temporary folder, and compare the result with the demo's root.
 
     Args:
         trail: the records that the demo's root holds.
         settings: the demo's own.
-        delivered: whether Marquez, where there is one, has every event.
+        delivered: whether the backend, if there is one, has every event.
     """
     from waybill.exporter import Wanted, open_source
 
@@ -71,14 +69,14 @@ def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[R
     if not delivered:
         yield RebuildCheck(source="marquez", problem="it has not got every event yet")
         return
-    # Others may use it, too.
+    # Marquez may hold the events of others, too.
     since_ms, systems = trail.extent()
     own = msgspec.structs.replace(wanted, since_ms=since_ms, systems=systems)
     yield _from_marquez(open_source("marquez", [], settings), settings.root, own)
 
 
 def _as_lines(source: Source, path: Path) -> Path:
-    """Write the events as OpenLineage's file transport writes them: one a line."""
+    """Write the events as OpenLineage's file transport does, one a line."""
     from waybill.transport import Kind
 
     with path.open("wb") as file:
@@ -94,7 +92,7 @@ def _from_marquez(source: Source, root: Path, wanted: Wanted) -> RebuildCheck:
 
     try:
         if len(source.parts()) > 1:
-            what = "it holds very much besides; `waybill rebuild --from marquez` takes its time"
+            what = "it holds too much else for a demo; use `waybill rebuild --from marquez`"
             return RebuildCheck(source="marquez", problem=what)
         return _again("marquez", source, root, wanted)
     except SourceError as error:

@@ -1,5 +1,1 @@
-"""The local stack: Marquez, the collector, and what watches them, for a machine with Docker."""
-
-from __future__ import annotations
-
-__all__: list[str] = []
+"""The local stack: Marquez, the collector, and their monitoring, for a machine with Docker."""

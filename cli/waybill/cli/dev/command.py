@@ -1,4 +1,4 @@
-"""`waybill dev`: the local stack, up and down, and what is wrong with it."""
+"""`waybill dev`: start and stop the local stack, and say what is wrong with it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
+from waybill.cli.arguments import JsonArray
 from waybill.cli.findings import report
 from waybill.cli.options import with_settings
-from waybill.transport import Settings
+from waybill.cli.services import SERVICES
+from waybill.transport import Settings, WaybillError
 
 if TYPE_CHECKING:
     from waybill.cli.dev.compose import Compose
@@ -25,7 +27,7 @@ _File = Annotated[
     typer.Option(
         "--file",
         metavar="FILE",
-        help="Waybill's docker-compose.yml. [default: that of this folder, of one above, or of the checkout]",
+        help="Waybill's docker-compose.yml. [default: in this folder, in one above, or in the checkout]",
         show_default=False,
     ),
 ]
@@ -34,9 +36,9 @@ _Services = Annotated[list[str] | None, typer.Argument(metavar="SERVICE", help="
 
 @app.command("up")
 def up(services: _Services = None, *, file: _File = None) -> None:
-    """Start the stack, and wait until all of it is well.
+    """Start the stack, and wait until every service is healthy.
 
-    The collector's image is built first, from the sources beside the file.
+    First the collector's image is built, from the sources beside the file.
 
     Examples:
 
@@ -44,13 +46,10 @@ def up(services: _Services = None, *, file: _File = None) -> None:
       waybill dev up
       MARQUEZ_PORT=5050 waybill dev up database marquez page
     """
-    from waybill.cli.services import SERVICES
-
-    compose = _compose(file)
-    code = compose.run("up", "--detach", "--build", "--wait", *(services or ()))
-    if code:
-        console.error("not all of it is well; `waybill dev status` says what, `waybill dev logs` why")
-        raise typer.Exit(console.EXIT_FAILED)
+    if _compose(file).run("up", "--detach", "--build", "--wait", *(services or ())):
+        raise WaybillError(
+            "a service is not healthy; `waybill dev status` says which, and `waybill dev logs` why"
+        )
     console.table(
         ("service", "at", "what"),
         ((one.name, one.url, one.says) for one in SERVICES if not services or one.name in services),
@@ -63,11 +62,11 @@ def status(
     settings: Settings,
     *,
     file: _File = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    as_json: JsonArray = False,
 ) -> None:
     """Say what is not running, which URL is wrong, and what waits to be delivered.
 
-    It asks Docker, each service at its port (MARQUEZ_PORT and the like, where they are set), the collector,
+    Asks Docker, each service at its port (MARQUEZ_PORT and the like, if they are set), the collector,
     MARQUEZ_URL, OPENLINEAGE_URL, and the home. Exit code 1 when something is broken.
 
     Examples:
@@ -86,18 +85,17 @@ def down(
     *,
     file: _File = None,
     volumes: Annotated[
-        bool, typer.Option("--volumes", help="Forget what they keep, too: the journal, Marquez's database.")
+        bool, typer.Option("--volumes", help="Also delete their data: the journal, Marquez's database.")
     ] = False,
 ) -> None:
-    """Stop the stack. What it keeps stays, and is there again after the next start.
+    """Stop the stack. Its data stays for the next start.
 
     Examples:
 
     \b
       waybill dev down
     """
-    compose = _compose(file)
-    if compose.run("down", *(["--volumes"] if volumes else [])):
+    if _compose(file).run("down", *(["--volumes"] if volumes else [])):
         raise typer.Exit(console.EXIT_FAILED)
 
 
@@ -106,19 +104,18 @@ def logs(
     services: _Services = None,
     *,
     file: _File = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C.")] = False,
-    tail: Annotated[int, typer.Option(metavar="LINES", min=0, help="How many lines of each.")] = 100,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")] = False,
+    tail: Annotated[int, typer.Option(metavar="LINES", min=0, help="How many lines of each service.")] = 100,
 ) -> None:
-    """Show what the services say.
+    """Show the services' logs.
 
     Examples:
 
     \b
       waybill dev logs marquez --tail 20
     """
-    compose = _compose(file)
     following = ["--follow"] if follow else []
-    if compose.run("logs", "--tail", str(tail), *following, *(services or ())):
+    if _compose(file).run("logs", "--tail", str(tail), *following, *(services or ())):
         raise typer.Exit(console.EXIT_FAILED)
 
 

@@ -1,11 +1,10 @@
-"""Docker Compose, and the file that it works by."""
+"""Docker Compose, and the file that describes the stack."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -17,25 +16,23 @@ from waybill.transport import WaybillError
 
 FILE: Final = "docker-compose.yml"
 PROJECT: Final = "waybill"
-"""What the file calls itself: another project's is none of ours."""
+"""The name in the file, which tells it from that of another project."""
 
 _CHECKOUT: Final = Path(__file__).parents[4]
-"""Where the file is when this is a checkout; an installed wheel has none, for an image needs the sources."""
+"""The folder of the file in a checkout; a wheel has none, since the image is built from the sources."""
 _DOCKER_TIMEOUT_S: Final = 60.0
 
 
 class StackError(WaybillError):
-    """The local stack cannot be worked with here."""
+    """The local stack cannot be run here."""
 
 
 class Container(msgspec.Struct, frozen=True, rename="pascal"):
     """One line of `docker compose ps --format json`.
 
     Attributes:
-        service: whose it is.
-        state: as Docker has it: running, exited, ...
-        health: healthy, unhealthy, starting; empty where nobody looks.
-        exit_code: of one that has ended.
+        state: running, exited, ...
+        health: healthy, unhealthy, starting; empty without a health check.
     """
 
     service: str
@@ -45,7 +42,7 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def says(self) -> str:
-        """How it is, in a few words."""
+        """Its state in a few words."""
         if self.state == "exited":
             return f"exited with code {self.exit_code}"
         return f"{self.state}, {self.health}" if self.health else self.state
@@ -57,13 +54,10 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Compose:
-    """The stack's own Docker Compose.
-
-    Args:
-        file: its file.
+    """Docker Compose with the stack's file.
 
     Raises:
-        StackError: there is no Docker here that could do it.
+        StackError: Docker or its compose plug-in is missing, or its daemon does not answer.
     """
 
     def __init__(self, file: Path) -> None:
@@ -75,28 +69,28 @@ class Compose:
             )
         self._docker = docker
         self._command = [docker, "compose", "--file", str(file)]
-        self._see(["compose", "version"], "has no compose plug-in; install docker-compose-plugin")
-        self._see(
+        self._require(["compose", "version"], "has no compose plug-in; install docker-compose-plugin")
+        self._require(
             ["version", "--format", "{{.Server.Version}}"],
-            "has no daemon that answers; start it, or see that this user may use it",
+            "has no daemon that answers; start it, or check that this user may use it",
         )
 
     def run(self, *arguments: str) -> int:
-        """Let it do something on this terminal, and give its exit code."""
+        """Run a Compose command on this terminal, and return its exit code."""
         return subprocess.run([*self._command, *arguments], check=False).returncode
 
     def containers(self) -> dict[str, Container]:
-        """How each service's container is; one that was never started has none.
+        """The container of each service that was ever started.
 
         Raises:
-            StackError: it does not say.
+            StackError: Docker Compose fails.
         """
         done = _ask([*self._command, "ps", "--all", "--format", "json"])
         if done.returncode:
             raise StackError(f"docker compose says {_last_line(done.stderr)}; correct that")
         return containers_of(done.stdout)
 
-    def _see(self, arguments: list[str], otherwise: str) -> None:
+    def _require(self, arguments: list[str], otherwise: str) -> None:
         done = _ask([self._docker, *arguments])
         if done.returncode:
             what, _, mend = otherwise.partition("; ")
@@ -104,21 +98,19 @@ class Compose:
 
 
 def containers_of(text: str) -> dict[str, Container]:
-    """Read what `docker compose ps --format json` prints: a line each, or one array before version 2.21."""
-    lines = text.strip().splitlines()
-    found: Iterable[Container]
+    """Read what `docker compose ps --format json` prints: a line each, or before version 2.21 one array."""
     if text.lstrip().startswith("["):
         found = msgspec.json.decode(text, type=list[Container])
     else:
-        found = [msgspec.json.decode(line, type=Container) for line in lines]
+        found = msgspec.json.Decoder(Container).decode_lines(text)
     return {container.service: container for container in found}
 
 
 def compose_file(given: Path | None) -> Path:
-    """The stack's file: the one that is given, or of this folder or one above, or of this checkout.
+    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout.
 
     Raises:
-        StackError: there is none.
+        StackError: there is no such file.
     """
     if given is not None:
         if not given.is_file():
@@ -137,7 +129,7 @@ def services_of(file: Path) -> list[str]:
     """The services that the file names.
 
     Raises:
-        StackError: it is none of Compose.
+        StackError: it is not a Compose file.
     """
     content = _content(file)
     services = content.get("services") if isinstance(content, dict) else None

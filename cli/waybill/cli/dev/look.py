@@ -1,4 +1,4 @@
-"""A look at the stack: what is not running, which URL is wrong, what waits to be delivered."""
+"""The state of the stack: what is not running, which URL is wrong, what waits to be delivered."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.cli.checks import marquez_answers
+from waybill.cli.commands.doctor import marquez_answers
 from waybill.cli.commands.status import status_of
 from waybill.cli.dev.compose import Compose, StackError, compose_file, services_of
 from waybill.cli.findings import Diagnosis, Level, broken
-from waybill.cli.services import COLLECTOR, MARQUEZ, SERVICES, Heard, Service, hear, waiting_of
+from waybill.cli.services import COLLECTOR, MARQUEZ, SERVICES, Answer, Service, ask, waiting_by_projection
 from waybill.transport import JournalError, Settings
 
 if TYPE_CHECKING:
@@ -25,18 +25,16 @@ _OPENLINEAGE_URL: Final = "OPENLINEAGE_URL"
 
 
 class _Readiness(msgspec.Struct):
-    """What is read of a collector's `/health/ready`."""
+    """A collector's answer at `/health/ready`."""
 
     ready: bool
     problems: dict[str, str]
 
 
 def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
-    """What is there, one thing after the other.
+    """Check the stack, and what this user's settings and environment say of it.
 
-    Args:
-        settings: this user's own: the home, and where events go from it.
-        file: the stack's file; None: to be found.
+    Without a file, the stack's file is searched for.
     """
     containers: Mapping[str, Container] = {}
     try:
@@ -44,8 +42,7 @@ def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
         named = services_of(found)
         containers = Compose(found).containers()
     except StackError as error:
-        says, _, mend = str(error).partition("; ")
-        yield Diagnosis("docker", Level.NOTE, says, mend)
+        yield msgspec.structs.replace(broken("docker", error), level=Level.NOTE)
     else:
         running = sum(container.is_well for container in containers.values())
         level = Level.OK if running == len(named) else Level.NOTE
@@ -54,9 +51,9 @@ def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
         for name in named:
             if name not in {service.name for service in SERVICES}:
                 yield _unseen(name, containers.get(name))
-    heard = {service: hear(service.url + service.path) for service in SERVICES}
-    problems = _problems(heard[COLLECTOR])
-    for service, answer in heard.items():
+    answers = {service: ask(service.url + service.path) for service in SERVICES}
+    problems = _problems(answers[COLLECTOR])
+    for service, answer in answers.items():
         if service is COLLECTOR and answer.status is not None and problems is None:
             says = f"what answers at {service.url} is no collector of Waybill"
             yield Diagnosis(service.name, Level.BROKEN, says, f"give its port with {service.variable}")
@@ -69,7 +66,7 @@ def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
 
 
 def _unseen(name: str, container: Container | None) -> Diagnosis:
-    """A service that no port of this machine leads to."""
+    """The finding about a service without a port on this machine."""
     if container is None:
         return Diagnosis(name, Level.BROKEN, "was not started", "waybill dev up")
     if container.is_well:
@@ -77,7 +74,7 @@ def _unseen(name: str, container: Container | None) -> Diagnosis:
     return Diagnosis(name, Level.BROKEN, f"is {container.says}", f"waybill dev logs {name}")
 
 
-def _served(service: Service, answer: Heard, container: Container | None) -> Diagnosis:
+def _served(service: Service, answer: Answer, container: Container | None) -> Diagnosis:
     if answer.is_well:
         return Diagnosis(service.name, Level.OK, f"{service.says} answers at {service.url}")
     says = f"{service.says} at {service.url}: {answer.says}"
@@ -88,8 +85,8 @@ def _served(service: Service, answer: Heard, container: Container | None) -> Dia
     return Diagnosis(service.name, Level.BROKEN, f"{says}; its container is {container.says}", mend)
 
 
-def _problems(readiness: Heard) -> dict[str, str] | None:
-    """What a collector says of itself, by what it is wrong with; None where it is no collector."""
+def _problems(readiness: Answer) -> dict[str, str] | None:
+    """A collector's problems by what they concern; None if the answer is not a collector's."""
     try:
         return msgspec.json.decode(readiness.text, type=_Readiness).problems
     except msgspec.MsgspecError:
@@ -97,12 +94,14 @@ def _problems(readiness: Heard) -> dict[str, str] | None:
 
 
 def _waiting(problems: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """What waits in the collector, by backend and layout, and what holds it up."""
-    metrics = hear(f"{COLLECTOR.url}/metrics", os.environ.get("OPENLINEAGE_API_KEY"))
+    """What waits in the collector for each projection, and what holds it up."""
+    metrics = ask(f"{COLLECTOR.url}/metrics", os.environ.get("OPENLINEAGE_API_KEY"))
     if metrics.status in _KEY_WANTED:
         mend = "set OPENLINEAGE_API_KEY to a key with the role read"
-        yield Diagnosis("waiting", Level.NOTE, "the collector tells what waits only to who has a key", mend)
-    for name, (entries, age_s) in waiting_of(metrics.text if metrics.is_well else "").items():
+        yield Diagnosis(
+            "waiting", Level.NOTE, "the collector says what waits only to those who have a key", mend
+        )
+    for name, (entries, age_s) in waiting_by_projection(metrics.text if metrics.is_well else "").items():
         check = f"collector: {name}"
         count = f"{entries} {'entry waits' if entries == 1 else 'entries wait'}, the oldest for {age_s:.0f} s"
         says = count if entries else "nothing waits"
@@ -114,28 +113,28 @@ def _waiting(problems: Mapping[str, str]) -> Iterator[Diagnosis]:
 
 
 def _urls(settings: Settings) -> Iterator[Diagnosis]:
-    """Whether what this shell and this user's settings name is what they take it for."""
+    """Whether the URLs in this user's settings and environment lead to what they should."""
     if settings.marquez_url is not None:
-        answers = marquez_answers(settings)
+        finding = marquez_answers(settings)
         where = settings.origins["marquez_url"]
-        yield msgspec.structs.replace(answers, check="marquez_url", says=f"{answers.says} ({where})")
+        yield msgspec.structs.replace(finding, check="marquez_url", says=f"{finding.says} ({where})")
     url = os.environ.get(_OPENLINEAGE_URL)
     if not url:
         return
     parts = urlsplit(url)
     base = f"{parts.scheme}://{parts.netloc}"
     mend = f"set it to the collector's, {COLLECTOR.url}"
-    if hear(f"{base}/health/live").is_well:
+    if ask(f"{base}/health/live").is_well:
         yield Diagnosis(_OPENLINEAGE_URL, Level.OK, f"{base} is a collector")
-    elif hear(base + MARQUEZ.path).is_well:
-        says = f"{base} is a Marquez: what its clients send there is lost while it is away"
+    elif ask(base + MARQUEZ.path).is_well:
+        says = f"{base} is a Marquez: what clients send there while it is down is lost"
         yield Diagnosis(_OPENLINEAGE_URL, Level.NOTE, says, mend)
     else:
         yield Diagnosis(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is no collector of Waybill", mend)
 
 
 def _home(settings: Settings) -> Diagnosis:
-    """What waits in this user's own home, which programs with Waybill inside write to."""
+    """What waits in this user's own home, which programs that use Waybill write to."""
     try:
         found = status_of(settings)
     except JournalError as error:

@@ -1,4 +1,4 @@
-"""Moments on the command line."""
+"""Arguments that several commands share: moments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import pytest
 import typer
 
-from waybill.cli.time_args import moment, parse_moment
+from waybill.cli.arguments import moment, parse_moment
 
 
 @pytest.mark.parametrize(
