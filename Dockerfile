@@ -9,7 +9,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE ./
-# The dependencies change more seldom than the code: a layer of their own.
+# The dependencies change less often than the code, so they have their own layer.
 RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export --extra kafka
 COPY facets facets
 COPY transport transport
@@ -22,12 +22,12 @@ RUN uv sync --locked --no-dev --no-editable --extra collector --extra export --e
 
 FROM python:3.13.9-slim-bookworm
 
-# A volume that is mounted here for the first time gets the folder's owner.
+# A new volume that is mounted here gets the owner of this folder.
 RUN useradd --uid 1000 --create-home waybill \
     && install --directory --owner=waybill --group=waybill --mode=0700 /var/lib/waybill
 COPY --from=build /opt/waybill /opt/waybill
-# Listening beyond the container asks for keys (`waybill keys add`), or for the word that nobody needs one:
-# the command `serve --without-keys`, where only this machine reaches the published port.
+# To listen outside the container, the collector needs keys (`waybill keys add`), or the command `serve --without-keys`
+# if only this machine reaches the published port.
 ENV PATH=/opt/waybill/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     WAYBILL_HOME=/var/lib/waybill \

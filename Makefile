@@ -1,4 +1,4 @@
-# Everything starts here; nothing but Python 3.11 or newer needs to be on the machine.
+# Every task of a developer. The machine needs only Python 3.11 or newer.
 # Paths are relative, so that the folder may have a space in its name.
 
 UV_VERSION := 0.13.8
@@ -8,14 +8,14 @@ SEED ?=
 FAULTS_BOUND_S := 1200
 
 PY := .venv/bin/python
-# uv works on this .venv alone and never fetches a Python of its own.
+# uv changes only this .venv, and never downloads a Python.
 SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads
-# Without bytecode each of the hundreds of processes that the tests start would compile everything anew.
+# Without bytecode files, each of the hundreds of processes that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
-# pyright's wrapper asks the network for a newer version of itself unless told not to.
+# Keeps pyright's wrapper from looking for a newer version on the network.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
-# Tests are no packages: each folder has a `conftest` of its own, so each is checked by itself.
+# Tests are not packages, and each folder has its own `conftest`, so mypy checks each folder by itself.
 TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez
 
@@ -31,14 +31,14 @@ demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeli
 test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed to pytest)
 	$(PY) -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
-test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez that MARQUEZ_URL names, too
-	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with tests: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
+test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
+	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
 	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez tests/cli/test_demo.py
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 20 minutes (SEED=n repeats a run)
 	$(PY) -m pytest -m exhaustive --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults tests/collector
 
-lint: .venv/dev.stamp ## Check style, types, the order of rooms and the dependencies
+lint: .venv/dev.stamp ## Check style, types, the order of the rooms and the dependencies
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -47,18 +47,18 @@ lint: .venv/dev.stamp ## Check style, types, the order of rooms and the dependen
 	$(PY) .venv/bin/lint-imports
 	$(PY) -m deptry .
 
-format: .venv/dev.stamp ## Format the code and mend what ruff can mend
+format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: .venv/dev.stamp ## Measure each figure beside its rival and print it (see docs/benchmarks.md)
+bench: .venv/dev.stamp ## Measure each figure and its rival (see docs/benchmarks.md)
 	$(PY) -m benchmarks $(ARGS)
 
 clean: ## Remove what these targets made
 	rm -rf .venv dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +
 
-# The demo needs no test tools; where those are, the demo's packages are too.
+# The demo needs no test tools. The development environment includes the demo's packages.
 .venv/demo.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml uv.lock
 	$(SYNC) --extra demo --no-dev --inexact
 	@touch $@

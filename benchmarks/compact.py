@@ -92,9 +92,9 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
         )
     if cases == CASES:
         ratio = medians["waybill"]["wall_s"] / medians["duckdb"]["wall_s"]
-        print(f"\nwaybill / duckdb, wall: {ratio:.2f} (to reach: at most {RATIO_MAX})")
+        print(f"\nwaybill / duckdb, wall: {ratio:.2f} (goal: at most {RATIO_MAX})")
     if "waybill" in medians and not arguments.backfill:
-        print(f"size: {medians['waybill']['size_mb']:.1f} MB (to reach: at most {SIZE_MAX_MB})")
+        print(f"size: {medians['waybill']['size_mb']:.1f} MB (goal: at most {SIZE_MAX_MB})")
     return results
 
 

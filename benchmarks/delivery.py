@@ -96,7 +96,7 @@ def _throughput(arguments: argparse.Namespace, url: str) -> None:
     for case in CASES:
         print(f"{case:10} {statistics.median(per_s[case]):9.1f}")
     ratio = statistics.median(per_s["waybill"]) / statistics.median(per_s["bare"])
-    print(f"\nwaybill / bare: {ratio:.3f} (wanted: at least {RATIO_MIN})")
+    print(f"\nwaybill / bare: {ratio:.3f} (goal: at least {RATIO_MIN})")
 
 
 def _waiting(arguments: argparse.Namespace) -> None:
@@ -104,9 +104,9 @@ def _waiting(arguments: argparse.Namespace) -> None:
     with StandIn("refusing") as nobody:
         figures = _measure("waiting", arguments, nobody.url, events)
     print(
-        f"{events:,} events waiting: {figures['peak_mb']:.0f} MB at most (wanted: under {MEMORY_MAX_MB})\n"
+        f"{events:,} events waiting: {figures['peak_mb']:.0f} MB at most (goal: under {MEMORY_MAX_MB})\n"
         f"first one delivered {figures['first_s']:.2f} s after an outage of {OUTAGE_S:.0f} s "
-        f"(wanted: within {FIRST_MAX_S:.0f} s)"
+        f"(goal: within {FIRST_MAX_S:.0f} s)"
     )
 
 

@@ -78,10 +78,10 @@ def _compare_cases(arguments: argparse.Namespace, folder: Path) -> Results:
             )
     ratio = net["waybill process", 1] / net["async_http", 1]
     allowed_us = 1.3 * fdatasync_us + 40
-    print(f"\nprocess / async_http, p50 net, 1 thread: {ratio:.2f} (to reach: at most 0.40)")
+    print(f"\nprocess / async_http, p50 net, 1 thread: {ratio:.2f} (goal: at most 0.40)")
     print(
         f"power, p50 net, 1 thread: {net['waybill power', 1]:.0f} µs "
-        f"(to reach: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)"
+        f"(goal: at most 1.3 x fdatasync + 40 = {allowed_us:.0f} µs)"
     )
     return results
 
@@ -111,7 +111,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
             f"{state:<12} {of['p50_us']:>8.1f} {of['p99_us']:>8.1f} {of['p99_us'] / up['p99_us']:>16.2f} "
             f"{of['events_per_s']:>9.0f} {of['events_per_s'] / up['events_per_s']:>12.2f}"
         )
-    print("\nevents/s against answering (to reach: at least 0.95)")
+    print("\nevents/s against answering (goal: at least 0.95)")
     return results
 
 

@@ -194,9 +194,9 @@ def measure(minutes: float, lag_max_s: float) -> None:
         f"CPU time for each file: {run.delivery_s / flow.files * 1e6:.0f} µs in the delivery, "
         f"{run.layout_s / flow.files * 1e6:.0f} µs in the layout; a core has {1e6 / FILES_PER_S:.0f} µs\n"
         f"{flow.files:,} files: {backend.files:,} in runs of their own, {backend.summarised:,} in "
-        f"{backend.summaries:,} summaries; {records:,} records in Parquet (wanted: {flow.files:,})\n"
+        f"{backend.summaries:,} summaries; {records:,} records in Parquet (goal: {flow.files:,})\n"
         f"{backend.others:,} events of {flow.others:,} other runs\n"
-        f"lag of the graph: at most {run.lag_s:.0f} s (wanted: under {lag_max_s:.0f} s)"
+        f"lag of the graph: at most {run.lag_s:.0f} s (goal: under {lag_max_s:.0f} s)"
     )
 
 

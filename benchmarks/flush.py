@@ -52,7 +52,7 @@ def _flush(arguments: argparse.Namespace, folder: Path) -> Results:
         f"{row['wall_s']:>8.2f} {row['cpu_s']:>8.2f} {row['peak_mb']:>8.0f} {row['files']:>8.0f} "
         f"{row['size_mb']:>8.1f}"
     )
-    print(f"\nto reach: {WALL_MAX_S:g} s, {CPU_MAX_S:g} CPU s")
+    print(f"\ngoal: {WALL_MAX_S:g} s, {CPU_MAX_S:g} CPU s")
     return results
 
 

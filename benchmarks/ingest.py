@@ -105,7 +105,7 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
                 end_runner(home)
             results.append({"state": state, **result})
             shutil.rmtree(home, ignore_errors=True)
-    print("| Marquez | events a second | / answering (to reach: at least 0.95) |\n|---|---|---|")
+    print("| Marquez | events a second | / answering (goal: at least 0.95) |\n|---|---|---|")
     medians = {state: median(results, ("per_s",), state=state)["per_s"] for state in STATES}
     for state, per_s in medians.items():
         print(f"| {state} | {per_s:,.0f} | {per_s / medians['answering']:.2f} |")

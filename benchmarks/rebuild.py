@@ -87,7 +87,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
         )
     for rival in cases[1:]:
         ratio = medians["waybill"]["wall_s"] / medians[rival]["wall_s"]
-        print(f"waybill / {rival}, wall: {ratio:.2f} (to reach: at most {RATIO_MAX})")
+        print(f"waybill / {rival}, wall: {ratio:.2f} (goal: at most {RATIO_MAX})")
     return results
 
 

@@ -73,7 +73,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
             print(f"{case:<10} {cores:>6} {wall_s:>8.2f} {count / wall_s:>9,.0f}")
         if len(cases) > 1:
             ratio = medians["waybill"] / medians["plain"]
-            print(f"waybill / plain: {ratio:.2f} (to reach: at most {RATIO_MAX})")
+            print(f"waybill / plain: {ratio:.2f} (goal: at most {RATIO_MAX})")
     return results
 
 
