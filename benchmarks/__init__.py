@@ -1,1 +1,1 @@
-"""What Waybill costs, each figure beside its rival: `python -m benchmarks.<name>`."""
+"""What Waybill costs, in comparison with rivals: `python -m benchmarks.<name>`."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: every figure of docs/benchmarks.md in turn, on a machine left alone."""
+"""``python -m benchmarks``: every figure of docs/benchmarks.md in turn, on an otherwise idle machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BENCHMARKS = (
 
 
 def main() -> int:
-    """Run each benchmark as a process of its own; the arguments choose some by name."""
+    """Run each benchmark in its own process; the arguments select some by name."""
     chosen = [command for command in BENCHMARKS if command[0] in sys.argv[1:] or not sys.argv[1:]]
     for name, *options in chosen:
         print(f"\n== python -m benchmarks.{' '.join((name, *options))}\n", flush=True)

@@ -1,4 +1,4 @@
-"""The backend that the benchmarks deliver to: on loopback, in a process of its own."""
+"""The backend that the benchmarks deliver to: on loopback, in its own process."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _HANGS_S: Final = 3_600.0
 
 
 class StandIn:
-    """A server that answers 201 or 500, hangs, or is not there.
+    """A server that answers 201 or 500, hangs, or does not listen.
 
     Args:
         state: one of `STATES`.
         answer_s: how long an answer takes.
-        port: where it listens; 0: anywhere.
+        port: where it listens; 0 for any free port.
     """
 
     def __init__(self, state: str, *, answer_s: float = 0.0, port: int = 0) -> None:
@@ -50,7 +50,7 @@ class StandIn:
 
 
 def serve(state: str, answer_s: float, port: int) -> None:
-    """Be the backend until killed; the first line printed is the URL."""
+    """Serve as the backend until killed; the first line printed is the URL."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,12 +1,12 @@
-"""How long raw files take to become compacted ones: our compactor beside DuckDB.
+"""How long the compaction of raw files takes: Waybill's and DuckDB's.
 
     python -m benchmarks.compact              # one million records over 24 hours and 5 systems
     python -m benchmarks.compact --backfill   # the same over 8,760 hours and 5 systems
 
-Both read the same raw files, merge what came twice, sort, and write one zstd file per system and hour;
-what DuckDB runs is benchmarks/compact.sql. Ours also makes every file durable before it removes the raw ones.
-Each measurement is a fresh process; the two take turns, and the median of the rounds is shown. The rows of
-both are compared.
+Both read the same raw files, merge repeats, sort, and write one zstd file per system and hour; DuckDB runs
+benchmarks/compact.sql. Waybill also makes every file durable before it removes the raw ones. Each
+measurement is a fresh process; the two alternate, and the median of the rounds is shown. The rows of both
+are compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final
 
-from benchmarks.turns import (
+from benchmarks.measuring import (
     Results,
     add_rows_options,
     check_same,
@@ -42,7 +42,7 @@ RATIO_MAX: Final = 0.8
 
 
 def main() -> None:
-    """Make the raw files, let both compact them in turns, and print the table."""
+    """Make the raw files, let both compact them alternately, and print the table."""
     parser = parser_of(__doc__, rounds=5)
     parser.add_argument(
         "--records", type=int, default=1_000_000, help="different records (default 1,000,000)"
@@ -74,7 +74,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
     for round_ in range(arguments.rounds):
         for case in cases:
             work = folder / f"{round_}-{case}"
-            # Compaction removes raw files but never changes one, so links will do.
+            # Compaction removes raw files but never changes one, so hard links are enough.
             shutil.copytree(folder / "raw", work, copy_function=os.link)
             os.sync()
             results.append(_measured(case, work))
@@ -99,7 +99,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, float]:
-    """Raw files as a projection writes them, batch after batch; how many rows, files and MB."""
+    """Write raw files as a projection does, batch after batch; return the numbers of rows, files and MB."""
     from benchmarks.records import records
     from waybill.exporter.compaction import RawWriter
     from waybill.exporter.names import RawName
@@ -120,7 +120,7 @@ def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, flo
 
 
 def _work(case: str, folder: Path) -> dict[str, float]:
-    """Compact a folder and tell what it took; imports do not count."""
+    """Compact a folder and return what it took, without the imports."""
     compact = {"waybill": _waybill, "duckdb": _duckdb}[case](folder)
     before, start_s = cpu_s(), time.perf_counter()
     compact()
@@ -128,13 +128,13 @@ def _work(case: str, folder: Path) -> dict[str, float]:
     return {"wall_s": wall_s, "cpu_s": cpu_s() - before, "peak_mb": peak_mb()}
 
 
-def _waybill(folder: Path) -> Any:  # noqa: ANN401 - what is to be timed
+def _waybill(folder: Path) -> Any:  # noqa: ANN401 - the call that is timed
     from waybill.exporter import Compactor
 
     return Compactor(folder).compact
 
 
-def _duckdb(folder: Path) -> Any:  # noqa: ANN401 - what is to be timed
+def _duckdb(folder: Path) -> Any:  # noqa: ANN401 - the call that is timed
     import duckdb
 
     raw, out = folder / "provenance/raw/*/*/*.parquet", folder / "provenance/compacted"

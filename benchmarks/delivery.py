@@ -1,23 +1,23 @@
-"""How waiting events reach a backend: as fast as it takes them, in little memory, in time.
+"""How waiting events reach a backend: throughput, memory and delay.
 
     python -m benchmarks.delivery             # throughput beside a bare load generator
-    python -m benchmarks.delivery --url URL   # the same with a real Marquez, which is filled
-    python -m benchmarks.delivery --waiting   # a million waiting events: memory, and how soon an outage ends
+    python -m benchmarks.delivery --url URL   # the same with a real Marquez, which is filled with test data
+    python -m benchmarks.delivery --waiting   # a million waiting events: memory, and the delay after an outage
     python -m benchmarks.delivery --flow      # 5,000 files a second, for an hour: how late the graph is
 
-Throughput: both send the same events over as many connections, to a backend that answers after 100 ms, which
-over eight connections is what Marquez takes. The generator takes them from memory and keeps no account; ours
-reads them from the journal, keeps the order within runs, and makes each answer durable. Each measurement is a
-fresh process; the two take turns, and the median of the rounds is shown.
+Throughput: both send the same events over as many connections, to a backend that answers after 100 ms,
+which over eight connections is the rate of Marquez. The generator takes them from memory and does not keep
+track of them. Waybill reads them from the journal, keeps the order within runs, and makes each answer
+durable. Each measurement is a fresh process; the two alternate, and the median of the rounds is shown.
 
-The hour of the flow is one of a simulated clock: it goes on by 25 ms with each event that the backend takes,
-by the CPU time that the delivery itself needs, and by its pauses; what the layout needs is told beside it.
-Its 18 million files take about an hour of two quiet cores; `--minutes 10` takes a sixth of that, and shows
-each kind of minute several times. `--waiting` takes about 5 minutes, most of them to put the events there;
-the throughput takes 5, too.
+The hour of the flow is an hour of a simulated clock, which advances by 25 ms with each event that the
+backend accepts, by the CPU time of the delivery itself, and by its pauses; the CPU time of the layout is
+shown separately. Its 18 million files take about an hour on two idle cores; `--minutes 10` takes a sixth of
+that, and shows each kind of minute several times. `--waiting` takes about 5 minutes, most of them to fill
+the journal; the throughput takes 5, too.
 
-How emitters and the collector do while a backend is down, hangs or fails is shown by
-`python -m benchmarks.emit --backends` and `python -m benchmarks.ingest --backends`.
+`python -m benchmarks.emit --backends` and `python -m benchmarks.ingest --backends` show emitters and the
+collector while a backend is down, hangs or fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from urllib.parse import urlsplit
 
 from benchmarks import flow
 from benchmarks.backend import StandIn
-from benchmarks.turns import measured, peak_mb
+from benchmarks.measuring import measured, peak_mb
 
 if TYPE_CHECKING:
     from waybill.marquez import Delivery
@@ -50,21 +50,26 @@ MEMORY_MAX_MB: Final = 300
 FIRST_MAX_S: Final = 5.0
 LAG_MAX_S: Final = 120.0
 OUTAGE_S: Final = 45.0
-"""Long enough for the back-off to have grown to its bound."""
+"""Long enough for the back-off to reach its maximum."""
 EVENTS_PER_RUN: Final = 2
 FILL_BATCH: Final = 5_000
 SENT_WITH_MANY_WAITING: Final = 500
 
 
 def main() -> None:
-    """Let both deliver in turns and print the table, or measure the memory."""
+    """Let both deliver alternately and print the table, or measure the memory."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--events", type=int, help="default 4,000; with --waiting 1,000,000")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds (default 3)")
     parser.add_argument("--connections", type=int, default=8, help="default 8")
-    parser.add_argument("--answer-ms", type=float, default=100.0, help="of the backend here (default 100)")
+    parser.add_argument(
+        "--answer-ms",
+        type=float,
+        default=100.0,
+        help="how long the local backend takes to answer (default 100)",
+    )
     parser.add_argument("--url", help="a backend of your own")
     parser.add_argument("--waiting", action="store_true", help="measure the memory instead")
     parser.add_argument("--flow", action="store_true", help="measure the lag of a busy flow instead")
@@ -149,7 +154,7 @@ def _fill(journal: Journal, events: int) -> None:
 
 
 def _outlast(delivery: Delivery, url: str, events: int) -> dict[str, float]:
-    """Let the backend come after an outage, and some events go to it."""
+    """Start the backend after an outage, and deliver some events to it."""
     ends_s = time.perf_counter() + OUTAGE_S
     while time.perf_counter() < ends_s:
         step = delivery.step()

@@ -1,12 +1,12 @@
-"""What one `emit` costs a pipeline: our transport beside the client's own, and with the backend up and down.
+"""What one `emit` costs: with Waybill's transport, with the client's own, and with the backend up and down.
 
     python -m benchmarks.emit              # the transports, 1 and 8 threads
-    python -m benchmarks.emit --backends   # ours with Marquez answering, refusing, hanging, failing
+    python -m benchmarks.emit --backends   # Waybill's with Marquez answering, refusing, hanging, failing
 
-Each measurement is a fresh process; the cases take turns for several rounds and the median of the rounds is
-shown, so that a machine that grows slower meanwhile harms all alike. The client's own work around a transport
-is measured with a transport that does nothing and taken off all. Ours runs as it does in a pipeline: its
-runner makes the Parquet files and delivers to the same backend meanwhile.
+Each measurement is a fresh process; the cases alternate for several rounds and the median of the rounds is
+shown, so that a machine that becomes slower affects all alike. The client's own work around a transport is
+measured with a transport that does nothing, and subtracted from all. Waybill's transport runs as it does in
+a pipeline: its runner writes the Parquet files and delivers to the same backend meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from benchmarks.backend import STATES, StandIn
-from benchmarks.turns import Results, in_folder, measured, median, parser_of
+from benchmarks.measuring import Results, in_folder, measured, median, parser_of
 
 CASES: Final = ("nothing", "file", "async_http", "waybill process", "waybill power")
 FIGURES: Final = ("events_per_s", "p50_us", "p99_us")
@@ -125,12 +125,12 @@ def end_runner(home: Path) -> None:
 
     while locks.is_held(home):
         pid = locks.holder(home)
-        if pid is not None:  # else it is on its way up
+        if pid is not None:  # else it is still starting
             os.kill(pid, 9)
         time.sleep(0.05)
 
 
-# -- one measurement, in a process of its own ----------------------------------------------------------------
+# -- one measurement, in its own process ---------------------------------------------------------------------
 
 
 def _work(job: dict[str, Any]) -> NoReturn:
@@ -170,7 +170,7 @@ def _work(job: dict[str, Any]) -> NoReturn:
         "fdatasync_us": fdatasync_us,
     }
     print(json.dumps(result), flush=True)
-    os._exit(0)  # async_http would go on sending what it queued
+    os._exit(0)  # async_http would continue to send its queue
 
 
 def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the client's transports share no public type
@@ -189,7 +189,7 @@ def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the cl
         from openlineage.client.transport.transport import Transport
 
         nothing = Transport()
-        nothing.emit = lambda _event: None  # type: ignore[assignment]  # in place of the method, so that nothing is done
+        nothing.emit = lambda _event: None  # type: ignore[assignment]  # does nothing
         return nothing
     from openlineage.client.transport import get_default_factory
 

@@ -1,7 +1,7 @@
-"""A busy flow before a slow backend, on a clock of its own: how late the graph is, and what it is told.
+"""A busy flow and a slow backend, on a simulated clock: how late the graph is, and what the backend gets.
 
-Part of `benchmarks.delivery`. Each file has one event, which is its whole record; beside them, one run a
-second is not of a file.
+Part of `benchmarks.delivery`. Each file has one event, which is its whole record; in addition, there is one
+run per second that does not belong to a file.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ HOUSEKEEPING_EVERY_S: Final = 10.0
 
 
 class Clock:
-    """The simulated time of day, which everything here reads."""
+    """The simulated time of day, which replaces the real one."""
 
     def __init__(self) -> None:
         self.now_s = START_S
         time.time_ns = self.time_ns
 
     def time_ns(self) -> int:
-        """In place of `time.time_ns`."""
+        """The simulated time, as `time.time_ns` gives it."""
         return int(self.now_s * 1e9)
 
 
@@ -48,7 +48,7 @@ class SlowBackend:
         self.files = self.summaries = self.others = self.summarised = 0
 
     def deliver(self, body: bytes) -> Answer:
-        """Take one event, for as long as that takes."""
+        """Accept one event, and let the time that this takes pass."""
         from waybill.marquez.backend import Answer, Verdict
 
         self._clock.now_s += 1 / TAKEN_PER_S
@@ -64,15 +64,15 @@ class SlowBackend:
         return Answer(verdict=Verdict.DELIVERED, status=201)
 
     def renewed(self) -> bool:
-        """It asks for no key."""
+        """Whether there is a new key: never, since it needs none."""
         return False
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""
 
 
 class Flow:
-    """Puts into the journal what comes in, up to the clock's time."""
+    """Appends the events that have come in by the clock's time to the journal."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -80,13 +80,13 @@ class Flow:
         self.files = 0
         self.others = 0
 
-    def come(self, until_s: float) -> None:
-        """What came since the last call, but nothing after an instant."""
+    def append(self, until_s: float) -> None:
+        """Append the events since the last call, but none later than a time."""
         from waybill.transport import Kind
 
-        passed_s = min(self._clock.now_s, until_s) - START_S
-        bodies = list(self._files(int(passed_s * FILES_PER_S)))
-        while self.others < int(passed_s):
+        elapsed_s = min(self._clock.now_s, until_s) - START_S
+        bodies = list(self._files(int(elapsed_s * FILES_PER_S)))
+        while self.others < int(elapsed_s):
             bodies += (
                 _event(f"job-{self.others}", kind, self._now(), None) for kind in ("START", "COMPLETE")
             )
@@ -107,11 +107,11 @@ class Flow:
 
 
 class Run:
-    """A runner's work on a flow, as long as something comes or waits.
+    """A runner's work on a flow, until nothing comes in and nothing waits.
 
     Args:
-        settings: of an empty home.
-        minutes: how long files come, on the simulated clock.
+        settings: those of an empty home.
+        minutes: how long files come in, on the simulated clock.
     """
 
     def __init__(self, settings: Settings, minutes: float) -> None:
@@ -134,7 +134,7 @@ class Run:
         layout = open_layout(self._journal, settings)
         assert layout is not None
         self._layout = layout
-        self._ends_s, self._tidied_s = START_S + minutes * 60, START_S
+        self._ends_s, self._pruned_s = START_S + minutes * 60, START_S
         self.lag_s = 0.0
         self.delivery_s = 0.0
         """CPU time of the delivery."""
@@ -142,10 +142,10 @@ class Run:
         """CPU time of the layout."""
 
     def work(self) -> None:
-        """Let the time pass."""
+        """Work until the end of the flow and of its backlog."""
         clock = self._clock
         while clock.now_s < self._ends_s or self._delivery.pending():
-            self.flow.come(self._ends_s)
+            self.flow.append(self._ends_s)
             before_s = time.process_time()
             step = self._delivery.step()
             took_s = time.process_time() - before_s
@@ -155,16 +155,16 @@ class Run:
                 clock.now_s += step.retry_s if step.retry_s is not None else 1 / TAKEN_PER_S
             for entry in self._journal.read(self._journal.cursor("marquez"), limit=1):
                 self.lag_s = max(self.lag_s, clock.now_s - entry.received_ms / 1000)
-            if clock.now_s - self._tidied_s > HOUSEKEEPING_EVERY_S:
-                self._tidied_s = clock.now_s
-                self._tidy()
+            if clock.now_s - self._pruned_s > HOUSEKEEPING_EVERY_S:
+                self._pruned_s = clock.now_s
+                self._file_and_prune()
         self._delivery.finish()
         self._delivery.close()
         self._layout.close()
         self._journal.close()
 
-    def _tidy(self) -> None:
-        """Do what a runner does beside the delivery."""
+    def _file_and_prune(self) -> None:
+        """Do the rest of a runner's work."""
         before_s = time.process_time()
         while self._layout.step().applied:
             pass
@@ -177,7 +177,7 @@ class Run:
 
 
 def measure(minutes: float, lag_max_s: float) -> None:
-    """Let so many simulated minutes pass and print what came of them."""
+    """Simulate a number of minutes and print the results."""
     from waybill.transport import Settings, flush
 
     started_s = time.perf_counter()

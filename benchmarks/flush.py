@@ -1,10 +1,10 @@
-"""How long a full journal takes to become compacted files: one flush, from the journal to the last fsync.
+"""How long one flush takes, from a full journal to the last fsync of the compacted files.
 
     python -m benchmarks.flush                # one million records over 24 hours and 5 systems
     python -m benchmarks.flush --no-archive   # without the archive of every entry
 
-The records are in the journal as DeltaFi sends them, 10,000 in an entry. Each round is a fresh process with a
-fresh home; the median of the rounds is shown.
+The records are in the journal as DeltaFi sends them, 10,000 in an entry. Each round is a fresh process with
+a fresh home; the median of the rounds is shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.ingest import record_lines
-from benchmarks.turns import Results, cpu_s, files_of, in_folder, measured, median, parser_of, peak_mb
+from benchmarks.measuring import Results, cpu_s, files_of, in_folder, measured, median, parser_of, peak_mb
 
 ANNOTATIONS: Final = "batchId,customer,priority,region"
 BATCH: Final = 10_000
@@ -71,7 +71,7 @@ def _round(bodies: list[bytes], arguments: argparse.Namespace, home: Path) -> di
 
 
 def _flushed(home: Path, *, archive: bool) -> dict[str, Any]:
-    """Flush in this process, which is the home's runner for so long; imports count, as for a user."""
+    """Flush in this process, which is then the home's runner; imports count, as they do for a user."""
     before_s, began_s = cpu_s(), time.perf_counter()
     from waybill.transport import Settings, flush
 

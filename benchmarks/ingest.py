@@ -1,13 +1,13 @@
-"""What the collector takes: records and events a second over HTTP, each acknowledged after fsync.
+"""What the collector accepts: records and events per second over HTTP, each acknowledged after an fsync.
 
-    python -m benchmarks.ingest                    # every case, nothing else at work
-    python -m benchmarks.ingest --runner child     # with the Parquet files made meanwhile
+    python -m benchmarks.ingest                    # every case, without a runner
+    python -m benchmarks.ingest --runner child     # while a runner writes the Parquet files
     python -m benchmarks.ingest --backends         # events, with Marquez up, down, hanging, failing
 
-Each case is a fresh collector with a home of its own. Bodies are built before the clock starts, all
-different, so that none is a repeat; each connection sends the next as soon as the last is answered. One
-thread of this process drives all of them: it is Python too, and with small bodies a part of what is measured.
-What can be compared between machines is the server's CPU seconds.
+Each case is a fresh collector with its own home. Bodies are built before the clock starts, all different,
+so that none is a repeat; each connection sends the next body as soon as the last is answered. One thread of
+this process drives all connections: it is Python too, and with small bodies it is a part of what is
+measured. Only the server's CPU seconds can be compared between machines.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import msgspec
 
 from benchmarks.backend import STATES, StandIn
 from benchmarks.emit import end_runner
+from benchmarks.measuring import Results, in_folder, median, parser_of, peak_mb
 from benchmarks.records import records
-from benchmarks.turns import Results, in_folder, median, parser_of, peak_mb
 
 
 class Case(NamedTuple):
@@ -78,7 +78,7 @@ def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
     print("|---|---|---|---|---|---|---|---|")
     for at, case in enumerate(CASES):
-        # One by one, a client in Python sends some ten thousand a second.
+        # One by one, a client in Python sends at most some ten thousand a second.
         count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
         elements = lines[:count] if case.what == "records" else _event_lines(count)
         result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
@@ -137,7 +137,7 @@ def _measured(
 
 
 def collector(home: Path, *options: str) -> tuple[subprocess.Popen[str], tuple[str, int]]:
-    """Start a collector; its process, and the host and port where it listens."""
+    """Start a collector; return its process, and the host and port where it listens."""
     command = [sys.executable, "-m", "waybill.cli", "serve", "--home", str(home), "--listen", "127.0.0.1:0"]
     command += ["--provenance-enabled", "--drain-timeout", "0", *options]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -161,7 +161,7 @@ class _Connection:
         self._began_s = 0.0
 
     def begin(self, until_s: float) -> bool:
-        """Send the next; False when there is none."""
+        """Send the next body; return False when there is none."""
         self._began_s = time.perf_counter()
         request = next(self._requests, None) if self._began_s < until_s else None
         if request is not None:
@@ -170,24 +170,24 @@ class _Connection:
         return request is not None
 
     def send(self) -> None:
-        """Send as much as goes at once."""
+        """Send as much as the socket takes at once."""
         with contextlib.suppress(BlockingIOError):
             self._left = self._left[self.socket.send(self._left) :]
 
     @property
     def waits_for(self) -> int:
-        """The event that it goes on with."""
+        """The event of the socket to wait for."""
         return selectors.EVENT_WRITE if self._left else selectors.EVENT_READ
 
     def read(self) -> None:
-        """Take the answer, which is short."""
+        """Read the answer, which is short."""
         answer = self.socket.recv(65_536)
         assert answer.startswith((b"HTTP/1.1 20",)), answer
         self.latencies_s.append(time.perf_counter() - self._began_s)
 
 
 def _drive(connections: list[_Connection], until_s: float) -> None:
-    """Send over all connections from one thread: several would wait for each other's interpreter."""
+    """Send over all connections from one thread: several would wait for each other's interpreter lock."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             if connection.begin(until_s):

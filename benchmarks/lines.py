@@ -21,7 +21,7 @@ _EVENT_TYPES: Final = {"ERROR": "FAIL", "CANCELLED": "ABORT"}
 
 
 def write_lines(path: Path, count: int, *, hours: int, repeats: float, seed: int) -> int:
-    """Write terminal events, one a line; how many.
+    """Write terminal events, one a line, and return their number.
 
     Args:
         path: the file.

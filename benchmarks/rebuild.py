@@ -1,15 +1,15 @@
-"""How long provenance files take to be rebuilt from JSON lines: our rebuild beside DuckDB and polars.
+"""How long a rebuild of the provenance files from JSON lines takes: Waybill's, DuckDB's and polars's.
 
     python -m benchmarks.rebuild                       # one million terminal events with the facet, 24 hours
     python -m benchmarks.rebuild --events 10000000 --hours 240 --only waybill --rounds 1
 
-All read the same file, take the records out of the facets, merge what came twice, sort, and write one zstd
-file per system and hour; what DuckDB runs is benchmarks/compact.sql over rebuild.sql, what polars runs is
-below. Polars has no maps: it is told which annotations there are, and writes lists of keys and values. Ours
-also looks for events without the facet, makes every file durable, and could go on after a crash. Each
-measurement is a fresh process with all its workers counted; they take turns, and the median of the rounds is
-shown. The rows of all are compared. The second command shows the memory of a large one, and whether its time
-is ten times the first's.
+All read the same file, take the records from the facets, merge repeats, sort, and write one zstd file per
+system and hour. DuckDB runs benchmarks/compact.sql over rebuild.sql; what polars runs is below. Polars has
+no maps: it is given the keys of the annotations, and writes lists of keys and values. Waybill also looks
+for events without the facet, makes every file durable, and could continue after a crash. Each measurement
+is a fresh process with all its workers counted; they alternate, and the median of the rounds is shown. The
+rows of all are compared. The second command shows the memory of a large rebuild, and whether its time is
+ten times the first's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from string import Template
 from typing import Any, Final
 
 from benchmarks.lines import ANNOTATIONS, write_lines
-from benchmarks.turns import (
+from benchmarks.measuring import (
     Results,
     add_rows_options,
     check_same,
@@ -48,7 +48,7 @@ RATIO_MAX: Final = 1.0
 
 
 def main() -> None:
-    """Make the file, let both rebuild from it in turns, and print the table."""
+    """Make the file, let all rebuild from it alternately, and print the table."""
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
     add_rows_options(parser, CASES)
@@ -92,7 +92,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _work(case: str, lines: Path, out: Path) -> dict[str, float]:
-    """Rebuild and tell what it took, child processes included; imports of this process do not count."""
+    """Rebuild and return what it took, child processes included, without the imports of this process."""
     do = {"waybill": _waybill, "duckdb": _duckdb, "polars": _polars}[case](lines, out)
     peak = _Peak()
     before, start_s = cpu_s(), time.perf_counter()
@@ -133,7 +133,7 @@ class _Peak(threading.Thread):
         self._peak_kb = max(self._peak_kb, total)
 
 
-def _waybill(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be timed
+def _waybill(lines: Path, out: Path) -> Any:  # noqa: ANN401 - the call that is timed
     from waybill.exporter import Wanted, rebuild
     from waybill.exporter.sources import LinesSource
 
@@ -141,7 +141,7 @@ def _waybill(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be tim
     return lambda: rebuild(LinesSource((lines,)), out, wanted, workers=os.cpu_count() or 1)
 
 
-def _duckdb(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be timed
+def _duckdb(lines: Path, out: Path) -> Any:  # noqa: ANN401 - the call that is timed
     import duckdb
 
     out.mkdir(parents=True)
@@ -152,8 +152,8 @@ def _duckdb(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be time
     return lambda: connection.execute(sql)
 
 
-def _polars(lines: Path, out: Path) -> Any:  # noqa: ANN401 - what is to be timed
-    import_module("polars")  # which does not count
+def _polars(lines: Path, out: Path) -> Any:  # noqa: ANN401 - the call that is timed
+    import_module("polars")  # its import is not measured
 
     def do() -> None:
         parts = _rows_of(lines).partition_by("system_name", "day", "hour")
@@ -184,7 +184,7 @@ def _rows_of(lines: Path) -> Any:  # noqa: ANN401 - a data frame
             pl.col("dataSource").alias("data_source"),
             "filename",
             "transforms",
-            # Lists are no keys.
+            # A list cannot be a key.
             pl.col("transforms").list.join("\0").alias("steps"),
             pl.col("dataSink").alias("data_sink"),
             pl.col("finalState").alias("final_state"),

@@ -1,8 +1,9 @@
 """Provenance records as a busy installation of DeltaFi makes them, from a seed.
 
-Lives last 1.8 s in the median with a long tail; five systems share the load unevenly; few of twenty
-sources bring most files; nine of ten files complete, one in fifty is split and its children follow soon.
-Names, numbers and four annotations are as random as in life, since that is what decides a file's size.
+A file takes 1.8 s in the median, with a long tail. Five systems share the load unevenly, and a few of
+twenty sources bring most files. Nine of ten files complete; one in fifty is split, and its children follow
+soon. Names, numbers and four annotations are as random as in reality, since that decides the size of the
+Parquet files.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _annotations(count: int, random: np.random.Generator) -> pa.Array:
 
 
 def _with_repeats(table: pa.Table, count: int, random: np.random.Generator) -> pa.Table:
-    """The table with some rows a second time, every other one of these with an annotation changed."""
+    """The table with some rows repeated, every other one of these with an annotation changed."""
     if not count:
         return table
     rows = np.sort(random.choice(table.num_rows, count, replace=False))

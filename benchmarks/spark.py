@@ -1,13 +1,13 @@
-"""How long a rebuild on Spark takes: ours beside plain Spark SQL, by events and by cores.
+"""How long a rebuild on Spark takes: Waybill's and plain Spark SQL's, by events and by cores.
 
     python -m benchmarks.spark                                           # one million events; 1 and 2 cores
     python -m benchmarks.spark --events 10000000 --hours 240 --rounds 1  # ten million
 
-Both read the same JSON lines, take the records out of the facets, merge what came twice, sort, and write one
-zstd file per system and hour; what plain Spark SQL runs is benchmarks/spark.sql, over the lines of the file.
-Ours also looks for events without the facet, folds runs, and makes every file durable. Each measurement is a
-fresh process and JVM; the session, with a first job that warms it, does not count. They take turns, and the
-median of the rounds is shown. The rows of both are compared.
+Both read the same JSON lines, take the records from the facets, merge repeats, sort, and write one zstd
+file per system and hour; plain Spark SQL runs benchmarks/spark.sql over the lines of the file. Waybill also
+looks for events without the facet, folds runs, and makes every file durable. Each measurement is a fresh
+process and JVM; the start of the session, with a first job to warm it up, is not measured. They alternate,
+and the median of the rounds is shown. The rows of both are compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.lines import ANNOTATIONS, write_lines
-from benchmarks.turns import Results, add_rows_options, check_same, in_folder, measured, median, parser_of
+from benchmarks.measuring import Results, add_rows_options, check_same, in_folder, measured, median, parser_of
 
 CASES: Final = ("waybill", "plain")
 SQL: Final = Path(__file__).with_suffix(".sql")
@@ -32,7 +32,7 @@ DRIVER_MEMORY: Final = "4g"
 
 
 def main() -> None:
-    """Make the file, let both rebuild from it in turns, and print the table."""
+    """Make the file, let both rebuild from it alternately, and print the table."""
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
     add_rows_options(parser, CASES)
@@ -78,7 +78,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _work(case: str, cores: int, lines: Path, out: Path) -> dict[str, float]:
-    """Rebuild and tell how long it took."""
+    """Rebuild and return how long it took."""
     from pyspark import SparkConf, SparkContext
 
     from waybill.spark import find_java, plain_session
@@ -110,7 +110,7 @@ def _waybill(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a se
 def _plain(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a session
     spark.read.text(str(lines)).createOrReplaceTempView("lines")
     rows = spark.sql(SQL.read_text())
-    # The column that names a folder is not in the file unless it is there twice.
+    # Spark leaves the column that names the folders out of the files, so it is there twice.
     rows = rows.withColumn("system", rows.system_name)
     rows.write.partitionBy("system", "day", "hour").option("compression", "zstd").parquet(
         str(out / "provenance")

@@ -1,13 +1,13 @@
-"""The rate that a collector holds, with everything visible in `/provenance/query` soon after it is sent.
+"""The rate that a collector sustains, with every record visible in `/provenance/query` soon after it is sent.
 
     python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
 
-Each rate is a fresh collector with its runner at work: archive, raw and compacted files are made meanwhile.
-A process of its own sends batches of 100 over 8 connections, as many a second as the rate asks for, every
-record different and ended now; late batches are sent as soon as it goes. Every half second a record of its
-own kind is sent and asked for until it shows. A rate is held when what was asked for was sent, and every one
-of those showed in time.
+Each rate is a fresh collector with its runner, which writes the archive, raw and compacted files meanwhile.
+Another process sends batches of 100 over 8 connections at the given rate. Every record is different and
+ended just now; late batches are sent as soon as possible. Every half second one more record is sent and
+then queried until it is visible. A rate counts as held when all records were sent at that rate, and each of
+these single records was visible in time.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from typing import Final, NamedTuple
 
 from benchmarks.emit import end_runner
 from benchmarks.ingest import collector, cpu_s_of, record_lines
-from benchmarks.turns import peak_mb
+from benchmarks.measuring import peak_mb
 from waybill.transport import Journal, locks
 
 BATCH: Final = 100
 CONNECTIONS: Final = 8
 TEMPLATES: Final = 64
 VISIBLE_S: Final = 2.0
-"""What is sent must show within this time."""
+"""A record must be visible within this time."""
 SENT_SHARE: Final = 0.99
-"""How much of the rate must have been sent; the rest is what the last batches are late."""
+"""The share of the rate that must have been sent; the last batches may be late."""
 PROBE_EVERY_S: Final = 0.5
 JSON: Final = {"Content-Type": "application/json"}
-_MARK: Final = b"#######-"
+_PLACE: Final = b"#######-"
 _NOW: Final = b"1111111111111"
 
 
 class Held(NamedTuple):
-    """How one rate went."""
+    """The result of one rate."""
 
     rate: int
     sent_per_s: float
@@ -57,7 +57,7 @@ class Held(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        """Whether all was sent and visible in time."""
+        """Whether everything was sent and visible in time."""
         return self.sent_per_s >= SENT_SHARE * self.rate and max(self.visible_s) <= VISIBLE_S
 
 
@@ -68,7 +68,7 @@ def main() -> None:
     )
     parser.add_argument("--rate", type=int, nargs="+", default=[80_000], help="records a second")
     parser.add_argument("--seconds", type=float, default=600.0, help="how long each is held (default 600)")
-    parser.add_argument("--folder", type=Path, help="where homes go; the disk that is measured")
+    parser.add_argument("--folder", type=Path, help="where the homes go: the disk that is measured")
     parser.add_argument("--json", type=Path, help="write every measurement there")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
@@ -100,7 +100,7 @@ def _measured(home: Path, rate: int, seconds: float) -> Held:
     ours, theirs = multiprocessing.Pipe()
     sender = multiprocessing.get_context("spawn").Process(target=_send, args=(address, rate, seconds, theirs))
     sender.start()
-    ours.recv()  # it has built its bodies
+    ours.recv()  # the sender has built its bodies
     cpu_s, began_s = _cpu_s(server.pid, home), time.perf_counter()
     ours.send(None)
     visible_s = _probe(address, began_s + seconds)
@@ -116,7 +116,7 @@ def _measured(home: Path, rate: int, seconds: float) -> Held:
 
 
 def _probe(address: tuple[str, int], until_s: float) -> list[float]:
-    """How long each of some records took to show."""
+    """How long each single record took to become visible."""
     connection = HTTPConnection(*address, timeout=60)
     visible_s: list[float] = []
     while not visible_s or time.perf_counter() < until_s:
@@ -142,13 +142,13 @@ def _answer(connection: HTTPConnection, method: str, path: str, body: bytes | No
 
 
 def _send(address: tuple[str, int], rate: int, seconds: float, pipe: Connection) -> None:
-    """Send at a rate; in a process of its own, which the probe does not hold up."""
+    """Send at a rate, in another process, which the probe does not hold up."""
     bodies = _templates()
     pipe.send(None)
     pipe.recv()
     count = int(rate * seconds) // BATCH
     began_s = time.perf_counter()
-    # Each connection takes the next batch when it is free and that is due.
+    # A free connection takes the next batch and sends it when it is due.
     batches = iter([(at, began_s + at * BATCH / rate) for at in range(count)])
     threads = [
         threading.Thread(target=_send_some, args=(address, batches, bodies)) for _ in range(CONNECTIONS)
@@ -165,23 +165,23 @@ def _send_some(address: tuple[str, int], batches: Iterator[tuple[int, float]], b
     for at, due_s in batches:
         time.sleep(max(0.0, due_s - time.perf_counter()))
         now = b"%d" % (time.time_ns() // 1_000_000)
-        body = bodies[at % TEMPLATES].replace(_MARK, b"%07x-" % at).replace(_NOW, now)
+        body = bodies[at % TEMPLATES].replace(_PLACE, b"%07x-" % at).replace(_NOW, now)
         _answer(connection, "POST", "/provenance", body)
     connection.close()
 
 
 def _templates() -> list[bytes]:
-    """Bodies whose every `did` has a place for the number of the batch, and whose instants are now."""
+    """Bodies with places for the number of the batch, in each `did`, and for the current time."""
     lines = []
     for line in record_lines(TEMPLATES * BATCH):
         record = json.loads(line)
-        record |= {"did": _MARK.decode() + record["did"], "created": int(_NOW), "completed": int(_NOW)}
+        record |= {"did": _PLACE.decode() + record["did"], "created": int(_NOW), "completed": int(_NOW)}
         lines.append(json.dumps(record, separators=(",", ":")).encode())
     return [b"[" + b",".join(lines[at : at + BATCH]) + b"]" for at in range(0, len(lines), BATCH)]
 
 
 def _cpu_s(server: int, home: Path) -> float:
-    """Of the server and of the runner, which does the rest."""
+    """The CPU time of the server and its runner together."""
     runner = locks.holder(home)
     return cpu_s_of(server) + (cpu_s_of(runner) if runner else 0.0)
 

@@ -17,28 +17,32 @@ from typing import Any
 from waybill.transport.process import prepare
 
 Results = list[dict[str, Any]]
-"""One measurement each: figures by name, and what was measured."""
+"""One item for each measurement: its figures by name, and what was measured."""
 
 
 def parser_of(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
-    """A parser of what every benchmark can be told."""
+    """A parser with the options that every benchmark has."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=rounds, help=f"rounds of turns (default {rounds})")
+    parser.add_argument("--rounds", type=int, default=rounds, help=f"rounds (default {rounds})")
     parser.add_argument("--folder", type=Path, help="the disk that is measured (default: a temporary folder)")
     parser.add_argument("--json", type=Path, help="write every measurement there")
     return parser
 
 
 def add_rows_options(parser: argparse.ArgumentParser, cases: Sequence[str]) -> None:
-    """Add what the benchmarks of files can be told of their rows, and which case to measure."""
-    parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
-    parser.add_argument("--repeats", type=float, default=0.01, help="share that comes twice (default 0.01)")
-    parser.add_argument("--seed", type=int, default=7, help="of the records (default 7)")
+    """Add the options of the benchmarks of files: their rows, and which case to measure."""
+    parser.add_argument(
+        "--hours", type=int, default=24, help="hours that the rows are spread over (default 24)"
+    )
+    parser.add_argument(
+        "--repeats", type=float, default=0.01, help="share of rows that come twice (default 0.01)"
+    )
+    parser.add_argument("--seed", type=int, default=7, help="seed of the records (default 7)")
     parser.add_argument("--only", choices=cases, help="measure this one, without the comparison")
 
 
 def in_folder(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace, Path], Results]) -> None:
-    """Measure in a folder of its own, which goes in the end, and write the results where `--json` says."""
+    """Measure in a temporary folder, and write the results where `--json` says."""
     folder = Path(tempfile.mkdtemp(prefix="waybill-bench-", dir=arguments.folder))
     try:
         results = measure(arguments, folder)
@@ -49,14 +53,14 @@ def in_folder(arguments: argparse.Namespace, measure: Callable[[argparse.Namespa
 
 
 def measured(benchmark: str, *words: object, errors: int | None = None) -> dict[str, Any]:
-    """What one measurement comes to, in a fresh process.
+    """Run one measurement in a fresh process and return its figures.
 
     Args:
-        benchmark: the module, which is run with `--worker` and prints its figures as JSON in the end.
+        benchmark: the module, which is run with `--worker` and prints its figures as JSON at its end.
         words: the arguments of `--worker`.
         errors: where the process writes its log, as `subprocess` takes it.
     """
-    prepare()  # as a command does it; the rivals bring allocators of their own
+    prepare()  # as every command does; the rivals have their own allocators
     command = [sys.executable, "-m", benchmark, "--worker", *map(str, words)]
     output = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=errors, text=True).stdout
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
@@ -64,19 +68,19 @@ def measured(benchmark: str, *words: object, errors: int | None = None) -> dict[
 
 
 def median(results: Results, names: Sequence[str], **of: object) -> dict[str, float]:
-    """The median of figures by name, over the measurements of one thing."""
+    """The median of each named figure, over the measurements that have these values."""
     rows = [result for result in results if all(result[name] == value for name, value in of.items())]
     return {name: statistics.median(row[name] for row in rows) for name in names}
 
 
 def cpu_s() -> float:
-    """The CPU time that this process and its children, which have ended, have used."""
+    """The CPU time that this process and its ended children have used."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def peak_mb(process: int | str = "self") -> float:
-    """The most memory that a process ever held; `getrusage` would count what its parent held at the fork."""
+    """The peak memory of a process; `getrusage` would include what its parent held at the fork."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1_024
 
@@ -88,7 +92,7 @@ def files_of(folder: Path) -> tuple[int, float]:
 
 
 def check_same(ours: Path, theirs: Path, records: int) -> None:
-    """See that the Parquet files below two folders hold the same rows, so many.
+    """Check that the Parquet files below two folders hold the same rows, and the expected number.
 
     Raises:
         SystemExit: they do not.
@@ -100,7 +104,7 @@ def check_same(ours: Path, theirs: Path, records: int) -> None:
         connection.read_parquet(f"{folder}/**/*.parquet", hive_partitioning=False)
         for folder in (ours, theirs)
     )
-    # Without a map, its entries are a list.
+    # A writer without maps writes a list of entries.
     maps = str(others.types[others.columns.index("annotations")]).startswith("MAP")
     columns = [
         f"map_from_entries({name}) AS {name}" if name == "annotations" and not maps else name
