@@ -1,5 +1,5 @@
--- How DuckDB makes compacted files of records: the same merge of repeats, the same order, the same partitions and
--- compression. The source is a table of records; out is a folder.
+-- DuckDB's compaction of records: the same merge of repeats, order, partitions and compression as Waybill's. The source
+-- is a table of records; out is a folder.
 COPY (
     SELECT
         did, parent_did, system_name, data_source, filename, transforms, data_sink, final_state, created, completed,

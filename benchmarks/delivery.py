@@ -2,7 +2,7 @@
 
     python -m benchmarks.delivery             # throughput beside a bare load generator
     python -m benchmarks.delivery --url URL   # the same with a real Marquez, which is filled with test data
-    python -m benchmarks.delivery --waiting   # a million waiting events: memory, and the delay after an outage
+    python -m benchmarks.delivery --waiting   # a million waiting events: memory, delay after an outage
     python -m benchmarks.delivery --flow      # 5,000 files a second, for an hour: how late the graph is
 
 Throughput: both send the same events over as many connections, to a backend that answers after 100 ms,

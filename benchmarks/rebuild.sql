@@ -1,4 +1,4 @@
--- The records in the facets of JSON lines as DuckDB reads them, a source of compact.sql. The lines are a file.
+-- DuckDB's reading of the records in the facets of JSON lines, as a source for compact.sql. The lines are a file.
 (
     SELECT
         facet.did AS did,

@@ -1,5 +1,5 @@
--- The rebuild of benchmarks/spark.py as plain Spark SQL does it: the same facets out of the same JSON lines, the same
--- merge of repeats, order and partitions. `lines` is a view of the file's lines in the column `value`.
+-- The rebuild of benchmarks/spark.py in plain Spark SQL: the same facets from the same JSON lines, the same merge of
+-- repeats, order and partitions. `lines` is a view of the file's lines in the column `value`.
 SELECT
     did, parent_did, system_name, data_source, filename, transforms, data_sink, final_state, created, completed,
     CASE

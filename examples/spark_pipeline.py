@@ -1,4 +1,4 @@
-"""Run a small PySpark pipeline in which two things go wrong, then print what its trail says."""
+"""Run a small PySpark pipeline in which two things go wrong, then print its records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDERS = "order,region,amount\n1,eu,20\n2,us,15\n3,eu,7\n"
 
 
 def pipeline(spark: SparkSession, lake: Path) -> None:
-    """Sum up orders by region; the second write fails, and in the end the program."""
+    """Sum up orders by region; the second write fails, and at the end the program fails, too."""
     orders = spark.read.csv(f"{lake}/orders.csv", schema="order INT, region STRING, amount INT", header=True)
     totals = orders.groupBy("region").sum("amount").withColumnRenamed("sum(amount)", "total")
     totals.write.parquet(f"{lake}/totals")
@@ -32,12 +32,12 @@ def pipeline(spark: SparkSession, lake: Path) -> None:
 
 
 def main() -> None:
-    """Run the pipeline as one application, then ask for its records."""
+    """Run the pipeline as one application, then print its records."""
     with tempfile.TemporaryDirectory() as folder:
         lake = Path(folder, "lake")
         lake.mkdir()
         (lake / "orders.csv").write_text(ORDERS, encoding="utf-8")
-        # A home of its own and no runner, to leave nothing behind; a pipeline needs only provenance_enabled.
+        # A temporary home and no runner leave nothing behind; a pipeline needs only provenance_enabled.
         settings: dict[str, Any] = {"home": f"{folder}/home", "runner": "none", "provenance_enabled": True}
         settings |= {"system_name": "example", "provenance_annotations_allowed": "errorCause"}
         try:

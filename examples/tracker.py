@@ -41,7 +41,7 @@ def handle(tracker: Tracker, path: Path, lake: Path) -> None:
             part.annotate(orders=len(orders))
             write_csv(lake / part.filename, orders)
             part.egress("lake")
-            # A second way out, with a step of its own.
+            # The same file on a second path, with its own transform.
             with part.branch() as summary:
                 with summary.transform("total"):
                     total = sum(int(order["amount"]) for order in orders)
@@ -59,7 +59,7 @@ def main() -> None:
         (inbox / "sunday.csv.gz").write_bytes(gzip.compress(ORDERS.splitlines()[0].encode()))
         (inbox / "tuesday.csv.gz").write_bytes(ORDERS.encode())
 
-        # A home of its own and no runner, to leave nothing behind; a pipeline needs only Tracker().
+        # A temporary home and no runner, so that nothing is left behind; a pipeline needs only Tracker().
         settings = Settings.load({"home": Path(folder, "home"), "runner": "none", "provenance_enabled": True})
         with Tracker(settings=settings, system_name="example") as tracker:
             for path in sorted(inbox.iterdir()):
