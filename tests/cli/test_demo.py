@@ -24,8 +24,7 @@ from waybill.cli.demo import report
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
-from waybill.cli.demo.rebuild_check import RebuildCheck, rebuilds
-from waybill.cli.demo.report import Trail
+from waybill.cli.demo.trail import RebuildCheck, Trail, rebuilds
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
 from waybill.marquez import Backend, Delivery

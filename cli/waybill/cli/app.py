@@ -40,8 +40,8 @@ app: Final = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 it failed, or found something broken; 2 a command line or setting that "
-    "cannot be; 130 interrupted.",
+    epilog="Exit codes: 0 done; 1 failed, or something broken was found; 2 invalid command line or setting; "
+    "130 interrupted.",
 )
 
 
@@ -59,8 +59,9 @@ def _waybill(
 ) -> None:
     """A durable waybill for every file that flows through a data pipeline.
 
-    Where it came from, what was done to it, where it ended: a plug-in for OpenLineage with Marquez as its
-    backend. Every setting can be an option, WAYBILL_<NAME> in the environment, or a line of waybill.yaml.
+    Records where it came from, what was done to it and where it ended: a plug-in for OpenLineage with Marquez
+    as its backend. Every setting can be an option, WAYBILL_<NAME> in the environment, or a line of
+    waybill.yaml.
     """
 
 

@@ -32,7 +32,7 @@ def line(*parts: Part) -> None:
 
 
 def note(*parts: Part) -> None:
-    """Print one line beside the result."""
+    """Print one line to stderr, beside the result."""
     _print_line(parts, stderr=True)
 
 
@@ -85,7 +85,7 @@ def drawing(picture: RenderableType) -> None:
 
 
 def show_log() -> None:
-    """Send the rooms' own log to stderr; without this it is silent."""
+    """Send the rooms' log to stderr; otherwise it is not shown."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
 
 

@@ -1,4 +1,4 @@
-"""``python -m waybill.cli.reference``: writes `docs/cli.md`, made of what each command says of itself."""
+"""``python -m waybill.cli.reference``: writes `docs/cli.md` from the `--help` of each command."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ from waybill.cli.app import app
 PAGE: Final = Path("docs") / "cli.md"
 
 _WIDTH: Final = 78
-"""As on a terminal of 80 columns."""
+"""The width of the text on a terminal of 80 columns."""
 
 _HEAD: Final = """\
 # The `waybill` command
 
-This page is made of each command's own `--help`; `python -m waybill.cli.reference` writes it.
+This page is the `--help` of each command; `python -m waybill.cli.reference` writes it.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | it failed, or found something broken: a flush that a backend holds up, a check of `doctor` that fails |
-| 2 | a command line or a setting that cannot be |
+| 1 | failed, or something broken was found, such as a flush that a backend holds up, or a failed check of `doctor` |
+| 2 | invalid command line or setting |
 | 130 | interrupted with Ctrl-C |
 
-Results go to stdout; progress, remarks and errors go to stderr, an error as one sentence that ends with the
-way out. Where the output is not a terminal, tables become lines with tabs, without colours and progress bars;
-`--json` is for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and
-PowerShell.
+Results go to stdout; progress, remarks and errors go to stderr. An error is one sentence that ends with what to
+do. If the output is not a terminal, tables become lines with tabs, without colours and progress bars; `--json` is
+for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and PowerShell.
 """
 
 
 def commands() -> list[str]:
-    """Every command's name, in the order of the help; of a group's, with the group's before it."""
+    """The names of all commands, in the order of the help, each after the name of its group."""
     return [title for title, _ in _walk(_context())]
 
 
@@ -62,8 +61,8 @@ def _walk(context: typer.Context, before: str = "") -> Iterator[tuple[str, typer
             yield f"{before}{name}", own
 
 
-def _section(title: str, said: str) -> str:
-    lines = "\n".join(line.rstrip() for line in said.strip().splitlines())
+def _section(title: str, text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
     return f"## {title}\n\n```text\n{lines}\n```\n"
 
 

@@ -45,7 +45,7 @@ SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, GRAFANA)
 
 
 class Answer(NamedTuple):
-    """The answer of a URL: status and body, or None and why there is none."""
+    """The answer of a URL: its status and body, or None and why there is no answer."""
 
     status: int | None
     text: str

@@ -1,4 +1,4 @@
-"""`waybill age-off`: remove what is old enough."""
+"""`waybill age-off`: remove old files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _number_of_days(text: str) -> float:
     try:
         return days(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} cannot be; {error}") from None
+        raise typer.BadParameter(f"{text!r} is not a number of days; {error}") from None
 
 
 @with_settings("home", "root", "provenance_age_off_days")

@@ -63,8 +63,8 @@ def compact(
     else:
         report = compact_remote(root) if isinstance(root, str) else Compactor(root).compact()
     if as_json:
-        told = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}
-        console.json({"files": report.published, "aside": report.aside, **told})
+        problems = {"unreadable": [*report.unreadable.values()], "failed": [*report.failed.values()]}
+        console.json({"files": report.published, "aside": report.aside, **problems})
     else:
         for file in report.published:
             console.line(f"{root}/{file}")

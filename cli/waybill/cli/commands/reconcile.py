@@ -36,7 +36,9 @@ def reconcile(
             show_default="a day ago",
         ),
     ] = None,
-    mend: Annotated[bool, typer.Option("--repair", help="Send what is missing again, and wait.")] = False,
+    repair_missing: Annotated[
+        bool, typer.Option("--repair", help="Send what is missing again, and wait.")
+    ] = False,
     backend: Annotated[
         str, typer.Option(metavar="NAME", help="The Marquez to ask, as `waybill status` calls it.")
     ] = MARQUEZ,
@@ -76,7 +78,7 @@ def reconcile(
         console.note(f"{len(found.missing_jobs)} of {found.compared_jobs} jobs of the graph are missing")
         if not missing:
             return
-        if not mend:
+        if not repair_missing:
             raise typer.Exit(console.EXIT_FAILED)
         repair(journal, missing, backend)
         report = flush_with_progress(settings)

@@ -53,7 +53,7 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a backend's events, counted since the home began.
+    """What became of a backend's events since the home was made.
 
     Attributes:
         delivered: how many the backend accepted, repeats included.
@@ -71,7 +71,7 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What `waybill status` says of a home.
+    """The status of a home.
 
     Attributes:
         runner_alive: whether a process works the projections.

@@ -1,4 +1,4 @@
-"""`waybill demo`: the whole way of real data through a pipeline, and its trail."""
+"""`waybill demo`: real data goes through a pipeline and leaves its trail."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from waybill.transport import FlushReport, Settings, Tracker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from waybill.cli.demo.rebuild_check import RebuildCheck
-    from waybill.cli.demo.report import Trail
+    from waybill.cli.demo.trail import RebuildCheck, Trail
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
@@ -63,7 +62,7 @@ def demo(
       MARQUEZ_URL=http://localhost:5000 waybill demo --home /tmp/flights
     """
     from waybill.cli.demo import report
-    from waybill.cli.demo.rebuild_check import rebuilds
+    from waybill.cli.demo.trail import Trail, rebuilds
     from waybill.exporter import Query, find
 
     start_s = time.monotonic()
@@ -79,7 +78,7 @@ def demo(
     for name, count in flushed.left.items():
         why = flushed.problems.get(name, "they are on their way")
         console.note(f"{name} has {count} entries left, which are safe in the journal: {why}")
-    trail = report.Trail(find(home, Query()))
+    trail = Trail(find(home, Query()))
     again = list(rebuilds(trail, own, delivered="marquez" not in flushed.left))
     took_s = time.monotonic() - start_s
     if as_json:

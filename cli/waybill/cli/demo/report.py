@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from rich.text import Text
@@ -15,73 +14,11 @@ from rich.tree import Tree
 
 from waybill.cli import console
 from waybill.cli.demo import pipeline
-from waybill.cli.records import STATE_STYLES, passage_of
-from waybill.facets import FinalState, ProvenanceRecord
-
-if TYPE_CHECKING:
-    from waybill.cli.demo.rebuild_check import RebuildCheck
+from waybill.cli.demo.trail import RebuildCheck, Trail
+from waybill.facets import ProvenanceRecord
 
 MARQUEZ_PAGE_PORT: Final = 3000
 """The port of Marquez's page in Marquez's own compose file."""
-
-
-class StateCount(NamedTuple):
-    """How many records ended in one state."""
-
-    state: FinalState
-    tracked: int
-    spark: int
-
-
-class Trail:
-    """The records that the demo left: the Tracker's, and those of Spark's own runs."""
-
-    def __init__(self, records: list[ProvenanceRecord]) -> None:
-        self._records = sorted(records, key=lambda record: record.completed)
-        self._years = [record for record in self._records if record.final_state is FinalState.SPLIT]
-        dids = {record.did for record in self._years}
-        self._tracked = [record for record in self._records if dids & {record.did, record.parent_did}]
-
-    @property
-    def year(self) -> ProvenanceRecord:
-        """The year's file; of several demos, that of the latest."""
-        return self._years[-1]
-
-    def by_state(self) -> list[StateCount]:
-        """How many records ended in each state."""
-        every = Counter(record.final_state for record in self._records)
-        tracked = Counter(record.final_state for record in self._tracked)
-        return [StateCount(state, tracked[state], every[state] - tracked[state]) for state in FinalState]
-
-    def extent(self) -> tuple[int, frozenset[str]]:
-        """When the first record completed, in epoch milliseconds, and the systems of all records."""
-        return self._records[0].completed, frozenset(record.system_name for record in self._records)
-
-    def journey(self) -> Tree:
-        """The year's file, the first month that reached the sinks, and Spark's own work on that month."""
-        months = [record for record in self._tracked if record.parent_did == self.year.did]
-        month = min((record for record in months if record.data_sink), key=lambda record: record.filename)
-        tree = Tree(_name(self.year))
-        tree.add(_end(self.year))
-        branch = tree.add(_name(month))
-        for record in months:
-            if record.did == month.did:
-                branch.add(_end(record))
-        runs = branch.add(Text("what Spark's listener says of the same work"))
-        for record in self._records:
-            if record.parent_did == month.did:
-                runs.add(_end(record))
-        return tree
-
-
-def _name(record: ProvenanceRecord) -> Text:
-    return Text.assemble((record.filename, "bold"), f"  {record.did}")
-
-
-def _end(record: ProvenanceRecord) -> Text:
-    took_s = (record.completed - record.created) / 1000
-    state = (f"{record.final_state.value:9}", STATE_STYLES[record.final_state])
-    return Text.assemble(state, f" {passage_of(record)}  ({took_s:.1f} s)")
 
 
 def file_tree(root: Path) -> Tree:

@@ -49,7 +49,7 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def is_well(self) -> bool:
-        """Whether it does its work."""
+        """Whether it runs and is healthy."""
         return self.state == "running" and self.health in {"", "healthy"}
 
 

@@ -1,0 +1,16 @@
+"""`waybill drain`; that it leaves nothing behind is in tests/collector/test_drain.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+
+def test_a_home_without_a_journal_has_nothing_to_drain_and_stays_away(waybill: Run, home: Path) -> None:
+    done = waybill("drain", "--home", home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "nothing to drain" in done.stderr
+    assert not home.exists()
