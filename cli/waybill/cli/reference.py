@@ -24,13 +24,14 @@ This page is the `--help` of each command; `python -m waybill.cli.reference` wri
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | failed, or something broken was found, such as a flush that a backend holds up, or a failed check of `doctor` |
+| 1 | failed, or something broken was found: a flush that a backend holds up, a check of `doctor` that fails |
 | 2 | invalid command line or setting |
 | 130 | interrupted with Ctrl-C |
 
-Results go to stdout; progress, remarks and errors go to stderr. An error is one sentence that ends with what to
-do. If the output is not a terminal, tables become lines with tabs, without colours and progress bars; `--json` is
-for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and PowerShell.
+Results go to stdout; progress, remarks and errors go to stderr. An error is one sentence that ends with what
+to do. If the output is not a terminal, tables become lines with tabs, without colours and progress bars;
+`--json` is for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and
+PowerShell.
 """
 
 
