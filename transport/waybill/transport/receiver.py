@@ -19,14 +19,14 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from waybill.transport.admission import MAX_BODY_BYTES, Redaction
 from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
-from waybill.transport.journal import Journal, Kind
+from waybill.transport.journal import Kind
 from waybill.transport.loopback import is_loopback, leads_here
 
 log = logging.getLogger("waybill.receiver")
@@ -39,6 +39,13 @@ _LINE_BYTES_MAX: Final = 1024
 _LENGTH_DIGITS_MAX: Final = 18
 _DRAIN_S: Final = 1.0
 _POLL_S: Final = 0.1
+
+
+class EventLog(Protocol):
+    """Where events are kept: a `Journal`, or a home with its spool."""
+
+    def append(self, kind: Kind, body: bytes, system_name: str) -> object:
+        """Keep one entry; on return it is as durable as the caller asked for."""
 
 
 class Receiver:
@@ -59,7 +66,7 @@ class Receiver:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: EventLog,
         *,
         system_name: str,
         host: str = "127.0.0.1",
