@@ -18,5 +18,5 @@ from waybill.transport.config.backends import (
     kafka_address as kafka_address,
     without_users as without_users,
 )
-from waybill.transport.config.settings import SECRETS as SECRETS, Settings as Settings, names as names
+from waybill.transport.config.settings import SETTINGS as SETTINGS, Setting as Setting, Settings as Settings
 from waybill.transport.config.validators import days as days

@@ -15,7 +15,7 @@ import msgspec
 
 from waybill.transport import locks
 from waybill.transport.config.backends import without_users
-from waybill.transport.config.settings import PROJECTION_SETTINGS, SECRETS, Settings
+from waybill.transport.config.settings import SETTINGS, Settings
 from waybill.transport.errors import JournalError, SettingsConflictError
 from waybill.transport.fork_safety import without_forks
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 _META_KEY: Final = "settings"
 _LOCK: Final = "agreement.lock"
-_AGREED: Final = tuple(name for name in PROJECTION_SETTINGS if name not in SECRETS)
-"""Secrets stay out of the home's files: a runner gets them by its environment."""
+_AGREED: Final = tuple(name for name, one in SETTINGS.items() if one.of_home and not one.secret)
 
 
 def agreed(journal: Journal) -> dict[str, Any]:

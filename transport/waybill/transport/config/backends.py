@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,7 +28,6 @@ MARQUEZ: Final = "marquez"
 
 Detail = Literal["every", "summary", "auto"]
 """Whether each file has a run of its own at a backend; see the setting ``marquez_detail``."""
-DETAILS: Final[tuple[Detail, ...]] = get_args(Detail)
 DETAIL_BACKLOG: Final = 2_400
 """What Marquez takes in about a minute; see the setting ``detail_backlog``."""
 

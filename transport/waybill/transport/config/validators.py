@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, cast
 
@@ -117,12 +116,8 @@ def address(value: object) -> str:
     return cast("str", value)
 
 
-def one_of(*choices: str) -> Callable[[object], str]:
-    """A check for one of a few words."""
-
-    def check(value: object) -> str:
-        if value not in choices:
-            raise ValueError(f"give {' or '.join(choices)}")
-        return value
-
-    return check
+def one_of(words: tuple[str, ...], value: object) -> object:
+    """One of a few words."""
+    if value not in words:
+        raise ValueError(f"give {' or '.join(words)}")
+    return value
