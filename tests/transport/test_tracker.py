@@ -19,7 +19,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import AdmissionError, Journal, Settings, TrackedFile, Tracker, TrackerStateError
-from waybill.transport.tracker.known_sinks import SINKS_MAX
+from waybill.transport.tracker.file_run import SINKS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -32,22 +32,20 @@ from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
 from waybill.transport.config import Settings
-from waybill.transport.errors import TrackerStateError
-from waybill.transport.tracker.file_events import FileIdentity, PathEnd
+from waybill.transport.errors import AdmissionError, TrackerStateError
+from waybill.transport.tracker.file_events import FileIdentity, PathState
 from waybill.transport.tracker.file_run import (
     FileRun,
+    KnownSinks,
     OfOneProcess,
     annotations_of,
     failure_of,
-    filenames_of,
-    mint_did,
+    list_of,
     name_of,
     now_ms,
     sinks_of,
-    size_of,
     text_of,
 )
-from waybill.transport.tracker.known_sinks import KnownSinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,13 +53,10 @@ if TYPE_CHECKING:
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.file_events import FailureCause
+    from waybill.transport.tracker.file_events import Failure
 
-ERROR_CAUSE: Final = "errorCause"
-"""Annotation of an ERROR: the first line of what went wrong."""
-
-FILTERED_CAUSE: Final = "filteredCause"
-"""Annotation of a FILTERED path: the reason that was given."""
+_ERROR_CAUSE: Final = "errorCause"
+_FILTERED_CAUSE: Final = "filteredCause"
 
 
 class Tracker(OfOneProcess):
@@ -116,16 +111,15 @@ class Tracker(OfOneProcess):
         """
         known, sinks = annotations_of(annotations), sinks_of(data_sinks)
         identity = FileIdentity(
-            did=mint_did(),
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
             filename=text_of(filename),
             created_ms=now_ms(),
         )
-        passage = FileRun(identity, self._client.emit, self._sinks)
-        passage.learn(identity.data_source, sinks)
-        passage.begin(known)
-        return TrackedFile(passage, known)
+        self._sinks.learn(identity.data_source, sinks)
+        run = FileRun(identity, self._client.emit, self._sinks)
+        run.tell(PathState(at_ms=identity.created_ms, annotations=known))
+        return TrackedFile(run, known)
 
     def close(self, timeout: float = -1.0) -> bool:
         """Let go of the client, if it is the Tracker's own.
@@ -152,15 +146,15 @@ class TrackedFile(OfOneProcess):
 
     Use it in a `with`, which makes sure that the path has an end. The rules are at the top of this module.
 
-    Whatever ends a path raises `JournalError` when that could not be kept; the path has not ended then, and
-    its end may be said again.
+    Whatever ends a path raises `JournalError` if that could not be kept. Then the path has not ended, and its
+    end may be said again.
     """
 
     def __init__(
-        self, passage: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
+        self, run: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
     ) -> None:
-        # Only a branch is given transforms, be they none.
-        self._passage: Final = passage
+        # Only a branch is given transforms, even if there are none.
+        self._run: Final = run
         self._annotations: Final = dict(annotations)
         self._transforms: Final = list(transforms or ())
         self._is_branch: Final = transforms is not None
@@ -171,23 +165,23 @@ class TrackedFile(OfOneProcess):
     @property
     def did(self) -> str:
         """The file's identity, the same on all its paths."""
-        return self._passage.identity.did
+        return self._run.identity.did
 
     @property
     def parent_did(self) -> str | None:
         """The file it was split from."""
-        parent = self._passage.identity.parent
+        parent = self._run.identity.parent
         return parent.did if parent else None
 
     @property
     def filename(self) -> str:
         """Its name."""
-        return self._passage.identity.filename
+        return self._run.identity.filename
 
     @property
     def data_source(self) -> str:
         """The flow it came in by."""
-        return self._passage.identity.data_source
+        return self._run.identity.data_source
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Note something about the file on this path; a later value replaces an earlier one.
@@ -221,7 +215,7 @@ class TrackedFile(OfOneProcess):
         """
         self._require_going_on("branch()", "open branches before the end")
         self._branched = True
-        return TrackedFile(self._passage, self._annotations, self._transforms)
+        return TrackedFile(self._run, self._annotations, self._transforms)
 
     def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
         """Say that the file has left by a sink: COMPLETE. Say it once for every sink it left by.
@@ -235,8 +229,10 @@ class TrackedFile(OfOneProcess):
             TrackerStateError: the path has ended.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
-        sink, size = name_of("data_sink", data_sink), size_of(size_bytes)
-        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size)
+        sink = name_of("data_sink", data_sink)
+        if size_bytes is not None and size_bytes < 0:
+            raise AdmissionError("size_bytes", f"is {size_bytes}", "give how many bytes went to the sink")
+        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size_bytes)
         self._egressed = True
 
     def filter(self, reason: str) -> None:
@@ -246,7 +242,7 @@ class TrackedFile(OfOneProcess):
             TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("filter()", "filter before the end, or on a branch() of the file")
-        self._end(FinalState.FILTERED, {FILTERED_CAUSE: text_of(reason)})
+        self._end(FinalState.FILTERED, {_FILTERED_CAUSE: text_of(reason)})
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
@@ -261,10 +257,10 @@ class TrackedFile(OfOneProcess):
             "error()", "say the error first, or track what failed as a branch() of its own"
         )
         failure = failure_of(cause)
-        self._end(FinalState.ERROR, {ERROR_CAUSE: failure.message.partition("\n")[0]}, failure=failure)
+        self._end(FinalState.ERROR, {_ERROR_CAUSE: failure.message.partition("\n")[0]}, failure=failure)
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
-            self._passage.told.append(cause)
+            self._run.told.append(cause)
 
     def cancel(self) -> None:
         """Say that somebody stopped the work on this file: CANCELLED.
@@ -303,15 +299,19 @@ class TrackedFile(OfOneProcess):
             TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("split()", "split before the end, or on a branch() of the file")
-        names = filenames_of(filenames)
+        names = [text_of(name) for name in list_of("filenames", filenames)]
+        if not names:
+            raise AdmissionError(
+                "filenames", "is empty", "call filter(reason) if there was nothing in the file"
+            )
         source = self.data_source if data_source is None else name_of("data_source", data_source)
         known = self._annotations if annotations is None else annotations_of(annotations)
-        self._passage.learn(source, sinks_of(data_sinks))
-        instant_ms = self._passage.next_instant_ms()
-        children = [self._passage.child(name, source, instant_ms) for name in names]
+        self._run.sinks.learn(source, sinks_of(data_sinks))
+        instant_ms = self._run.next_instant_ms()
+        children = [self._run.child(name, source, instant_ms) for name in names]
         for child in children:
-            child.begin(known)
-        self._end(FinalState.SPLIT, completed_ms=instant_ms)
+            child.tell(PathState(at_ms=instant_ms, annotations=known))
+        self._end(FinalState.SPLIT, at_ms=instant_ms)
         self._ended = "split()"
         return [TrackedFile(child, known) for child in children]
 
@@ -330,15 +330,15 @@ class TrackedFile(OfOneProcess):
         finally:
             self._ended = self._ended or "the end of its block"
             if not self._is_branch:
-                self._passage.told.clear()
+                self._run.told.clear()
             elif raised is not None:
-                self._passage.told.append(raised)
+                self._run.told.append(raised)
 
     def __repr__(self) -> str:
         return f"<file {self.filename!r} {self.did}>"
 
     def _fail(self, raised: BaseException) -> None:
-        if self._ended is not None or any(raised is told for told in self._passage.told):
+        if self._ended is not None or any(raised is told for told in self._run.told):
             return
         try:
             if isinstance(raised, (Exception, SystemExit)):
@@ -355,13 +355,13 @@ class TrackedFile(OfOneProcess):
         *,
         data_sink: str | None = None,
         size_bytes: int | None = None,
-        failure: FailureCause | None = None,
-        completed_ms: int | None = None,
+        failure: Failure | None = None,
+        at_ms: int | None = None,
     ) -> None:
-        self._passage.end(
-            PathEnd(
+        self._run.tell(
+            PathState(
                 final_state=state,
-                completed_ms=completed_ms or self._passage.next_instant_ms(),
+                at_ms=at_ms or self._run.next_instant_ms(),
                 transforms=tuple(self._transforms),
                 annotations=self._annotations | dict(cause or {}),
                 data_sink=data_sink,
