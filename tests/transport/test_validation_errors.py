@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from waybill.transport import AdmissionError
 from waybill.transport.admission import admit_event, admit_records, event_errors, record_errors
 from waybill.transport.admission.admission import without_indices
-from waybill.transport.admission.validation_errors import FAULTS_MAX
+from waybill.transport.admission.validation_errors import ERRORS_MAX
 
 EVENT: dict[str, Any] = {
     "eventTime": "2026-01-31T12:00:00Z",
@@ -196,4 +196,4 @@ def test_a_fault_that_only_the_decoder_sees_is_told_as_it_saw_it() -> None:
 
 def test_faults_are_told_up_to_a_number() -> None:
     body = json.dumps(EVENT | {"inputs": [7] * 1_000}).encode()
-    assert len(refused_event(body) or ()) == FAULTS_MAX
+    assert len(refused_event(body) or ()) == ERRORS_MAX

@@ -2,11 +2,10 @@
 
 from waybill.transport.config.agreement import (
     agree as agree,
-    agree_as_runner as agree_as_runner,
     agreed as agreed,
+    agreeing as agreeing,
     conflicts as conflicts,
     follow as follow,
-    joined as joined,
     obey as obey,
 )
 from waybill.transport.config.backends import (

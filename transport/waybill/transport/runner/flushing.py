@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.transport import locks
-from waybill.transport.config import agree, agree_as_runner
+from waybill.transport.config import agree
 from waybill.transport.journal import Journal, adopt
 from waybill.transport.runner.runner import Runner, has_said, statuses
 
@@ -91,7 +91,7 @@ class _Flush:
             time.sleep(_POLL_S)
         else:
             try:
-                settings = agree_as_runner(self._journal, self._settings)
+                settings = agree(self._journal, self._settings, as_runner=True)
                 Runner(self._journal, settings).run(until=self._over, idle_s=float("inf"))
             finally:
                 held.release()

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import locks
-from waybill.transport.config import conflicts, environment_of, joined
+from waybill.transport.config import agreeing, conflicts, environment_of
 from waybill.transport.errors import JournalError
 from waybill.transport.fork_safety import without_forks
 
@@ -63,7 +63,7 @@ class Supervisor:
             SettingsConflictError: a live runner works with other settings.
             JournalError: the home cannot be locked.
         """
-        with joined(journal, given) as (settings, lease):
+        with agreeing(journal, given) as (settings, lease):
             supervisor = cls(journal, settings, given=given, look_every_s=look_every_s)
             if lease is not None and settings.runner == "child":
                 supervisor._start(lease)
