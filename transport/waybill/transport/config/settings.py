@@ -11,9 +11,9 @@ import contextlib
 import functools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -170,54 +170,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Gather the settings, nearest first, and check each.
 
         Args:
-            overrides: values given by the caller; a None is no value.
+            overrides: values given by the caller; None counts as not given.
             origin: what to call the caller in messages.
-            env: the environment; the process's own when None.
-            cwd: the folder of ``waybill.yaml``; the working folder when None.
+            env: None: the environment of the process.
+            cwd: the folder of ``waybill.yaml``; None: the working folder.
 
         Raises:
-            SettingsError: an unknown name or a value that cannot be; it names the setting, the value, its
-                origin.
+            SettingsError: an unknown name or an invalid value.
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
-        farther: list[tuple[object, str]] = []
+        farther_backends: list[tuple[object, str]] = []
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
                 if name not in SETTINGS:
-                    raise SettingsError(
-                        name, value, source, f"is not a setting; known are {', '.join(SETTINGS)}"
-                    )
+                    what = f"is not a setting; known are {', '.join(SETTINGS)}"
+                    raise SettingsError(name, value, source, what)
                 if value is not None and name not in found:
                     found[name] = (value, source)
                 elif value is not None and name == "backends":
-                    farther.append((value, source))
+                    farther_backends.append((value, source))
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
         if "home" not in checked:
             checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
         checked.setdefault("system_name", socket.gethostname())
-        for value, source in farther:
-            # The keys of backends that are named nearer by may stay where only one user can read them.
-            others = _check("backends", value, source)
-            checked["backends"] = with_keys(
-                cast("tuple[BackendSetting, ...]", checked["backends"]),
-                cast("tuple[BackendSetting, ...]", others),
-            )
+        for value, source in farther_backends:
+            # A nearer source may name backends whose keys are in a file that only one user can read.
+            checked["backends"] = with_keys(checked["backends"], _check("backends", value, source))
         origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
-        settings = cls(**cast("dict[str, Any]", checked), origins=origins)
-        settings._refuse_oneself()
+        settings = cls(**checked, origins=origins)
+        settings._refuse_own_endpoint()
         return settings
 
     def with_values(self, values: Mapping[str, object], origin: str) -> Settings:
-        """The same settings with other values in place of their own.
-
-        Args:
-            values: each is checked; a None is no value.
-            origin: where they come from.
+        """The same settings with other values from one origin; None resets a setting to no value.
 
         Raises:
-            SettingsError: a value that cannot be.
+            SettingsError: an invalid value.
         """
         checked = {
             name: None if value is None else _check(name, value, origin) for name, value in values.items()
@@ -225,8 +215,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
         return msgspec.structs.replace(self, **checked, origins={**self.origins, **sources})
 
-    def _refuse_oneself(self) -> None:
-        """Events that are delivered to where they came in by would go round for ever."""
+    def _refuse_own_endpoint(self) -> None:
+        """Events delivered to Waybill's own endpoint would be delivered again, for ever."""
         if self.marquez_url is not None and any(one.name == MARQUEZ for one in self.backends):
             what = "is the name of the backend that marquez_url stands for, give this one another"
             raise SettingsError("backends", MARQUEZ, self.origins["backends"], what)
@@ -244,26 +234,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
         """One value as JSON has it; backends without their keys."""
-        value = getattr(self, name)
+        value: Any = getattr(self, name)
         if name == "backends":
             return without_keys(self.backends)
-        if isinstance(value, frozenset):
-            return sorted(value)
-        if name == "redact":
-            return list(value)
-        return str(value) if isinstance(value, Path) else cast("str | bool | float | None", value)
+        if isinstance(value, (frozenset, tuple)):
+            return sorted(value) if isinstance(value, frozenset) else list(value)
+        return str(value) if isinstance(value, Path) else value
 
     def shown(self, name: str) -> str:
-        """One value as a person may read it: secrets masked, nothing as ``(none)``."""
-        value = self.plain(name)
-        if value is None or value in ([], ""):
+        """One value for people to read: secrets are masked, and no value is ``(none)``."""
+        value: Any = self.plain(name)
+        if value in (None, [], ""):
             return "(none)"
         if SETTINGS[name].secret:
             return "********"
         if name == "backends":
             value = [f"{one.name}={one.endpoint or '(output)'}" for one in self.backends]
-        text = ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
-        return cast("str", without_users(text))
+        return str(without_users(",".join(value) if isinstance(value, list) else str(value)))
 
 
 _HINTS: Final = get_type_hints(Settings, include_extras=True)
@@ -274,7 +261,7 @@ SETTINGS: Final[dict[str, Setting]] = {
 """Every setting by its name, in the order of the documentation."""
 
 
-def _check(name: str, value: object, origin: str) -> object:
+def _check(name: str, value: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
     setting, kind = SETTINGS[name], _HINTS[name].__origin__
     try:
         if setting.check is not None:
@@ -289,16 +276,17 @@ def _check(name: str, value: object, origin: str) -> object:
 
 def _sources(
     overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
-) -> list[tuple[str, Mapping[str, object]]]:
-    sources: list[tuple[str, Mapping[str, object]]] = [(origin, overrides)]
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """What each source gives, the nearest first."""
+    yield origin, overrides
     for name in SETTINGS:
-        variables = (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, ""))
-        sources += [(f"environment {one}", {name: env[one]}) for one in variables if env.get(one)]
-    sources.append((str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")))
-    with contextlib.suppress(RuntimeError):  # a user id of a container's own choice has no home
+        for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
+            if env.get(variable):
+                yield f"environment {variable}", {name: env[variable]}
+    yield str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")
+    with contextlib.suppress(RuntimeError):  # in a container, the user may have no home
         config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
-        sources.append((str(config), _from_yaml(config)))
-    return sources
+        yield str(config), _from_yaml(config)
 
 
 def _from_yaml(path: Path) -> Mapping[str, object]:
@@ -315,13 +303,10 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError("(file)", str(path), str(path), f"is not YAML, correct it: {error}") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise SettingsError(
-            "(file)", str(path), str(path), "must hold names with values, as `root: /data/lineage`"
-        )
-    return {str(name): value for name, value in content.items()}
+    if not isinstance(content, dict | None):
+        what = "must hold names with values, as `root: /data/lineage`"
+        raise SettingsError("(file)", str(path), str(path), what)
+    return {str(name): value for name, value in (content or {}).items()}
 
 
 def _default_home() -> Path:

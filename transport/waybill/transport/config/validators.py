@@ -1,4 +1,4 @@
-"""What a setting may be: a check gives the value as it is used, or a ValueError that says what to give."""
+"""What a setting may be: a check returns the value to use, or raises a ValueError that says what to give."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from waybill.transport.config.backends import check_url
 
 _DAYS_MAX: Final = 3_650_000
 _NAME_CHARS_MAX: Final = 1_000
+_YES: Final = frozenset({"true", "1", "yes", "on"})
+_NO: Final = frozenset({"false", "0", "no", "off"})
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
@@ -43,7 +45,7 @@ def name(value: object) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether it is no environment variable or argument with bytes that are no UTF-8."""
+    """False for an environment variable or argument with bytes that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -54,9 +56,9 @@ def _is_unicode(text: str) -> bool:
 def flag(value: object) -> bool:
     """Yes or no, in the words that people use."""
     word = str(value).strip().lower()
-    if word not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
+    if word not in _YES | _NO:
         raise ValueError("give true or false")
-    return word in {"true", "1", "yes", "on"}
+    return word in _YES
 
 
 def days(value: object) -> float:
