@@ -7,7 +7,7 @@
         f.egress("warehouse")
 
 The beginning of a file and each end of a path are OpenLineage run events, handed to the client before the
-call returns: what has been said survives a kill of the process. The rules:
+call returns, so that they survive a kill of the process. The rules:
 
 - `Tracker.file` and `split` say that a file has begun; `with` only makes sure that it ends.
 - `egress` may be said several times: a record each, on the same transforms. `branch` gives a further path,
@@ -15,12 +15,12 @@ call returns: what has been said survives a kill of the process. The rules:
 - `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again,
   `branch`, or fail (`error`, `cancel`). Anything else is a `TrackerStateError`, and records nothing.
 - A block left with nothing said is COMPLETE without a sink; a file that went on in branches has said enough.
-- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED when it only
+- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED if it only
   stops the work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is
-  told once: not for a path that had ended already, and not again for the file whose branch it left.
-- The ends of one file have instants of their own, at least 1 ms apart, because two ends alike in sink,
-  transforms and instant are one record told twice.
-- A child of `split` that nobody takes further has begun and gives no record: nothing more is known of it.
+  recorded once: not for a path that had ended already, and not again for the file whose branch it left.
+- The ends of one file have instants of their own, at least 1 ms apart, because two ends with the same sink,
+  transforms and instant are the same record.
+- A child of `split` that is not used further has begun, but has no record: nothing more is known of it.
 
 Files may be tracked in many threads through one Tracker; a path belongs to one thread at a time.
 """
@@ -65,11 +65,11 @@ class Tracker(OfOneProcess):
     Args:
         client: where the events go; the caller closes it. None: a client of its own over `WaybillTransport`.
         system_name: the instance's name in the records; None: the setting of that name.
-        settings: for both of these; None: gathered by `Settings.load`.
+        settings: for both; None: those that `Settings.load` finds.
 
     Raises:
         SettingsError: a setting cannot be used.
-        JournalError: the journal of its own client cannot be opened.
+        JournalError: the home cannot be opened.
         AdmissionError: the system name is empty.
     """
 
@@ -84,9 +84,15 @@ class Tracker(OfOneProcess):
         self.system_name: Final = name_of(
             "system_name", settings.system_name if system_name is None else system_name
         )
-        self._client: Final = _open_client(settings) if client is None else client
         self._owns_client: Final = client is None
         self._sinks: Final = KnownSinks()
+        if client is None:
+            from openlineage.client import OpenLineageClient
+
+            from waybill.transport.transport import WaybillConfig, WaybillTransport
+
+            client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
+        self._client: Final = client
 
     def file(
         self,
@@ -96,13 +102,13 @@ class Tracker(OfOneProcess):
         data_sinks: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
-        """Say that a file has come in, and get it as something to say more about; use it in a `with`.
+        """Say that a file has come in; use what is returned in a `with`.
 
         Args:
             filename: its name, kept as given.
             data_source: the flow it came in by.
             data_sinks: the flows that files of this data source leave by, whether this one will or not; each
-                of their events names them as outputs. Those that a file left by are known from then on.
+                of their events names them as outputs. Sinks that a file left by need not be declared.
             annotations: what is known of it already, as for `TrackedFile.annotate`.
 
         Raises:
@@ -122,13 +128,13 @@ class Tracker(OfOneProcess):
         return TrackedFile(run, known)
 
     def close(self, timeout: float = -1.0) -> bool:
-        """Let go of the client, if it is the Tracker's own.
+        """Close the client if it is the Tracker's own.
 
         Args:
-            timeout: as for the client: seconds to wait for what is left undone, -1 for as long as it takes.
+            timeout: seconds to wait until every event is durable; -1: as long as it takes.
 
         Returns:
-            Whether nothing is left undone.
+            Whether every event is durable.
         """
         return self._client.close(timeout) if self._owns_client else True
 
@@ -197,7 +203,7 @@ class TrackedFile(OfOneProcess):
 
     @contextlib.contextmanager
     def transform(self, name: str) -> Iterator[None]:
-        """Pass through a flow: adds it to the path for good, also when an exception leaves the block.
+        """Pass through a flow: adds it to the path for good, even if an exception leaves the block.
 
         Raises:
             AdmissionError: the name is empty.
@@ -208,7 +214,7 @@ class TrackedFile(OfOneProcess):
         yield
 
     def branch(self) -> TrackedFile:
-        """Start a further path of the same file, with a copy of this one's transforms and annotations.
+        """Begin a further path of the same file, with a copy of this one's transforms and annotations.
 
         Raises:
             TrackerStateError: the path has ended.
@@ -280,19 +286,19 @@ class TrackedFile(OfOneProcess):
         data_sinks: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> list[TrackedFile]:
-        """Say that the file came apart into others: SPLIT. The children begin as the parent ends.
+        """Say that the file was split into others: SPLIT. The children begin as the parent ends.
 
-        The children are told first, so that a parent that is SPLIT always has its children; when that fails
-        half way, splitting again makes new ones.
+        The children are recorded first, so that a parent that is SPLIT always has its children. If that fails
+        half-way, splitting again makes new ones.
 
         Args:
-            filenames: the children's names, one at least.
+            filenames: the children's names, at least one.
             data_source: the children's; None: the parent's.
             data_sinks: the flows that files of that data source leave by, as for `Tracker.file`.
             annotations: the children's; None: a copy of the parent's on this path.
 
         Returns:
-            The children in the same order, each to be used like a file of `Tracker.file`.
+            The children, in the same order, to be used like files of `Tracker.file`.
 
         Raises:
             AdmissionError: no names, the data source or a data sink is empty, or an annotation is None.
@@ -345,7 +351,7 @@ class TrackedFile(OfOneProcess):
                 self.error(raised)
             else:
                 self.cancel()
-        except Exception as lost:  # noqa: BLE001 - the caller's exception is the one to raise
+        except Exception as lost:  # noqa: BLE001 - the caller's own exception must reach it
             raised.add_note(f"Waybill could not keep how {self!r} ended: {lost}")
 
     def _end(
@@ -378,11 +384,3 @@ class TrackedFile(OfOneProcess):
         self._require_going_on(call, way_out)
         if self._egressed:
             raise TrackerStateError(repr(self), call, "egress()", way_out)
-
-
-def _open_client(settings: Settings) -> OpenLineageClient:
-    from openlineage.client import OpenLineageClient
-
-    from waybill.transport.transport import WaybillConfig, WaybillTransport
-
-    return OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
