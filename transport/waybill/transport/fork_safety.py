@@ -37,7 +37,7 @@ def survive_forks(thing: Forkable) -> None:
 
 @contextlib.contextmanager
 def without_forks() -> Iterator[None]:
-    """Let no other thread fork during the block: the child would inherit descriptors that are open briefly."""
+    """Let no other thread fork in the block: a child would inherit descriptors that are open briefly."""
     with _lock:
         yield
 

@@ -1,4 +1,4 @@
-"""The transport for the OpenLineage Python client: an event is in the journal when `emit` returns.
+"""The transport for the OpenLineage Python client: an event is on disk when `emit` returns.
 
 Chosen by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is one
 of Waybill's settings. Works alone and inside the client's ``composite`` transport.
@@ -25,11 +25,7 @@ _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
 
 @attr.define
 class WaybillConfig(Config):
-    """The transport's configuration: Waybill's settings, checked.
-
-    Attributes:
-        settings: from the client's configuration, then the environment, then the settings files.
-    """
+    """The transport's configuration: Waybill's settings, those of the client's configuration first."""
 
     settings: Settings = attr.field(factory=Settings.load)
 
@@ -38,7 +34,7 @@ class WaybillConfig(Config):
         """Check what the client's configuration says.
 
         Raises:
-            SettingsError: an unknown setting or a value that cannot be.
+            SettingsError: an unknown setting or an invalid value.
         """
         given = {name: value for name, value in params.items() if name not in _CLIENT_KEYS}
         return cls(Settings.load(given, origin="OpenLineage transport configuration"))
@@ -47,7 +43,7 @@ class WaybillConfig(Config):
 class WaybillTransport(Transport):
     """Keeps every event in the journal and sees to it that a runner projects it.
 
-    A backend that is down, slow or gone never reaches the pipeline: delivery is the runner's work, in a
+    A backend that is down, slow or gone never disturbs the pipeline: delivery is the work of the runner, a
     process of its own.
 
     Raises:
@@ -77,13 +73,10 @@ class WaybillTransport(Transport):
         self._home.emit(body)
 
     def close(self, timeout: float = -1) -> bool:
-        """Make everything durable and close the home; no event is queued in memory.
+        """Make everything durable and close the home; returns whether every event is durable.
 
         Args:
-            timeout: seconds; 0 answers at once.
-
-        Returns:
-            Whether every event is durable.
+            timeout: 0 answers at once; else there is only an fsync to wait for, because nothing is queued.
         """
         durable = self.wait_for_completion(timeout)
         if durable:

@@ -139,13 +139,7 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
 
 
 def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
-    """The error that a decoder's message stands for.
-
-    Args:
-        message: of a `msgspec.ValidationError`.
-        form: what to send instead.
-        at: the path of what was decoded.
-    """
+    """The error for the message of a `msgspec.ValidationError` about what stands at a path."""
     place = _PLACE.fullmatch(message)
     what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
     where = at + where[1:]

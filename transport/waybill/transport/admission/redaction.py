@@ -122,12 +122,7 @@ class _Rule:
         return all(word in body for word in self._words) or b"\\" in body
 
     def apply(self, value: Any, at: int = 0) -> None:  # noqa: ANN401 - any JSON value
-        """Redact a JSON value in place.
-
-        Args:
-            value: what is at the first `at` parts of the path.
-            at: how many parts of the path lead to it.
-        """
+        """Redact in place what the first `at` parts of the path lead to."""
         if isinstance(value, list):
             for one in value:
                 self.apply(one, at)

@@ -38,14 +38,10 @@ EXPLAINED_BYTES_MAX: Final = 2**20
 
 
 def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
-    """Everything that is wrong with an OpenLineage event.
-
-    Args:
-        body: its bytes, which `admit_event` has refused.
-        first: why it has.
+    """Everything that is wrong with an OpenLineage event that `admit_event` has refused.
 
     Returns:
-        The errors by their place in the event, at most `ERRORS_MAX`; `first` if there is no other.
+        At most `ERRORS_MAX` errors, among them `first`, which it was refused for.
     """
     return _errors(body, first, _errors_in_event)
 

@@ -1,6 +1,6 @@
-"""The setting ``backends``: each place that events are delivered to.
+"""The setting ``backends``: the places that events are delivered to, as a list in YAML or JSON.
 
-A list, as YAML or JSON has it::
+For example::
 
     backends:
       - backend: datahub
@@ -36,7 +36,6 @@ _KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z
 _USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
-"""The kinds whose endpoint is a URL of the web."""
 
 _LINEAGE_PATH: Final = "/api/v1/lineage"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -94,12 +94,7 @@ def lag_s(journal: Journal, cursor: int) -> float:
 
 
 class Runner:
-    """Works a home's projections; the caller holds the home's lease.
-
-    Args:
-        journal: the home's journal.
-        settings: the agreed ones.
-    """
+    """Works a home's projections by its agreed settings; the caller holds the runner's lease."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self._journal = journal
@@ -116,7 +111,7 @@ class Runner:
         """Load the projections and work until nothing is left to do, or `until` is true.
 
         Returns:
-            The last entry that was known when the runner decided to end.
+            The sequence number of the last entry that was known when the runner decided to end.
         """
         self._open()
         try:

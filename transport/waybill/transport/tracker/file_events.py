@@ -78,13 +78,7 @@ class PathState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_of(file: FileIdentity, state: PathState, sinks: Iterable[str]) -> RunEvent:
-    """Build the event that says what has become of a path.
-
-    Args:
-        file: whose path it is.
-        state: what to say.
-        sinks: the known sinks of the file's data source.
-    """
+    """Build the event that says what has become of a path; the sinks are those of the file's data source."""
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import (
         error_message_run,

@@ -28,11 +28,7 @@ class OfOneProcess:
     """What cannot be pickled, because its connection to the journal is that of its process."""
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: always.
-        """
+        """Refuse to be pickled."""
         raise TypeError(
             f"a {type(self).__name__} cannot be sent to another process; make a Tracker there, within the "
             "function that runs there, and send it what it has to know as text"
@@ -171,9 +167,5 @@ def list_of(what: str, names: Iterable[str]) -> list[str]:
 
 
 def sinks_of(names: Iterable[str]) -> list[str]:
-    """Check the names of the sinks of a flow.
-
-    Raises:
-        AdmissionError: one is empty, or they are one text instead of several.
-    """
+    """Check the names of the sinks of a flow."""
     return [name_of("data_sinks", name) for name in list_of("data_sinks", names)]

@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 
     from waybill.transport.tracker.file_events import Failure
 
-_ERROR_CAUSE: Final = "errorCause"
-_FILTERED_CAUSE: Final = "filteredCause"
-
 
 class Tracker(OfOneProcess):
     """Tracks files: each from `file` to its ends.
@@ -150,7 +147,8 @@ class Tracker(OfOneProcess):
 class TrackedFile(OfOneProcess):
     """One file on one path; made by `Tracker.file`, `split` and `branch`.
 
-    Use it in a `with`, which makes sure that the path has an end. The rules are at the top of this module.
+    Use it in a `with`, which makes sure that the path has an end. A call that cannot follow what was said
+    before raises `TrackerStateError`; the rules are at the top of this module.
 
     Whatever ends a path raises `JournalError` if that could not be kept. Then the path has not ended, and its
     end may be said again.
@@ -196,7 +194,6 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: a value is None.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("annotate()", "annotate before the end, so that the record can hold it")
         self._annotations.update(annotations_of(annotations) | annotations_of(more))
@@ -207,18 +204,13 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: the name is empty.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("transform()", "transform before the end, or on a branch() of the file")
         self._transforms.append(name_of("transform", name))
         yield
 
     def branch(self) -> TrackedFile:
-        """Begin a further path of the same file, with a copy of this one's transforms and annotations.
-
-        Raises:
-            TrackerStateError: the path has ended.
-        """
+        """Begin a further path of the same file, with a copy of this one's transforms and annotations."""
         self._require_going_on("branch()", "open branches before the end")
         self._branched = True
         return TrackedFile(self._run, self._annotations, self._transforms)
@@ -232,7 +224,6 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: the name is empty, or the size below 0.
-            TrackerStateError: the path has ended.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
         sink = name_of("data_sink", data_sink)
@@ -242,38 +233,27 @@ class TrackedFile(OfOneProcess):
         self._egressed = True
 
     def filter(self, reason: str) -> None:
-        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`.
-
-        Raises:
-            TrackerStateError: the path has ended, or has left by a sink already.
-        """
+        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`."""
         self._require_open("filter()", "filter before the end, or on a branch() of the file")
-        self._end(FinalState.FILTERED, {_FILTERED_CAUSE: text_of(reason)})
+        self._end(FinalState.FILTERED, {"filteredCause": text_of(reason)})
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
         """Say that the file failed: ERROR, with the cause's first line as the annotation `errorCause`.
 
         The whole cause, with the stack trace of an exception, goes into OpenLineage's `errorMessage` facet.
-
-        Raises:
-            TrackerStateError: the path has ended.
         """
         self._require_going_on(
             "error()", "say the error first, or track what failed as a branch() of its own"
         )
         failure = failure_of(cause)
-        self._end(FinalState.ERROR, {_ERROR_CAUSE: failure.message.partition("\n")[0]}, failure=failure)
+        self._end(FinalState.ERROR, {"errorCause": failure.message.partition("\n")[0]}, failure=failure)
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
             self._run.told.append(cause)
 
     def cancel(self) -> None:
-        """Say that somebody stopped the work on this file: CANCELLED.
-
-        Raises:
-            TrackerStateError: the path has ended.
-        """
+        """Say that somebody stopped the work on this file: CANCELLED."""
         self._require_going_on("cancel()", "cancel before the end")
         self._end(FinalState.CANCELLED)
         self._ended = "cancel()"
@@ -302,7 +282,6 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: no names, the data source or a data sink is empty, or an annotation is None.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("split()", "split before the end, or on a branch() of the file")
         names = [text_of(name) for name in list_of("filenames", filenames)]
