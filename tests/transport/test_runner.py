@@ -127,10 +127,10 @@ def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folde
     journal = Journal(home)
     journal.append(Kind.OPENLINEAGE, b"a")
     script = (
-        "import runpy, sys, waybill.transport.runner as r; r.Runner.run.__kwdefaults__['idle_s'] = 0.3; "
-        "sys.argv = sys.argv[1:]; runpy.run_module('waybill.transport', run_name='__main__')"
+        "import pathlib, sys; from waybill.transport.__main__ import main\n"
+        "main(pathlib.Path(sys.argv[1]), idle_s=0.3)"
     )
-    subprocess.run([sys.executable, "-c", script, "waybill.transport", str(home)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(home)], check=True, timeout=60)
     assert copied(copy_folder) == [b"a"]
     assert (copy_folder / "finished").exists()
 
@@ -191,7 +191,7 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
     assert agree(journal, settings_of(home)).provenance_enabled is False
 
 
-def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
+def test_of_producers_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
     tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
@@ -200,7 +200,7 @@ def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_oth
     followed: list[Path] = []
     refused: list[SettingsConflictError] = []
 
-    def emitter(root: Path) -> None:
+    def producer(root: Path) -> None:
         settings = settings_of(home, root=root)
         together.wait()
         try:
@@ -208,7 +208,7 @@ def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_oth
         except SettingsConflictError as error:
             refused.append(error)
 
-    threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
+    threads = [threading.Thread(target=producer, args=(tmp_path / name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -246,7 +246,7 @@ def test_a_lease_that_was_handed_over_is_that_of_the_child_alone(tmp_path: Path)
     assert not leases.is_held(tmp_path)
 
 
-def test_an_emitter_says_once_that_another_has_changed_the_settings_since(
+def test_a_producer_warns_once_that_another_has_changed_the_settings_since(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     end_runner: Callable[[Path], None],
@@ -271,7 +271,7 @@ def test_an_emitter_says_once_that_another_has_changed_the_settings_since(
     end_runner(home)
 
 
-def test_the_home_has_the_settings_that_a_flush_works_by_whoever_came_before_its_turn(
+def test_the_home_has_the_settings_that_a_flush_works_by_even_if_another_producer_came_before(
     tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -328,7 +328,7 @@ def test_runners_that_have_ended_leave_no_zombies(tmp_path: Path, end_runner: Ca
     assert zombies() <= before + 2, "the last one, and the one before it where that took its time"
 
 
-def test_a_runner_does_not_make_a_home_anew_that_is_gone(tmp_path: Path) -> None:
+def test_a_runner_does_not_create_a_home_that_no_longer_exists(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run([sys.executable, "-m", "waybill.transport", str(home)], check=True, timeout=60)
@@ -410,7 +410,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
     end_runner(home)
 
 
-def test_a_look_that_fails_for_want_of_descriptors_is_no_concern_of_the_pipelines(tmp_path: Path) -> None:
+def test_a_lease_that_cannot_be_looked_at_does_not_disturb_the_pipeline(tmp_path: Path) -> None:
     home = tmp_path / "home"
     supervisor = Supervisor(Journal(home), settings_of(home))
     (home / "runner.lock").symlink_to("runner.lock")
@@ -494,7 +494,7 @@ def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path
     assert copied(copy_folder) == [b"later"]
 
 
-def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:
+def test_a_runner_ends_when_its_home_no_longer_exists(tmp_path: Path) -> None:
     home = tmp_path / "home"
     supervisor = Supervisor.open(Journal(home), settings_of(home))
     wait_for(lambda: leases.holder(home) is not None)

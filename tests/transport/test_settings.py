@@ -112,7 +112,7 @@ def test_values_are_read_as_people_write_them(
         ("no_such_setting", 1),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(
+def test_an_invalid_value_is_refused_with_its_name_value_and_origin(
     tmp_path: Path, name: str, value: object
 ) -> None:
     with pytest.raises(SettingsError) as raised:

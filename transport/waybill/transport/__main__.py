@@ -13,17 +13,18 @@ from pathlib import Path
 from waybill.transport import locks, process
 from waybill.transport.config import obey
 from waybill.transport.journal import Journal, waiting
-from waybill.transport.runner import Runner
+from waybill.transport.runner import IDLE_S, Runner
 
 _BELOW_PIPELINES = 5
 
 
-def main(home: Path, descriptor: int | None = None) -> int:
+def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -> int:
     """Be the runner of a home; 0 also if another process is.
 
     Args:
         home: the folder.
         descriptor: of the runner's lease, if the process that started this one has reserved it.
+        idle_s: end when nothing is left to do and nothing has come for this long.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
@@ -36,7 +37,7 @@ def main(home: Path, descriptor: int | None = None) -> int:
     while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
             try:
-                last_seq = Runner(journal, obey(journal)).run(until=stop_requested.is_set)
+                last_seq = Runner(journal, obey(journal)).run(idle_s=idle_s, until=stop_requested.is_set)
             finally:
                 lease.release()
             # A producer that looked before the release saw a runner and started none.

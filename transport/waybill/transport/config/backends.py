@@ -190,5 +190,5 @@ def _checked(one: BackendSetting) -> BackendSetting:
     try:
         (kafka_address if one.backend == "kafka" else check_url)(one.endpoint)
     except ValueError as error:
-        raise ValueError(f"the endpoint of {name} cannot be: {error}") from None
+        raise ValueError(f"the endpoint of {name} is invalid: {error}") from None
     return msgspec.structs.replace(one, name=name)

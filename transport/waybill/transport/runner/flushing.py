@@ -31,8 +31,8 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         files: paths below the root, of the files that were published for it.
-        left: by projection, how many entries it has not dealt with; by the name ``runner``, those left by a
-            runner that has not said yet which projections there are.
+        left: by projection, how many entries it has not dealt with; under the name ``runner``, those of a
+            runner that has not reported its projections yet.
         problems: by projection, what holds it up, in one sentence.
     """
 
@@ -47,7 +47,7 @@ def flush(
     """Put a flush mark in the journal and wait until every projection is past it or reports a problem.
 
     The layout settles the runs that ended, writes raw files and compacts every hour, including the current
-    one. If the home has no runner, this process is the runner meanwhile.
+    one. If the home has no runner, this process works the projections itself.
 
     Args:
         settings: the home, and what its projections do.

@@ -192,9 +192,9 @@ class Runner:
             return None
 
     def _prune(self) -> int:
-        """Remove old entries that every projection has, if one of them keeps what they said.
+        """Remove old entries that every projection has, if one of them stores their content.
 
-        A projection that cannot be loaded now must see them all the same, once it can.
+        A projection that cannot be loaded now still needs them later.
         """
         if self._has_unloadable or not any(projection.stores for projection in self._projections):
             return 0

@@ -79,7 +79,7 @@ class Supervisor:
         now_s = time.monotonic()
         if now_s < self._look_due_s or self.settings.runner == "none":
             return
-        # Set first, so that threads that come meanwhile do not each start one.
+        # Set first, so that other threads do not start one, too.
         self._look_due_s = now_s + self._pause_s
         if self._pid != os.getpid():
             # The runner is a child of this fork's parent.
@@ -117,9 +117,9 @@ class Supervisor:
 
 
 class _Child:
-    """A runner that this process has started and may outlive, or not.
+    """A runner that this process has started; either may end first.
 
-    `subprocess` warns of a child that nobody waited for, unless it believes that it has ended.
+    `subprocess` warns of a child that nobody waited for, so it is made to believe that this one has ended.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -132,7 +132,7 @@ class _Child:
         if not self._ended:
             try:
                 self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
-            except ChildProcessError:  # of the parent of this fork, or somebody waits for every child
+            except ChildProcessError:  # a child of this fork's parent, or somebody else has waited for it
                 self._ended = True
         return self._ended
 

@@ -1,4 +1,4 @@
-"""What is said about a tracked file, and the OpenLineage run events that say it.
+"""What happens to a tracked file, and the OpenLineage run events that say so.
 
 A file is a run of the job named after its data source. Its beginning is START; every end of every path is a
 terminal event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from waybill.transport.tracker.file_events import PathState
 
 SINKS_MAX: Final = 32
-"""A data source with more sinks is no flow with so many ends: its sinks are named anew for each file."""
+"""A data source with more sinks names them after its files, so that they are not ends of one flow."""
 
 _SOURCES_MAX: Final = 1_000
-"""The sinks of further data sources are not remembered."""
+"""The sinks of more data sources are not remembered."""
 
 
 class OfOneProcess:
@@ -64,25 +64,25 @@ class KnownSinks:
 
 
 class FileRun(OfOneProcess):
-    """One file's identity and clock, the way out for its events, and what its branches failed by.
+    """What the paths of one file share: its identity, its clock, and where its events go.
 
     Args:
         identity: the file.
-        emit: hands an event over; what it raises reaches the caller of `tell`.
-        sinks: what is known of the sinks of all data sources.
+        emit: takes an event; what it raises reaches the caller of `tell`.
+        sinks: those of all data sources.
     """
 
     def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
-        self.told: Final[list[BaseException]] = []
-        """What branches ended by, compared by identity; cleared as the file's own block is left."""
+        self.recorded: Final[list[BaseException]] = []
+        """The exceptions that branches ended with; cleared when the file's own block is left."""
         self._emit: Final = emit
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
     def child(self, filename: str, data_source: str, created_ms: int) -> FileRun:
-        """Make the run of a file that was split from this one; no event tells of it yet."""
+        """Make the run of a file that was split from this one; no event is emitted yet."""
         identity = FileIdentity(
             parent=self.identity,
             system_name=self.identity.system_name,
@@ -112,7 +112,7 @@ def now_ms() -> int:
 
 
 def failure_of(cause: BaseException | str) -> Failure:
-    """Describe what went wrong, even if the text of the exception cannot be had."""
+    """Describe what went wrong, even if the exception cannot be printed."""
     if isinstance(cause, str):
         return Failure(text_of(cause))
     kind = type(cause)
@@ -126,7 +126,7 @@ def failure_of(cause: BaseException | str) -> Failure:
 
 
 def text_of(text: str) -> str:
-    """Escape what not every backend takes: NUL, and the lone surrogates of file names that are not UTF-8."""
+    """Escape what some backends refuse: NUL, and the lone surrogates of file names that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
@@ -156,10 +156,10 @@ def name_of(what: str, name: str) -> str:
 
 
 def list_of(what: str, names: Iterable[str]) -> list[str]:
-    """Check that names are several, and not the characters of one.
+    """List names, and refuse a single text, whose characters would be taken for names.
 
     Raises:
-        AdmissionError: they are a single text.
+        AdmissionError: it is a single text.
     """
     if isinstance(names, str):
         raise AdmissionError(what, f"is the single text {names!r}", "give a list of names")

@@ -10,11 +10,11 @@ The beginning of a file and each end of a path are OpenLineage run events, hande
 call returns, so that they survive a kill of the process. The rules:
 
 - `Tracker.file` and `split` say that a file has begun; `with` only makes sure that it ends.
-- `egress` may be said several times: a record each, on the same transforms. `branch` gives a further path,
-  which has its own copy of the transforms and annotations so far.
+- `egress` may be called several times: a record each, with the same transforms. `branch` begins a further
+  path, which has its own copy of the transforms and annotations so far.
 - `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again,
   `branch`, or fail (`error`, `cancel`). Anything else is a `TrackerStateError`, and records nothing.
-- A block left with nothing said is COMPLETE without a sink; a file that went on in branches has said enough.
+- A block that is left without any of these is COMPLETE without a sink, unless the file went on in branches.
 - An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED if it only
   stops the work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is
   recorded once: not for a path that had ended already, and not again for the file whose branch it left.
@@ -250,7 +250,7 @@ class TrackedFile(OfOneProcess):
         self._end(FinalState.ERROR, {"errorCause": failure.message.partition("\n")[0]}, failure=failure)
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
-            self._run.told.append(cause)
+            self._run.recorded.append(cause)
 
     def cancel(self) -> None:
         """Say that somebody stopped the work on this file: CANCELLED."""
@@ -315,15 +315,15 @@ class TrackedFile(OfOneProcess):
         finally:
             self._ended = self._ended or "the end of its block"
             if not self._is_branch:
-                self._run.told.clear()
+                self._run.recorded.clear()
             elif raised is not None:
-                self._run.told.append(raised)
+                self._run.recorded.append(raised)
 
     def __repr__(self) -> str:
         return f"<file {self.filename!r} {self.did}>"
 
     def _fail(self, raised: BaseException) -> None:
-        if self._ended is not None or any(raised is told for told in self._run.told):
+        if self._ended is not None or any(raised is one for one in self._run.recorded):
             return
         try:
             if isinstance(raised, (Exception, SystemExit)):
