@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.cli.reference import commands, reference
+from waybill.cli.reference import TABLE, commands, reference, settings_table
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -21,6 +21,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 def test_the_page_is_what_the_commands_say_of_themselves() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
+
+
+def test_the_readmes_table_of_settings_is_that_of_the_code() -> None:
+    readme = PAGE.parents[1].joinpath("README.md").read_text(encoding="utf-8")
+    assert TABLE.findall(readme) == [settings_table()], "write it anew: python -m waybill.cli.reference"
 
 
 def test_every_command_is_on_the_page_with_an_example() -> None:
@@ -55,10 +60,10 @@ def test_the_version_is_the_package_s(waybill: Run) -> None:
 
 
 def test_every_setting_is_an_option_of_the_same_name(waybill: Run) -> None:
-    from waybill.transport.config import names
+    from waybill.transport.config import SETTINGS
 
     page = waybill("settings", "--help").stdout
-    for name in names():
+    for name in SETTINGS:
         assert f"--{name.replace('_', '-')}" in page
 
 

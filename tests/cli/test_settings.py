@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.transport.config import names
+from waybill.transport.config import SETTINGS
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -19,7 +19,7 @@ def test_each_setting_is_shown_with_its_value_and_origin(waybill: Run, home: Pat
     assert done.returncode == 0
     heading, *rows = [line.split("\t") for line in done.stdout.splitlines()]
     assert heading == ["setting", "value", "from"]
-    assert [row[0] for row in rows] == list(names())
+    assert [row[0] for row in rows] == list(SETTINGS)
     assert rows[0] == ["home", str(home), "the command's options"]
     assert ["durability", "power", "default"] in rows
 

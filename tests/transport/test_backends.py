@@ -57,22 +57,24 @@ def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: 
         ([{"backend": "banana"}], "give a list of backends"),
         ([{"endpoint": "http://h"}], "give a list of backends"),
         ([DATAHUB | {"colour": "red"}], "give a list of backends"),
-        ([DATAHUB | {"endpoint": "ftp://hub"}], "the endpoint of datahub cannot be: give an http"),
-        ([DATAHUB | {"endpoint": "http://hub:99999"}], "the endpoint of datahub cannot be"),
-        ([{"backend": "marquez"}], "the endpoint of marquez cannot be"),
+        ([DATAHUB | {"endpoint": "ftp://hub"}], "the endpoint of datahub is invalid: give an http"),
+        ([DATAHUB | {"endpoint": "http://hub:99999"}], "the endpoint of datahub is invalid"),
+        ([{"backend": "marquez"}], "the endpoint of marquez is invalid"),
         ([{"backend": "file"}], "give the path of the file"),
         ([{"backend": "console", "endpoint": "http://h"}], "the console has no endpoint"),
         ([DATAHUB | {"options": {"a": "hunter2"}}], "only kafka has options"),
         ([KAFKA | {"api_key": "hunter2"}], "kafka has no api_key"),
-        ([KAFKA | {"endpoint": "kafka://broker/lineage"}], "the endpoint of kafka cannot be"),
-        ([KAFKA | {"endpoint": "http://broker:9092/lineage"}], "the endpoint of kafka cannot be"),
+        ([KAFKA | {"endpoint": "kafka://broker/lineage"}], "the endpoint of kafka is invalid"),
+        ([KAFKA | {"endpoint": "http://broker:9092/lineage"}], "the endpoint of kafka is invalid"),
         ([KAFKA | {"endpoint": "kafka://broker:9092/no topic"}], "give kafka://broker:9092/topic"),
         ([DATAHUB, DATAHUB], "two backends have one name"),
         ([DATAHUB | {"name": "Data Hub"}], "cannot be a backend's name"),
         ([DATAHUB | {"name": "layout"}], "cannot be a backend's name"),
     ],
 )
-def test_what_cannot_be_is_said_and_no_key_shown(tmp_path: Path, backends: object, words: str) -> None:
+def test_an_invalid_list_is_refused_without_showing_a_key(
+    tmp_path: Path, backends: object, words: str
+) -> None:
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, backends=backends)
     assert words in str(raised.value)

@@ -103,12 +103,12 @@ def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
     assert copied(copy_folder) == [b"a"]
 
 
-def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(
+def test_a_supervisor_starts_one_runner_which_works_ends_when_idle_and_finishes(
     tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    keepers = [Supervisor(journal, settings_of(home)) for _ in range(3)]
+    supervisors = [Supervisor.open(journal, settings_of(home)) for _ in range(3)]
     journal.append(Kind.OPENLINEAGE, b"a")
     wait_for(lambda: copied(copy_folder) == [b"a"])
     pid = leases.holder(home)
@@ -119,7 +119,7 @@ def test_a_keeper_starts_one_runner_which_works_ends_when_idle_and_finishes(
     assert leases.holder(home) == pid
     end_runner(home)
     assert (copy_folder / "finished").exists()
-    del keepers
+    del supervisors
 
 
 def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folder: Path) -> None:
@@ -127,10 +127,10 @@ def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folde
     journal = Journal(home)
     journal.append(Kind.OPENLINEAGE, b"a")
     script = (
-        "import runpy, sys, waybill.transport.runner as r; r.Runner.run.__kwdefaults__['idle_s'] = 0.3; "
-        "sys.argv = sys.argv[1:]; runpy.run_module('waybill.transport', run_name='__main__')"
+        "import pathlib, sys; from waybill.transport.__main__ import main\n"
+        "main(pathlib.Path(sys.argv[1]), idle_s=0.3)"
     )
-    subprocess.run([sys.executable, "-c", script, "waybill.transport", str(home)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(home)], check=True, timeout=60)
     assert copied(copy_folder) == [b"a"]
     assert (copy_folder / "finished").exists()
 
@@ -140,7 +140,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    keeper = Supervisor(journal, settings_of(home))
+    supervisor = Supervisor.open(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"before")
     wait_for(lambda: journal.cursor("copy") == 1)
     first = leases.holder(home)
@@ -150,7 +150,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
     journal.append(Kind.OPENLINEAGE, b"after")
 
     def replaced() -> bool:
-        keeper.keep()
+        supervisor.ensure_runner()
         return copied(copy_folder) == [b"before", b"after"]
 
     wait_for(replaced)
@@ -161,7 +161,7 @@ def test_a_killed_runner_is_replaced_and_the_work_goes_on_where_it_was(
 def test_no_runner_is_started_where_something_else_does_the_work(tmp_path: Path, copy_folder: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    Supervisor(journal, settings_of(home, runner="none"))
+    Supervisor.open(journal, settings_of(home, runner="none"))
     journal.append(Kind.OPENLINEAGE, b"a")
     time.sleep(0.5)
     assert not leases.is_held(home)
@@ -191,7 +191,7 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
     assert agree(journal, settings_of(home)).provenance_enabled is False
 
 
-def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
+def test_of_producers_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
     tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
@@ -200,15 +200,15 @@ def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_oth
     followed: list[Path] = []
     refused: list[SettingsConflictError] = []
 
-    def emitter(root: Path) -> None:
+    def producer(root: Path) -> None:
         settings = settings_of(home, root=root)
         together.wait()
         try:
-            followed.append(Supervisor(journal, settings).settings.root)
+            followed.append(Supervisor.open(journal, settings).settings.root)
         except SettingsConflictError as error:
             refused.append(error)
 
-    threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
+    threads = [threading.Thread(target=producer, args=(tmp_path / name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -225,11 +225,11 @@ def test_a_runner_that_is_on_its_way_up_is_alive_already(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    Supervisor(journal, settings_of(home, root=tmp_path / "first"))
+    Supervisor.open(journal, settings_of(home, root=tmp_path / "first"))
     assert leases.is_held(home)
     assert leases.holder(home) != os.getpid()
     with pytest.raises(SettingsConflictError, match=r"root = .*second.* works with .*first"):
-        Supervisor(journal, settings_of(home, root=tmp_path / "second"))
+        Supervisor.open(journal, settings_of(home, root=tmp_path / "second"))
     end_runner(home)
     assert leases.holder(home) is None
 
@@ -246,32 +246,32 @@ def test_a_lease_that_was_handed_over_is_that_of_the_child_alone(tmp_path: Path)
     assert not leases.is_held(tmp_path)
 
 
-def test_an_emitter_says_once_that_another_has_changed_the_settings_since(
+def test_a_producer_warns_once_that_another_has_changed_the_settings_since(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
     end_runner: Callable[[Path], None],
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
-    monkeypatch.setattr("waybill.transport.runner.supervisor._LOOK_EVERY_S", 0.0)
-    keeper = Supervisor(journal, settings_of(home, root=tmp_path / "mine"))
+    supervisor = Supervisor.open(journal, settings_of(home, root=tmp_path / "mine"), look_every_s=0.0)
     end_runner(home)
     agree(journal, settings_of(home, root=tmp_path / "theirs"))
 
     def replaced() -> bool:
-        keeper.keep()
+        supervisor.ensure_runner()
         return leases.is_held(home)
 
     wait_for(replaced)
-    keeper.keep()
-    (warning,) = [record.message for record in caplog.records if "another's settings" in record.message]
+    supervisor.ensure_runner()
+    (warning,) = [
+        record.message for record in caplog.records if "settings of another process" in record.message
+    ]
     assert "mine" in warning
     assert "theirs" in warning
     end_runner(home)
 
 
-def test_the_home_has_the_settings_that_a_flush_works_by_whoever_came_before_its_turn(
+def test_the_home_has_the_settings_that_a_flush_works_by_even_if_another_producer_came_before(
     tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
@@ -293,7 +293,7 @@ def test_a_home_that_cannot_be_locked_is_an_error_that_says_what_to_check(tmp_pa
     journal = Journal(home)
     (home / "agreement.lock").mkdir()
     with pytest.raises(JournalError, match=r"cannot be locked .* check its disk"):
-        Supervisor(journal, settings_of(home))
+        Supervisor.open(journal, settings_of(home))
     assert not leases.is_held(home)
 
 
@@ -323,12 +323,12 @@ def test_runners_that_have_ended_leave_no_zombies(tmp_path: Path, end_runner: Ca
     before = zombies()
     for name in "abcd":
         home = tmp_path / name
-        Supervisor(Journal(home), settings_of(home))
+        Supervisor.open(Journal(home), settings_of(home))
         end_runner(home)
     assert zombies() <= before + 2, "the last one, and the one before it where that took its time"
 
 
-def test_a_runner_does_not_make_a_home_anew_that_is_gone(tmp_path: Path) -> None:
+def test_a_runner_does_not_create_a_home_that_no_longer_exists(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     subprocess.run([sys.executable, "-m", "waybill.transport", str(home)], check=True, timeout=60)
@@ -355,7 +355,7 @@ def test_the_runner_works_by_what_was_agreed_whatever_its_environment_says(
     monkeypatch.setenv("WAYBILL_ROOT", str(tmp_path / "environment"))
     monkeypatch.setenv("MARQUEZ_URL", "http://environment:1")
     given = {"root": tmp_path / "given", "journal_when_full": "drop-delivered", "journal_max_bytes": "2MiB"}
-    Supervisor(Journal(home), settings_of(home, **given))
+    Supervisor.open(Journal(home), settings_of(home, **given))
     wait_for((copy_folder / "works by").exists)
     works_by = json.loads((copy_folder / "works by").read_text())
     assert works_by == [str(tmp_path / "given"), None, "drop-delivered", 2 * 2**20]
@@ -392,8 +392,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
 ) -> None:
     home = tmp_path / "home"
     started: list[int] = []
-    keeper = Supervisor(Journal(home), settings_of(home, runner="none"))
-    keeper.settings = settings_of(home)
+    supervisor = Supervisor(Journal(home), settings_of(home))
     popen = subprocess.Popen
 
     def counting(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever Popen takes and gives
@@ -401,7 +400,7 @@ def test_threads_that_find_no_runner_start_one_between_them(
         return popen(*args, **options)
 
     monkeypatch.setattr(subprocess, "Popen", counting)
-    threads = [threading.Thread(target=keeper.keep) for _ in range(20)]
+    threads = [threading.Thread(target=supervisor.ensure_runner) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -411,13 +410,11 @@ def test_threads_that_find_no_runner_start_one_between_them(
     end_runner(home)
 
 
-def test_a_look_that_fails_for_want_of_descriptors_is_no_concern_of_the_pipelines(tmp_path: Path) -> None:
+def test_a_lease_that_cannot_be_looked_at_does_not_disturb_the_pipeline(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    keeper = Supervisor(Journal(home), settings_of(home, runner="none"))
-    keeper.settings = settings_of(home)
-    (home / "runner.lock").unlink()
+    supervisor = Supervisor(Journal(home), settings_of(home))
     (home / "runner.lock").symlink_to("runner.lock")
-    keeper.keep()
+    supervisor.ensure_runner()
     assert not (home / "runner.log").exists()
 
 
@@ -497,13 +494,13 @@ def test_a_projection_that_fails_to_count_what_is_pending_goes_on(tmp_path: Path
     assert copied(copy_folder) == [b"later"]
 
 
-def test_a_runner_ends_when_its_home_is_gone(tmp_path: Path) -> None:
+def test_a_runner_ends_when_its_home_no_longer_exists(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    keeper = Supervisor(Journal(home), settings_of(home))
+    supervisor = Supervisor.open(Journal(home), settings_of(home))
     wait_for(lambda: leases.holder(home) is not None)
     home.rename(tmp_path / "gone")
     wait_for(lambda: not leases.is_held(tmp_path / "gone"))
-    del keeper
+    del supervisor
 
 
 def test_a_flush_does_not_take_an_earlier_runners_word_for_a_live_ones(

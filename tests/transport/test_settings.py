@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, Settings, SettingsError
-from waybill.transport.config import agree, conflicts, names
+from waybill.transport.config import SETTINGS, agree, conflicts
 
 
 def load(tmp_path: Path, overrides: dict[str, object] | None = None, **env: str) -> Settings:
@@ -112,7 +112,7 @@ def test_values_are_read_as_people_write_them(
         ("no_such_setting", 1),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_with_its_name_value_and_origin(
+def test_an_invalid_value_is_refused_with_its_name_value_and_origin(
     tmp_path: Path, name: str, value: object
 ) -> None:
     with pytest.raises(SettingsError) as raised:
@@ -161,7 +161,7 @@ def test_settings_may_be_sent_to_another_process(tmp_path: Path) -> None:
 
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     settings = load(tmp_path, {"marquez_api_key": "hunter2"})
-    assert "hunter2" not in " ".join(settings.shown(name) for name in names())
+    assert "hunter2" not in " ".join(settings.shown(name) for name in SETTINGS)
     with pytest.raises(SettingsError) as raised:
         load(tmp_path, {"marquez_api_key": "hunter2\0"})
     assert "hunter2" not in str(raised.value)

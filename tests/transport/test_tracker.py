@@ -19,7 +19,7 @@ from openlineage.client.transport.file import FileConfig, FileTransport
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import AdmissionError, Journal, Settings, TrackedFile, Tracker, TrackerStateError
-from waybill.transport.tracker.known_sinks import SINKS_MAX
+from waybill.transport.tracker.file_run import SINKS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -401,7 +401,7 @@ def test_an_exception_after_the_end_changes_nothing(trail: Trail, f: TrackedFile
     assert trail.ends() == [("FILTERED", (), None)]
 
 
-def test_an_exception_that_was_said_and_raised_again_is_told_once(trail: Trail, f: TrackedFile) -> None:
+def test_an_exception_that_was_given_and_raised_again_is_recorded_once(trail: Trail, f: TrackedFile) -> None:
     with pytest.raises(ValueError, match="bad"), f:
         failure = ValueError("bad")
         f.error(failure)
@@ -410,7 +410,7 @@ def test_an_exception_that_was_said_and_raised_again_is_told_once(trail: Trail, 
 
 
 @pytest.mark.parametrize("said", ["by the program", "by the block"])
-def test_an_exception_of_a_branch_is_not_told_again_for_the_file(
+def test_an_exception_of_a_branch_is_not_recorded_again_for_the_file(
     trail: Trail, f: TrackedFile, said: str
 ) -> None:
     with pytest.raises(ValueError, match="bad"), f:

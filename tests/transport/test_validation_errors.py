@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from waybill.transport import AdmissionError
 from waybill.transport.admission import admit_event, admit_records, event_errors, record_errors
 from waybill.transport.admission.admission import without_indices
-from waybill.transport.admission.validation_errors import FAULTS_MAX
+from waybill.transport.admission.validation_errors import ERRORS_MAX
 
 EVENT: dict[str, Any] = {
     "eventTime": "2026-01-31T12:00:00Z",
@@ -123,7 +123,7 @@ def refused_event(body: bytes) -> list[AdmissionError] | None:
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_EVENTS), min_size=1, unique_by=lambda one: one[0]))
-def test_independent_faults_of_an_event_are_all_told(faults: list[tuple[str, object]]) -> None:
+def test_independent_errors_of_an_event_are_all_reported(faults: list[tuple[str, object]]) -> None:
     event = copy.deepcopy(EVENT)
     for path, change in faults:
         mutated(event, path, change)
@@ -136,7 +136,7 @@ def test_independent_faults_of_an_event_are_all_told(faults: list[tuple[str, obj
 
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_RECORDS), min_size=1, unique_by=lambda one: one[0]))
-def test_independent_faults_of_records_are_all_told(faults: list[tuple[str, object]]) -> None:
+def test_independent_errors_of_records_are_all_reported(faults: list[tuple[str, object]]) -> None:
     records = [copy.deepcopy(RECORD), copy.deepcopy(RECORD)]
     for path, change in faults:
         mutated(records, path, change)
@@ -169,7 +169,7 @@ JSON = st.recursive(
         max_size=3,
     )
 )
-def test_whatever_is_refused_has_a_fault_and_whatever_is_kept_has_none(
+def test_whatever_is_refused_has_an_error_and_whatever_is_kept_has_none(
     changes: list[tuple[str, object]],
 ) -> None:
     event = copy.deepcopy(EVENT)
@@ -188,12 +188,12 @@ def test_whatever_is_refused_has_a_fault_and_whatever_is_kept_has_none(
         assert len(told) == len({str(fault) for fault in told})
 
 
-def test_a_fault_that_only_the_decoder_sees_is_told_as_it_saw_it() -> None:
+def test_an_error_that_only_the_decoder_sees_is_reported_in_its_words() -> None:
     body = json.dumps(EVENT).encode().replace(b'"producer"', b'"producer": 7, "producer"')
     (fault,) = refused_event(body) or []
     assert (fault.where, "got `int`" in fault.what) == ("$.producer", True)
 
 
-def test_faults_are_told_up_to_a_number() -> None:
+def test_errors_are_reported_up_to_a_number() -> None:
     body = json.dumps(EVENT | {"inputs": [7] * 1_000}).encode()
-    assert len(refused_event(body) or ()) == FAULTS_MAX
+    assert len(refused_event(body) or ()) == ERRORS_MAX

@@ -1,17 +1,28 @@
-"""``python -m waybill.cli.reference``: writes `docs/cli.md` from the `--help` of each command."""
+"""``python -m waybill.cli.reference``: writes `docs/cli.md` and the README's table of settings.
+
+The page is made of what each command says of itself, the table of what each setting does.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
+import msgspec
 import typer
 from typer.core import TyperGroup
 
 from waybill.cli.app import app
+from waybill.transport import Settings
+from waybill.transport.config import SETTINGS
 
 PAGE: Final = Path("docs") / "cli.md"
+README: Final = Path("README.md")
+
+TABLE: Final = re.compile(r"^\| setting \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
+"""The table of settings in the README, with the line end after its last row."""
 
 _WIDTH: Final = 78
 """The width of the text on a terminal of 80 columns."""
@@ -48,6 +59,23 @@ def reference() -> str:
     return "\n".join(parts)
 
 
+def settings_table() -> str:
+    """The README's table of settings."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+    rows = ["| setting | default | meaning |", "|---|---|---|"]
+    for name, setting in SETTINGS.items():
+        meaning = re.sub(r"docs/\w+\.md", r"[\g<0>](\g<0>)", setting.help)
+        meaning = re.sub(r"'([a-z-]+)'", r"`\1`", meaning)
+        rows.append(f"| `{name}` | {setting.default or _shown(defaults[name])} | {meaning} |")
+    return "\n".join([*rows, ""])
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, bool):
+        return "off"  # a switch that is on by default says so in words
+    return f"{default:,g}" if isinstance(default, (int, float)) else str(default or "none")
+
+
 def _context() -> typer.Context:
     group = typer.main.get_command(app)
     return typer.Context(group, info_name="waybill", terminal_width=_WIDTH, **group.context_settings)
@@ -69,3 +97,4 @@ def _section(title: str, text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
+    README.write_text(TABLE.sub(lambda _: settings_table(), README.read_text(encoding="utf-8")), "utf-8")

@@ -9,50 +9,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waybill.transport.admission import admit_event, admit_records
-    from waybill.transport.config import BackendSetting, Settings
+    from waybill.transport.admission import admit_event as admit_event, admit_records as admit_records
+    from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
     from waybill.transport.errors import (
-        AdmissionError,
-        JournalError,
-        JournalFullError,
-        JournalVersionError,
-        SettingsConflictError,
-        SettingsError,
-        TrackerStateError,
-        WaybillError,
+        AdmissionError as AdmissionError,
+        JournalError as JournalError,
+        JournalFullError as JournalFullError,
+        JournalVersionError as JournalVersionError,
+        SettingsConflictError as SettingsConflictError,
+        SettingsError as SettingsError,
+        TrackerStateError as TrackerStateError,
+        WaybillError as WaybillError,
     )
-    from waybill.transport.journal import Entry, Journal, Kind
-    from waybill.transport.receiver import Receiver
-    from waybill.transport.runner import FlushReport, Projection, Step, flush
-    from waybill.transport.tracker import TrackedFile, Tracker
-    from waybill.transport.transport import WaybillConfig, WaybillTransport
-
-__all__ = [
-    "AdmissionError",
-    "BackendSetting",
-    "Entry",
-    "FlushReport",
-    "Journal",
-    "JournalError",
-    "JournalFullError",
-    "JournalVersionError",
-    "Kind",
-    "Projection",
-    "Receiver",
-    "Settings",
-    "SettingsConflictError",
-    "SettingsError",
-    "Step",
-    "TrackedFile",
-    "Tracker",
-    "TrackerStateError",
-    "WaybillConfig",
-    "WaybillError",
-    "WaybillTransport",
-    "admit_event",
-    "admit_records",
-    "flush",
-]
+    from waybill.transport.journal import Entry as Entry, Journal as Journal, Kind as Kind
+    from waybill.transport.receiver import Receiver as Receiver
+    from waybill.transport.runner import (
+        FlushReport as FlushReport,
+        Projection as Projection,
+        Step as Step,
+        flush as flush,
+    )
+    from waybill.transport.tracker import TrackedFile as TrackedFile, Tracker as Tracker
+    from waybill.transport.transport import (
+        WaybillConfig as WaybillConfig,
+        WaybillTransport as WaybillTransport,
+    )
 
 _PACKAGES = {
     "waybill.transport.admission": {"admit_event", "admit_records"},
@@ -74,6 +55,8 @@ _PACKAGES = {
     "waybill.transport.transport": {"WaybillConfig", "WaybillTransport"},
 }
 """Where each name comes from; its package is loaded when the name is asked for."""
+
+__all__ = [name for names in _PACKAGES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:

@@ -1,4 +1,4 @@
-"""``python -m waybill.transport HOME [DESCRIPTOR]``: be the runner of a home until nothing is left to do."""
+"""``python -m waybill.transport HOME [DESCRIPTOR]``: run a home's projections until nothing is left to do."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from pathlib import Path
 from waybill.transport import locks, process
 from waybill.transport.config import obey
 from waybill.transport.journal import Journal, waiting
-from waybill.transport.runner import Runner
+from waybill.transport.runner import IDLE_S, Runner
 
 _BELOW_PIPELINES = 5
 
 
-def main(home: Path, descriptor: int | None = None) -> int:
-    """Run the projections of a home; 0 also when another process does it already.
+def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -> int:
+    """Be the runner of a home; 0 also if another process is.
 
     Args:
-        home: whose.
-        descriptor: that of the home's lease, which the process that started this one has reserved for it.
+        home: the folder.
+        descriptor: of the runner's lease, if the process that started this one has reserved it.
+        idle_s: end when nothing is left to do and nothing has come for this long.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
@@ -32,16 +33,16 @@ def main(home: Path, descriptor: int | None = None) -> int:
     process.prepare()
     stop_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
-    held = locks.take(home) if descriptor is None else locks.inherit(descriptor)
-    while held is not None and Journal.exists(home):  # a home that is gone is not made anew
+    lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
+    while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
             try:
-                seen = Runner(journal, obey(journal)).run(until=stop_requested.is_set)
+                last_seq = Runner(journal, obey(journal)).run(idle_s=idle_s, until=stop_requested.is_set)
             finally:
-                held.release()
-            # An emitter that looked before the release saw a runner and started none.
-            is_done = stop_requested.is_set() or (journal.last_seq() <= seen and not waiting(home))
-        held = None if is_done else locks.take(home)
+                lease.release()
+            # A producer that looked before the release saw a runner and started none.
+            is_done = stop_requested.is_set() or (journal.last_seq() <= last_seq and not waiting(home))
+        lease = None if is_done else locks.take(home)
     return 0
 
 

@@ -1,13 +1,13 @@
-"""Every error Waybill raises on purpose.
+"""Every error that Waybill raises on purpose.
 
     WaybillError
-    ├── SettingsError             a setting is unknown, malformed or impossible here
+    ├── SettingsError             a setting is unknown or invalid
     │   └── SettingsConflictError a live runner of the same home works with another value
-    ├── AdmissionError            an event or record is not what its specification asks for
-    ├── JournalError              the journal cannot do what was asked of it
-    │   ├── JournalFullError      no room: the disk, or `journal_max_bytes`
+    ├── AdmissionError            an event or record breaks its specification
+    ├── JournalError              the journal could not be opened, read or written
+    │   ├── JournalFullError      the disk is full, or `journal_max_bytes` is reached
     │   └── JournalVersionError   a newer Waybill wrote this journal
-    ├── TrackerStateError         a file was told something that cannot follow what was told before
+    ├── TrackerStateError         a path of a file was asked for something that cannot follow
     ├── SparkSetupError           no tracked Spark session can be made (in `waybill.spark`)
     └── DestinationError          an export cannot go there, or it fails (in `waybill.exporter`)
 
@@ -22,7 +22,7 @@ class WaybillError(Exception):
     """Base of all errors of Waybill; its text is one sentence that ends with the way out."""
 
     def __reduce__(self) -> tuple[type[WaybillError], tuple[object, ...]]:
-        """Pickle by the constructor's own arguments, which each subclass keeps in ``args``."""
+        """Pickle the constructor's arguments, which each subclass keeps in ``args``."""
         return type(self), self.args
 
 
@@ -31,13 +31,12 @@ class SettingsError(WaybillError):
 
     Args:
         name: the setting.
-        value: what was found there.
-        origin: where it was found, for example ``environment WAYBILL_ROOT``.
+        value: what was given for it.
+        origin: where it was given, for example ``environment WAYBILL_ROOT``.
         what: what is wrong with it and what to do, as the end of a sentence.
     """
 
     def __init__(self, name: str, value: object, origin: str, what: str) -> None:
-        """Keep the parts; `str()` joins them into the sentence."""
         super().__init__(name, value, origin, what)
         self.name = name
         self.value = value
@@ -45,32 +44,29 @@ class SettingsError(WaybillError):
         self.what = what
 
     def __str__(self) -> str:
-        """The sentence: setting, value, origin, and the way out."""
         return f"setting {self.name} = {self.value!r} (from {self.origin}): {self.what}"
 
 
 class SettingsConflictError(SettingsError):
-    """A live runner of this home projects with another value of a setting it cannot change while it runs."""
+    """A live runner of this home works with another value, which it cannot change while it runs."""
 
 
 class AdmissionError(WaybillError):
     """An event or record was refused before it reached the journal.
 
     Args:
-        where: JSON path of the fault, for example ``$.run.runId``.
+        where: JSON path, for example ``$.run.runId``.
         what: what is wrong there.
         way_out: what the sender can do.
     """
 
     def __init__(self, where: str, what: str, way_out: str) -> None:
-        """Keep the parts; `str()` joins them into the sentence."""
         super().__init__(where, what, way_out)
         self.where = where
         self.what = what
         self.way_out = way_out
 
     def __str__(self) -> str:
-        """The sentence: place, fault, and the way out."""
         return f"{self.where}: {self.what}; {self.way_out}"
 
 
@@ -79,7 +75,7 @@ class JournalError(WaybillError):
 
 
 class JournalFullError(JournalError):
-    """The entry was not kept because there is no room for it."""
+    """An entry was not kept because there is no room for it."""
 
 
 class JournalVersionError(JournalError):

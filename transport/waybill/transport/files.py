@@ -1,7 +1,7 @@
 """The seam between Waybill and the file system.
 
-Everything that writes below a root goes through `Files`, one call per system call that can fail or be cut
-short, so that the fault tests can stop, fail or forget any of them without patching.
+Everything that writes below a root goes through `Files`, with one method for each system call that can fail,
+so that the fault tests can stop, fail or undo any of them without patching.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 class Files:
-    """The real file system. Paths are absolute; every method raises `OSError` as the system call does."""
+    """The real file system. Every method raises `OSError` as its system call does."""
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and those above it, each made durable in the one that holds it."""
+        """Create a folder and those above it, and make their names durable."""
         missing = []
         while not path.is_dir():
             missing.append(path)
@@ -59,11 +59,11 @@ class Files:
             sync(descriptor)
 
     def remove(self, path: Path) -> None:
-        """Delete a file; one that is gone already is no error."""
+        """Delete a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def remove_folder(self, path: Path) -> None:
-        """Delete a folder if nothing is in it; one that is gone already is no error."""
+        """Delete a folder, if it exists and is empty."""
         try:
             path.rmdir()
         except OSError as error:
@@ -72,7 +72,7 @@ class Files:
 
 
 def sync(descriptor: int) -> None:
-    """Make what is behind a descriptor durable; on macOS that needs more than an fsync, see its fcntl(2)."""
+    """Make a file or folder durable; on macOS that needs more than an fsync, see its fcntl(2)."""
     if sys.platform == "darwin":
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
@@ -89,10 +89,9 @@ def _descriptor(path: Path, flags: int) -> Iterator[int]:
 
 
 def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
-    """Put a file in its place so that a reader sees all of it or none, and a crash leaves one of the two.
+    """Write a whole file or nothing, even in a crash: temporary name, write, fsync, rename, fsync the folder.
 
-    Temporary name, write, fsync, rename, fsync of the folder. What a crash leaves under a temporary name is
-    recognised by `is_temporary` and may be removed by whoever owns the folder.
+    The owner of the folder may remove temporary files that crashes left, see `is_temporary`.
 
     Raises:
         OSError: a step failed; the temporary file is removed and `path` is as it was.
@@ -110,5 +109,5 @@ def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file is an unpublished one of `publish`."""
+    """Whether a file was left by a `publish` that did not finish."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)

@@ -1,6 +1,6 @@
-"""Forks: what has locks or connections is brought in order before one and made usable after it.
+"""Forks: objects with locks or connections prepare for one, and are made usable after it.
 
-One place for all of them, because hooks of several modules, and forks in several threads, would mix.
+All in one place, because hooks of several modules, or forks in several threads, would disturb each other.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Protocol
 
 
 class Forkable(Protocol):
-    """Something that is carried over a fork."""
+    """An object that is used on both sides of a fork."""
 
     def before_fork(self) -> None:
-        """Finish what is under way and let nobody begin."""
+        """Finish what is under way, and let nothing new begin."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Be usable again, on either side."""
+        """Become usable again, on either side."""
 
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _ready: list[Forkable] = []
 _lock = threading.RLock()
-"""Held while something becomes known, and from before a fork until after it: one thread forks at a time."""
+"""Held while an object is registered, and during a fork, so that one thread forks at a time."""
 
 
 def survive_forks(thing: Forkable) -> None:
-    """Have `thing` told of every fork of this process, for as long as somebody else holds it."""
+    """Prepare `thing` for every fork of this process, for as long as it is referenced elsewhere."""
     with _lock:
         _known.add(thing)
 
 
 @contextlib.contextmanager
 def without_forks() -> Iterator[None]:
-    """Let no other thread fork meanwhile: the child would have the descriptors that are open for a moment."""
+    """Let no other thread fork in the block: a child would inherit descriptors that are open briefly."""
     with _lock:
         yield
 

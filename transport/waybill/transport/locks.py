@@ -1,6 +1,6 @@
-"""The lease: which process, if any, is the one runner of a home, or the one of another kind.
+"""The lease: which process, if any, is the runner of a home, or has another role that only one may have.
 
-An OS lock on ``<home>/<name>.lock``, for the runner ``runner.lock``; it ends with the process that holds it,
+An OS lock on ``<home>/<name>.lock``, ``runner.lock`` for the runner; it ends with the process that holds it,
 however that ends. The file's content names the holder for people.
 """
 
@@ -16,20 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
 RUNNER: Final = "runner"
 
-_LOOK_WITHIN_S: Final = 1.0
+_RESERVE_WITHIN_S: Final = 1.0
 _POLL_S: Final = 0.001
 
 
 class Lease:
-    """The held lease of a home; made by `take`, `reserve` and `inherit`."""
+    """A lease that this process holds; made by `take`, `reserve` and `inherit`."""
 
     def __init__(self, descriptor: int) -> None:
-        """Keep the locked descriptor."""
         self.descriptor: Final = descriptor
-        self._is_ours = True
+        self._held = True
 
     def sign(self) -> None:
         """Name this process as the holder."""
@@ -38,38 +36,38 @@ class Lease:
 
     def hand_over(self) -> None:
         """Leave it to a child process that was given the descriptor."""
-        self._is_ours = False
+        self._held = False
         os.close(self.descriptor)
 
     def release(self) -> None:
-        """Let another process be the runner; one that was handed over is not ours to release."""
-        if not self._is_ours:
+        """Let another process have it; does nothing if it was handed over."""
+        if not self._held:
             return
-        self._is_ours = False
-        with contextlib.suppress(OSError):  # a name that stays there holds nothing
+        self._held = False
+        with contextlib.suppress(OSError):  # the content is for people only
             os.ftruncate(self.descriptor, 0)
-        # Closing alone leaves the lock to a child that was forked meanwhile and has the descriptor too.
+        # A child that was forked meanwhile has the descriptor too, so closing it here would not be enough.
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)
 
 
 def take(home: Path, name: str = RUNNER) -> Lease | None:
-    """Become the runner of a home; None when another process is."""
-    held = reserve(home, name)
-    if held is not None:
+    """Become the runner of a home; None if another process is."""
+    lease = reserve(home, name)
+    if lease is not None:
         try:
-            held.sign()
+            lease.sign()
         except OSError:
-            held.release()
+            lease.release()
             raise
-    return held
+    return lease
 
 
 def reserve(home: Path, name: str = RUNNER) -> Lease | None:
-    """Take the lease for a process that is about to be started; None when another process has it."""
-    deadline_s = time.monotonic() + _LOOK_WITHIN_S
+    """Take the lease for a process that is about to be started; None if another process has it."""
+    deadline_s = time.monotonic() + _RESERVE_WITHIN_S
     while (descriptor := _locked(home, name, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
-        # Who only looks whether there is a runner holds the lock for a moment, too.
+        # A process that only looks whether there is a runner holds the lock for a moment, too.
         if is_held(home, name) or time.monotonic() > deadline_s:
             return None
         time.sleep(_POLL_S)
@@ -82,16 +80,16 @@ def reserve(home: Path, name: str = RUNNER) -> Lease | None:
 
 
 def inherit(descriptor: int) -> Lease:
-    """Hold what the process that started this one has reserved for it."""
-    os.set_inheritable(descriptor, False)  # noqa: FBT003 - by place only
-    held = Lease(descriptor)
-    held.sign()
-    return held
+    """Hold the lease that the process that started this one has reserved for it."""
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keywords
+    lease = Lease(descriptor)
+    lease.sign()
+    return lease
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until nobody else, in whichever process or thread, holds this lock, and keep others waiting.
+    """Hold this lock while the block runs; other threads and processes wait for it.
 
     Raises:
         OSError: the lock's file cannot be made.
@@ -108,7 +106,7 @@ def locked(path: Path) -> Iterator[None]:
 def is_held(home: Path, name: str = RUNNER) -> bool:
     """Whether some process is the runner of a home."""
     try:
-        # Shared, so that two who look at once do not take each other for the runner.
+        # Shared, so that two processes that look at once do not take each other for the runner.
         descriptor = _locked(home, name, os.O_RDONLY, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
@@ -119,7 +117,7 @@ def is_held(home: Path, name: str = RUNNER) -> bool:
 
 
 def holder(home: Path, name: str = RUNNER) -> int | None:
-    """The process id of a home's runner; None when there is none or it has not said yet."""
+    """The process id of a home's runner; None if there is none, or it has not signed its lease yet."""
     if not is_held(home, name):
         return None
     text = (home / f"{name}.lock").read_text(encoding="ascii").strip()

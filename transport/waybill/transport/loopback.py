@@ -17,7 +17,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=256)
 def leads_here(authority: str) -> bool:
-    """Whether what a Host header says is a name of this machine only; asked anew for each request."""
+    """Whether a Host header names this machine only; cached, because every request asks."""
     try:
         return is_loopback(urlsplit(f"//{authority}").hostname or "")
     except ValueError:  # half an IPv6 address

@@ -24,14 +24,14 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
         "smbfs",
     }
 )
-"""Types, as the kernel names them, on which SQLite's WAL cannot work between hosts."""
+"""Types, as the kernel names them, where SQLite's WAL does not work between hosts."""
 
 _MOUNTS: Final = Path("/proc/self/mounts")
 _OCTAL_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def file_system_of(folder: Path) -> str | None:
-    """The type of the file system that holds a folder, as the kernel calls it; None if it does not tell."""
+    """The type of a folder's file system, as the kernel names it; None if it does not say."""
     if not _MOUNTS.is_file():
         return None
     resolved = folder.resolve()

@@ -1,4 +1,4 @@
-"""What holds for the processes that are Waybill's own: its commands, its runners and their workers."""
+"""What Waybill's own processes have in common: commands, runners and the collector's workers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import os
 
 
 def prepare() -> None:
-    """Settle what libraries read from the environment when they load; to be called before any of them does.
-
-    What the user has set stands.
-    """
-    # Files are encoded in many buffers that grow and go. With Arrow's own allocator each begins as new pages
-    # of the kernel, which took a third of a compaction's CPU time and half as much memory again.
+    """Set environment variables that libraries read as they load, unless the user has set them."""
+    # Encoding files needs many short-lived buffers. Arrow's own allocator asks the kernel for new pages for
+    # each, which took a third of a compaction's CPU time and half as much memory again.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -1,8 +1,8 @@
 """A loopback HTTP endpoint for OpenLineage events: `POST /api/v1/lineage`, on the standard library alone.
 
-For producers that can only speak HTTP, as the Spark listener, on the machine where the journal is. An event
-is answered with 201 once the journal has it, whatever the state of any backend. It is open to every program
-on this machine and to nothing else: other hosts cannot reach it, nor can a page in a browser.
+For producers that can only speak HTTP, such as the Spark listener, on the machine where the journal is. An
+event is answered with 201 once it is kept, whatever the state of any backend. The endpoint is open to every
+program on this machine and to nothing else: other hosts cannot reach it, nor can a page in a browser.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Final, NoReturn
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from waybill.transport.admission import MAX_BODY_BYTES, Redaction
 from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
-from waybill.transport.journal import Journal, Kind
+from waybill.transport.journal import Kind
 from waybill.transport.loopback import is_loopback, leads_here
 
 log = logging.getLogger("waybill.receiver")
@@ -41,6 +41,13 @@ _DRAIN_S: Final = 1.0
 _POLL_S: Final = 0.1
 
 
+class EventLog(Protocol):
+    """Where events are kept: a `Journal`, or a `Home`, which obeys the setting `durability`."""
+
+    def append(self, kind: Kind, body: bytes, system_name: str) -> object:
+        """Keep one entry; on return it is as durable as promised."""
+
+
 class Receiver:
     """Takes OpenLineage events over HTTP into the journal.
 
@@ -49,17 +56,17 @@ class Receiver:
         system_name: stamped on records that carry none.
         host: a loopback address or ``localhost``.
         port: 0 takes a free one.
-        on_event: called with each admitted body after the journal has it and before the sender is
-            answered; what it raises is logged and reaches nobody.
-        redaction: what admits events.
+        on_event: called with each body after it was kept and before the sender is answered; what it raises
+            is logged and goes no further.
+        redaction: admits events; None: redacts nothing.
 
     Raises:
-        SettingsError: the address is no loopback address, or taken.
+        SettingsError: the address is no loopback address, or in use.
     """
 
     def __init__(
         self,
-        journal: Journal,
+        journal: EventLog,
         *,
         system_name: str,
         host: str = "127.0.0.1",
@@ -86,16 +93,16 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        """What an OpenLineage client is given; it adds `LINEAGE_PATH`."""
+        """The URL for OpenLineage clients, which add `LINEAGE_PATH`."""
         host, port = self._server.server_address[:2]
         return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
 
     def start(self) -> None:
-        """Begin to answer, in threads of its own."""
+        """Begin to answer, in threads."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering; an event that was answered is in the journal."""
+        """Stop answering."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -113,7 +120,7 @@ class Receiver:
             try:
                 self._on_event(body)
             except Exception:
-                log.exception("an event is kept, and what was to follow from it failed")
+                log.exception("an event is kept, but what was to follow failed")
 
 
 class _Server(ThreadingHTTPServer):
@@ -127,7 +134,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        # HTTPServer asks DNS for its own full name, which takes seconds where DNS is broken.
+        # HTTPServer asks DNS for its full name, which takes seconds if DNS is broken.
         TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -135,13 +142,18 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
-    """The request is answered with this status and sentence."""
+    """The request is answered with this status and sentence.
 
-    def __init__(self, status: HTTPStatus, what: str, *, unread: bool = False) -> None:
+    Args:
+        status: of the answer.
+        what: the sentence.
+        unread: whether a part of the body is still on the connection, which then cannot be used again.
+    """
+
+    def __init__(self, status: HTTPStatus, what: str, *, unread: bool = True) -> None:
         super().__init__(what)
         self.status = status
         self.unread = unread
-        """Whether some of the body was left on the connection, which is then of no more use."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -169,14 +181,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.CREATED)
 
     def do_GET(self) -> None:
-        # A body would be of no use to anybody, and would be taken for the next request.
+        # A body is not read, and would be taken for the next request.
         self.close_connection = True
         what = f"events are sent here by POST {LINEAGE_PATH}; nothing can be read"
         known = urlsplit(self.path).path == LINEAGE_PATH
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, what)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what http.server itself refuses in the same form as everything else."""
+        """Answer what http.server itself refuses in the same form as all other errors."""
         self.close_connection = True
         self._answer(HTTPStatus(code), message or explain or HTTPStatus(code).phrase)
 
@@ -185,50 +197,51 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check_head(self) -> None:
         if urlsplit(self.path).path != LINEAGE_PATH:
-            raise _Refusal(
-                HTTPStatus.NOT_FOUND, f"there is no {self.path}; post to {LINEAGE_PATH}", unread=True
-            )
-        # A page in a browser can make this machine's own programs its messengers. It cannot send JSON to
-        # another origin without asking first, which is never granted here; and if its own name leads here,
-        # the name gives it away.
+            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {self.path}; post to {LINEAGE_PATH}")
+        # A page in a browser on this machine must not send events. It cannot send JSON to another origin
+        # without asking first, which is never granted here. If it comes from a name that leads here, the Host
+        # header has that name.
         if not leads_here(self.headers.get("Host", "")):
-            raise _Refusal(
-                HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one", unread=True
-            )
+            raise _Refusal(HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one")
         if self.headers.get_content_type() != "application/json":
             what = "the content type is not application/json; send one OpenLineage event as JSON"
-            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, unread=True)
+            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what)
 
     def _event(self) -> bytes:
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in {"identity", "gzip"}:
             what = f"the content encoding {encoding} is not known; send gzip or none"
-            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, unread=True)
+            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what)
         self.connection.settimeout(_BODY_TIMEOUT_S)
         try:
             body = self._body()
         except TimeoutError:
-            raise _Refusal(
-                HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive; send it again", unread=True
-            ) from None
+            raise _Refusal(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive; send it again") from None
         finally:
-            # Between two events of a pipeline there may be hours; a listener that finds its connection closed
+            # There may be hours between two events of a pipeline, and a listener whose connection was closed
             # loses the event.
             self.connection.settimeout(None)
-        return _unzipped(body) if encoding == "gzip" else body
+        if encoding == "gzip":
+            try:
+                body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
+            except (OSError, EOFError, zlib.error) as error:
+                what = f"the body is no gzip ({error}); send it again"
+                raise _Refusal(HTTPStatus.BAD_REQUEST, what, unread=False) from None
+            if len(body) > MAX_BODY_BYTES:
+                raise _too_large(unread=False)
+        return body
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").strip().lower() == "chunked":
             return self._chunks()
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
-            raise _Refusal(
-                HTTPStatus.LENGTH_REQUIRED, "the Content-Length is missing or no number; give it", unread=True
-            )
+            what = "the Content-Length is missing or no number; give it"
+            raise _Refusal(HTTPStatus.LENGTH_REQUIRED, what)
         return self._exactly(int(length))
 
     def _chunks(self) -> bytes:
-        """The body as HTTP/1.1's chunks, which is how the Spark listener sends what it compresses."""
+        """A chunked body, as the Spark listener sends it if it compresses."""
         body = bytearray()
         while size := self._chunk_size():
             body += self._exactly(size, before=len(body))
@@ -242,16 +255,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return int(digits, 16)
         except ValueError:
-            raise _Refusal(
-                HTTPStatus.BAD_REQUEST, "a chunk has no size; send it again", unread=True
-            ) from None
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "a chunk has no size; send it again") from None
 
     def _exactly(self, size: int, *, before: int = 0) -> bytes:
         if not 0 <= size <= MAX_BODY_BYTES - before:
-            _refuse_size(unread=True)
+            raise _too_large()
         content = self.rfile.read(size)
         if len(content) < size:
-            raise _Refusal(HTTPStatus.BAD_REQUEST, "the body broke off; send it again", unread=True)
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "the body broke off; send it again")
         return content
 
     def _answer(self, status: HTTPStatus, what: str | None = None) -> None:
@@ -267,7 +278,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _hang_up(self) -> None:
-        """Let the sender read the answer before the connection goes: closing at once would take it back."""
+        """Let the sender read the answer: closing the connection at once could discard it."""
         self.connection.shutdown(socket.SHUT_WR)
         self.connection.settimeout(_DRAIN_S)
         deadline_s = time.monotonic() + _DRAIN_S
@@ -275,14 +286,6 @@ class _Handler(BaseHTTPRequestHandler):
             pass
 
 
-def _unzipped(body: bytes) -> bytes:
-    try:
-        content = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _Refusal(HTTPStatus.BAD_REQUEST, f"the body is no gzip ({error}); send it again") from None
-    return content if len(content) <= MAX_BODY_BYTES else _refuse_size(unread=False)
-
-
-def _refuse_size(*, unread: bool) -> NoReturn:
+def _too_large(*, unread: bool = True) -> _Refusal:
     what = f"the event is larger than {MAX_BODY_BYTES:,} bytes; send smaller facets"
-    raise _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what, unread=unread)
+    return _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, what, unread=unread)

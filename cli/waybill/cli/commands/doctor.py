@@ -21,7 +21,7 @@ from waybill.cli.options import EVERY, with_settings
 from waybill.cli.services import SERVICES
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
 from waybill.transport import JournalError, Settings, locks
-from waybill.transport.config import conflicts, names
+from waybill.transport.config import SETTINGS, conflicts
 from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
 
@@ -120,7 +120,7 @@ def settings_agree(settings: Settings) -> Diagnosis:
 
 def variables_are_settings(_: Settings) -> Diagnosis:
     """Whether Waybill reads every environment variable that is meant for it."""
-    known = {f"{_VARIABLES}{name.upper()}" for name in names()} | {service.variable for service in SERVICES}
+    known = {f"{_VARIABLES}{name.upper()}" for name in SETTINGS} | {service.variable for service in SERVICES}
     unknown = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name not in known)
     if unknown:
         mend = "correct its name: `waybill settings` lists them all"

@@ -9,7 +9,7 @@ import typer
 from waybill.cli import console
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
-from waybill.transport.config import SECRETS, names, without_users
+from waybill.transport.config import SETTINGS, without_users
 
 
 @with_settings(*EVERY)
@@ -33,13 +33,12 @@ def settings(
         console.json(
             {
                 name: {
-                    "value": found.shown(name) if name in SECRETS else without_users(found.plain(name)),
+                    "value": found.shown(name) if setting.secret else without_users(found.plain(name)),
                     "origin": found.origins[name],
                 }
-                for name in names()
+                for name, setting in SETTINGS.items()
             }
         )
         return
-    console.table(
-        ("setting", "value", "from"), ((name, found.shown(name), found.origins[name]) for name in names())
-    )
+    rows = ((name, found.shown(name), found.origins[name]) for name in SETTINGS)
+    console.table(("setting", "value", "from"), rows)

@@ -29,9 +29,9 @@ from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
 from waybill.collector.tallies import Tallies
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
-from waybill.transport.admission import Redaction
+from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
-from waybill.transport.runner import Supervisor, statuses
+from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
     from granian.server.embed import Server
@@ -88,18 +88,19 @@ def serve(
     """
     journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
     with contextlib.closing(journal), _only_collector(settings):
-        keeper = Supervisor(journal, settings)
+        # What a collector acknowledges is fsynced, whatever the setting `durability` says.
+        home = Home.open(settings, journal, may_spool=False)
         limits = _Limits(idle_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _allow_connections()
         give_back_large_blocks()
-        server = _Server(journal, keeper, limits, without_keys=without_keys)
+        server = _Server(home, limits, without_keys=without_keys)
         if workers == 1:
             uvloop.run(server.run(on_listening))
         else:
             server.run_workers(workers, on_listening)
-        if keeper.settings.runner == "child":
-            report = flush(keeper.settings, timeout_s=drain_timeout_s)
+        if home.settings.runner == "child":
+            report = flush(home.settings, timeout_s=drain_timeout_s)
             if report.left:
                 log.warning("the time is up: %s entries left, which stay in the journal", report.left)
 
@@ -136,19 +137,18 @@ class _Limits(NamedTuple):
 class _Server:
     def __init__(
         self,
-        journal: Journal,
-        keeper: Supervisor,
+        home: Home,
         limits: _Limits,
         *,
         without_keys: bool,
     ) -> None:
         self._limits = limits
-        self._journal = journal
-        self._keeper = keeper
-        self._settings = keeper.settings
+        self._home = home
+        self._journal = home.journal
+        self._settings = home.settings
         self._look_due_s = 0.0
         self._without_keys = without_keys
-        self._keys = Keys(journal)
+        self._keys = Keys(self._journal)
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         host, _ = self._address = _free_address(self._settings)
@@ -210,7 +210,7 @@ class _Server:
         from waybill.collector.app import Application
 
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)
-        redaction = Redaction(self._settings.redact)
+        redaction = self._home.redaction
         keeping = Acceptor(
             intake,
             Rejects(self._journal, redaction),
@@ -252,7 +252,7 @@ class _Server:
     def _keep_runner(self) -> None:
         """See that there is a runner for as long as something is left to do."""
         if _left(self._journal):
-            self._keeper.keep()
+            self._home.ensure_runner()
 
 
 def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:

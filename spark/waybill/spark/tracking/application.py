@@ -13,10 +13,8 @@ from waybill.spark.tracking import exit_status
 from waybill.spark.tracking.corrections import failure_event
 from waybill.spark.tracking.failure_watch import FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
-from waybill.transport import Journal, Kind
-from waybill.transport.admission import Redaction
+from waybill.transport.home import Home
 from waybill.transport.receiver import Receiver
-from waybill.transport.runner import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,18 +42,16 @@ class Application:
     def __init__(self, settings: Settings, name: str) -> None:
         from openlineage.client.uuid import generate_new_uuid
 
-        self._journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
-        self._keeper = Supervisor(self._journal, settings)
-        self.settings = self._keeper.settings
+        self._home = Home.open(settings)
+        self.settings = self._home.settings
         self.run_id = str(generate_new_uuid())
         self._run = ObservedRun(self.run_id, settings.system_name, name)
         self._watch = FailureWatch(self._tell)
-        self._redaction = Redaction(self.settings.redact)
         self._receiver = Receiver(
-            self._journal,
+            self._home,
             system_name=settings.system_name,
             on_event=self._hear,
-            redaction=self._redaction,
+            redaction=self._home.redaction,
         )
         self._receiver.start()
         self._failure: tuple[ProgramFailure, int] | None = None
@@ -95,8 +91,8 @@ class Application:
         self.close()
 
     def close(self) -> None:
-        """Let go of the journal."""
-        self._quietly(self._journal.close)
+        """Close the home; what is in its spool goes into the journal first."""
+        self._quietly(self._home.close)
 
     def _tell_end(self) -> None:
         with self._lock:
@@ -107,7 +103,6 @@ class Application:
         self._quietly(lambda: self._keep(self._run, failure, time_ms, "PYTHON"))
 
     def _hear(self, body: bytes) -> None:
-        self._keeper.keep()
         run = self._watch.hear(body)
         if run is not None and run.run_id == self.run_id:
             self._run = run
@@ -116,9 +111,7 @@ class Application:
         self._keep(run, failure, time_ms, "JAVA")
 
     def _keep(self, run: ObservedRun, failure: ProgramFailure, time_ms: int, language: str) -> None:
-        body = self._redaction.admit(failure_event(run, failure, time_ms, language=language))
-        self._journal.append(Kind.OPENLINEAGE, body, self.settings.system_name)
-        self._keeper.keep()
+        self._home.emit(failure_event(run, failure, time_ms, language=language))
 
     def _quietly(self, work: Callable[[], None]) -> None:
         try:
@@ -156,3 +149,4 @@ def _at_exit() -> None:
     if failure is not None:
         application.fail(failure)
     stop()
+    application.close()

@@ -1,13 +1,14 @@
 """Admission: what is kept, and what is refused before it reaches the journal.
 
-An event is refused where a backend would refuse it for good or a record could not be made of it: strict where
-Marquez is strict, tolerant where it is. Unknown keys, unknown facets, unknown event types and run ids that
-are no UUID pass. Whatever is admitted folds without an error.
+An event is refused if a backend would refuse it for good, or if no record could be made of it. This is as
+strict as Marquez, and no stricter: unknown keys, unknown facets, unknown event types and run ids that are no
+UUID pass. Whatever is admitted folds without an error.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -32,21 +33,22 @@ _INDEX: Final = re.compile(r"\[[^]]*\]")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
 
 
+_WHAT_CHARS_MAX: Final = 200
+
+
 class Form(NamedTuple):
-    """What to send instead, for a fault in the whole body and for one in a part of it."""
+    """What to send instead: if the whole body is at fault, and if a part of it is."""
 
     whole: str
     part: str
 
-
-_WHAT_CHARS_MAX: Final = 200
 
 INSTANTS: Final = (
     ("eventTime",),
     ("run", "facets", "waybill_deltaFile", "created"),
     ("run", "facets", "waybill_deltaFile", "completed"),
 )
-"""Where events hold instants that must be readable; the first is in every kind of them."""
+"""Where a run event holds instants that must be readable; other events have the first only."""
 
 EVENT_FORM: Final = Form("send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 has it")
 RECORDS_FORM: Final = Form(
@@ -91,25 +93,21 @@ def admit_event(body: bytes) -> Event:
 def admit_records(body: bytes) -> list[ProvenanceRecord]:
     """Decode DeltaFi's array of provenance records if all of them may be kept.
 
-    A record that carries no system name has an empty one here; it is stamped where the entry is read.
+    A record without a system name gets an empty one here; it is stamped where the entry is read.
 
     Raises:
         AdmissionError: one of them may not; which and where, why, and what the sender can do.
     """
-    return _decode(body, _decode_unstamped, RECORDS_FORM)
+    return _decode(body, partial(decode_records, system_name=""), RECORDS_FORM)
 
 
 def check_records(body: bytes) -> int:
-    """Admit what `admit_records` admits, and only count it.
+    """Count the records that `admit_records` would decode.
 
     Raises:
-        AdmissionError: one of the records may not be kept.
+        AdmissionError: one of them may not be kept.
     """
     return _decode(body, count_records, RECORDS_FORM)
-
-
-def _decode_unstamped(body: bytes) -> list[ProvenanceRecord]:
-    return decode_records(body, system_name="")
 
 
 def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
@@ -117,12 +115,12 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         what = f"the body has {len(body):,} bytes"
         raise AdmissionError("$", what, f"send at most {MAX_BODY_BYTES:,} bytes at once")
     try:
-        # What the decoder skips it does not check, so a text that is no UTF-8 could hide there.
+        # The decoder does not check what it skips, so a text that is no UTF-8 could hide there.
         if not body.isascii():
             body.decode()
         value = decode(body)
     except msgspec.ValidationError as error:
-        raise fault_of(str(error), form) from None
+        raise error_of(str(error), form) from None
     except msgspec.DecodeError as error:
         reason = str(error).removeprefix("JSON is malformed: ")
         raise AdmissionError("$", f"the body is no JSON: {reason}", form.whole) from None
@@ -132,18 +130,16 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise AdmissionError("$", "the body is nested too deeply", "send flatter facets") from None
     # Most bodies have no escape at all, and a single byte is found four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
-        raise nul_fault(_place_of_nul(body))
+        try:
+            where = next(places_of_nul(msgspec.json.decode(body), "$"), "$")
+        except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
+            where = "$"
+        raise nul_error(where)
     return value
 
 
-def fault_of(message: str, form: Form, at: str = "$") -> AdmissionError:
-    """The fault that a decoder's message tells.
-
-    Args:
-        message: of a `msgspec.ValidationError`.
-        form: what to send instead.
-        at: the path of what was decoded.
-    """
+def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
+    """The error for the message of a `msgspec.ValidationError` about what stands at a path."""
     place = _PLACE.fullmatch(message)
     what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
     where = at + where[1:]
@@ -155,17 +151,17 @@ def fault_of(message: str, form: Form, at: str = "$") -> AdmissionError:
     if where == "$":
         return AdmissionError(where, what, form.whole)
     field = without_indices(where).rpartition(".")[2]
-    # The decoder repeats a value that it does not know, however long it is.
+    # The decoder quotes a value that it does not know, however long it is.
     return AdmissionError(where, what[:_WHAT_CHARS_MAX], _WAYS_OUT.get(field, form.part))
 
 
 def without_indices(where: str) -> str:
-    """A path without the places in lists and the keys of dicts in it."""
+    """A path without the indices of lists and the keys of dicts."""
     return _INDEX.sub("", where)
 
 
 def check_instant(text: str | None, where: str) -> None:
-    """Check an instant of an event; None is none.
+    """Check an instant of an event, if there is one.
 
     Raises:
         AdmissionError: it cannot be read, or is out of range.
@@ -178,15 +174,8 @@ def check_instant(text: str | None, where: str) -> None:
         raise AdmissionError(where, str(error), _WAYS_OUT[where.rpartition(".")[2]]) from None
 
 
-def _place_of_nul(body: bytes) -> str:
-    try:
-        return next(places_of_nul(msgspec.json.decode(body), "$"), "$")
-    except (msgspec.DecodeError, RecursionError):  # what nobody asks for may be out of any range
-        return "$"
-
-
-def nul_fault(where: str) -> AdmissionError:
-    """The fault of a text that holds a NUL character."""
+def nul_error(where: str) -> AdmissionError:
+    """The error for a text that holds a NUL character."""
     return AdmissionError(where, "a text holds a NUL character, which backends cannot store", "leave it out")
 
 

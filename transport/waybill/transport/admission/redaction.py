@@ -1,7 +1,7 @@
 """Redaction: parts of facets that never reach the journal, nor anything that is made of it.
 
-A rule is the path of what goes, ``run.facets.errorMessage.stackTrace``, or of what is masked,
-``job.facets.sql.query=mask``: each text in there is then replaced by `MASK`, each number by null. A ``*``
+A rule is the path of what is dropped, ``run.facets.errorMessage.stackTrace``, or of what is masked,
+``job.facets.sql.query=mask``: then each text in there is replaced by `MASK`, each number by null. A ``*``
 stands for any characters of a key, lists are looked through, and a key that holds dots is written as it is.
 """
 
@@ -57,21 +57,21 @@ _FULL: Final = msgspec.json.encode(
         "job": {"namespace": "a", "name": "a"},
     }
 )
-"""An event with all facets that admission looks into."""
+"""An event with all facets that admission checks."""
 
 
 class Redaction:
-    """Admits events as `admit_event` does, and takes out of them what rules name.
+    """Admits events as `admit_event` does, and removes from them what rules name.
 
     Args:
-        rules: see the module; `parse_rules` checks them.
+        rules: see the module; `parse_rules` has checked them.
     """
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         self._rules: Final = [_Rule(rule) for rule in rules]
 
     def admit(self, body: bytes) -> bytes:
-        """The bytes of an event that are to be kept: those given where no rule is about them.
+        """The bytes of an event that are to be kept: the given ones unless a rule is about them.
 
         Raises:
             AdmissionError: the event may not be kept.
@@ -86,7 +86,7 @@ class Redaction:
             raise AdmissionError("$", what, "give numbers that fit 64 bits") from None
 
     def refused(self, body: bytes) -> bytes:
-        """What may be kept of something refused: nothing where rules may concern it and it is no JSON."""
+        """What may be kept of a refused body: nothing if it is no JSON and a rule may be about it."""
         try:
             return self._redact(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -118,11 +118,11 @@ class _Rule:
         }
 
     def may_concern(self, body: bytes) -> bool:
-        """Whether a JSON text can have the path at all, its keys written plainly or escaped."""
+        """Whether a JSON text can contain the path at all, its keys written plainly or escaped."""
         return all(word in body for word in self._words) or b"\\" in body
 
     def apply(self, value: Any, at: int = 0) -> None:  # noqa: ANN401 - any JSON value
-        """Redact a JSON value in its place, from a part of the path on."""
+        """Redact in place what the first `at` parts of the path lead to."""
         if isinstance(value, list):
             for one in value:
                 self.apply(one, at)
@@ -153,7 +153,7 @@ def parse_rules(value: object) -> tuple[str, ...]:
     """Check rules: a list, or a text with commas between them.
 
     Raises:
-        ValueError: one of them cannot be, or would take away what an event must have.
+        ValueError: one is no rule, or would remove what an event must have.
     """
     rules = value.split(",") if isinstance(value, str) else value
     if not isinstance(rules, (list, tuple)) or not all(isinstance(rule, str) for rule in rules):

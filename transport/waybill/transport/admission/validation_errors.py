@@ -1,12 +1,12 @@
-"""Faults: everything that is wrong with something refused, not only what the decoder met first.
+"""Validation errors: everything that is wrong with a refused body, not only what the decoder met first.
 
-Admission decides; this only explains what it has decided, so it may be slow. Where it finds nothing, because
-a key is given twice, say, the reason that admission gave is the only one.
+Admission decides; this only explains its decision, so it may be slow. If it finds nothing, for example
+because a key is given twice, the reason that admission gave is the only one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
 from types import NoneType
@@ -23,99 +23,80 @@ from waybill.transport.admission.admission import (
     RECORDS_FORM,
     Form,
     check_instant,
-    fault_of,
-    nul_fault,
+    error_of,
+    nul_error,
     places_of_nul,
     without_indices,
 )
 from waybill.transport.errors import AdmissionError
 
-FAULTS_MAX: Final = 100
-"""How many faults of one body are told."""
+ERRORS_MAX: Final = 100
+"""How many errors of one body are reported."""
 
 EXPLAINED_BYTES_MAX: Final = 2**20
-"""Of a larger body only the first fault is told: to look for others takes many times its memory, and long."""
+"""Of a larger body only the first error is reported: finding all takes long, and many times its memory."""
 
 
 def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
-    """Everything that is wrong with an OpenLineage event.
-
-    Args:
-        body: its bytes, which `admit_event` has refused.
-        first: why it has.
+    """Everything that is wrong with an OpenLineage event that `admit_event` has refused.
 
     Returns:
-        The faults by their place in the event, at most `FAULTS_MAX`; `first` if there is no other.
+        At most `ERRORS_MAX` errors, among them `first`, which it was refused for.
     """
-    value = _decoded(body)
-    if value is _NOTHING:
-        return [first]
-    model = model_of(value.get("schemaURL")) if isinstance(value, dict) else RunEvent
-    faults = chain(
-        _walk(value, model, "$", EVENT_FORM),
-        _instants(value, model),
-        (nul_fault(where) for where in places_of_nul(value, "$")),
-    )
-    return _told(faults, first)
+    return _errors(body, first, _errors_in_event)
 
 
 def record_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
-    """Everything that is wrong with a JSON array of provenance records; else as `event_errors`."""
-    value = _decoded(body)
-    if value is _NOTHING:
-        return [first]
-    faults = chain(
-        _walk(value, WIRE_RECORDS, "$", RECORDS_FORM),
-        (nul_fault(where) for where in places_of_nul(value, "$")),
-    )
-    return _told(faults, first)
+    """Everything that is wrong with a JSON array of provenance records; see `event_errors`."""
+    return _errors(body, first, lambda value: _walk(value, WIRE_RECORDS, "$", RECORDS_FORM))
 
 
-_NOTHING: Final = object()
-
-
-def _decoded(body: bytes) -> Any:  # noqa: ANN401 - any JSON value
+def _errors(
+    body: bytes, first: AdmissionError, look: Callable[[Any], Iterable[AdmissionError]]
+) -> list[AdmissionError]:
     if len(body) > EXPLAINED_BYTES_MAX:
-        return _NOTHING
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _NOTHING
-
-
-def _told(faults: Iterator[AdmissionError], first: AdmissionError) -> list[AdmissionError]:
-    try:
-        told = list(islice(faults, FAULTS_MAX))
-    except RecursionError:
         return [first]
-    places = {without_indices(fault.where) for fault in told}
-    return told if without_indices(first.where) in places else [first, *told][:FAULTS_MAX]
+    try:
+        value = msgspec.json.decode(body)
+        nuls = (nul_error(where) for where in places_of_nul(value, "$"))
+        found = list(islice(chain(look(value), nuls), ERRORS_MAX))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [first]
+    places = {without_indices(error.where) for error in found}
+    return found if without_indices(first.where) in places else [first, *found][:ERRORS_MAX]
+
+
+def _errors_in_event(value: Any) -> Iterator[AdmissionError]:  # noqa: ANN401 - any JSON value
+    model = model_of(value.get("schemaURL")) if isinstance(value, dict) else RunEvent
+    yield from _walk(value, model, "$", EVENT_FORM)
+    for path in INSTANTS if model is RunEvent else INSTANTS[:1]:
+        found = value
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        try:
+            check_instant(found if isinstance(found, str) else None, ".".join(("$", *path)))
+        except AdmissionError as error:
+            yield error
 
 
 def _walk(value: Any, model: Any, path: str, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
-    """What a decoder of this type would find, at every place below this one."""
-    message = _message_of(value, model)
-    if message is None:
-        return
-    inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, path))
-    # One by one, for of many only some are told.
-    faults = chain(_missing(value, model, path, form), chain.from_iterable(inner))
-    first = next(faults, None)
-    yield fault_of(message, form, path) if first is None else first
-    yield from faults
-
-
-def _message_of(value: Any, model: Any) -> str | None:  # noqa: ANN401 - JSON, types
-    """What a decoder of this type says of a value; None when it takes it."""
+    """What a decoder of this type would find, at this place and everywhere below it."""
     try:
         _decoder(model).decode(msgspec.json.encode(value))
     except msgspec.ValidationError as error:
-        return str(error)
-    return None
+        message = str(error)
+    else:
+        return
+    inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, path))
+    # Lazily, because only some of many are reported.
+    errors = chain(_missing(value, model, path, form), chain.from_iterable(inner))
+    first = next(errors, None)
+    yield error_of(message, form, path) if first is None else first
+    yield from errors
 
 
 def _parts(value: Any, model: Any, path: str) -> Iterator[tuple[Any, Any, str]]:  # noqa: ANN401 - JSON, types
-    """The members of a value that its type says something of: each with its type and path."""
+    """The members of a value that its type describes, each with its own type and path."""
     kind = _kind(model)
     inside = get_args(kind)
     if isinstance(value, list) and get_origin(kind) in {tuple, list}:
@@ -131,18 +112,7 @@ def _missing(value: Any, model: Any, path: str, form: Form) -> Iterator[Admissio
     if isinstance(value, dict):
         for name, field in _fields(_kind(model)).items():
             if field.required and name not in value:
-                yield fault_of(f"Object missing required field `{name}`", form, path)
-
-
-def _instants(value: Any, model: type) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON
-    for path in INSTANTS if model is RunEvent else INSTANTS[:1]:
-        found = value
-        for key in path:
-            found = found.get(key) if isinstance(found, dict) else None
-        try:
-            check_instant(found if isinstance(found, str) else None, ".".join(("$", *path)))
-        except AdmissionError as error:
-            yield error
+                yield error_of(f"Object missing required field `{name}`", form, path)
 
 
 @cache
@@ -158,7 +128,7 @@ def _fields(kind: Any) -> Mapping[str, msgspec.structs.FieldInfo]:  # noqa: ANN4
 
 
 def _kind(model: Any) -> Any:  # noqa: ANN401 - types
-    """The type that is neither None nor a constraint: each of ours has one."""
+    """The type without None and without constraints; each of ours is exactly one."""
     if get_origin(model) is Annotated:
         return _kind(get_args(model)[0])
     kinds: Sequence[Any] = [kind for kind in get_args(model) if kind is not NoneType]

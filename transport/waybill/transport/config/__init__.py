@@ -2,11 +2,10 @@
 
 from waybill.transport.config.agreement import (
     agree as agree,
-    agree_as_runner as agree_as_runner,
     agreed as agreed,
+    agreeing as agreeing,
     conflicts as conflicts,
     follow as follow,
-    joined as joined,
     obey as obey,
 )
 from waybill.transport.config.backends import (
@@ -18,5 +17,5 @@ from waybill.transport.config.backends import (
     kafka_address as kafka_address,
     without_users as without_users,
 )
-from waybill.transport.config.settings import SECRETS as SECRETS, Settings as Settings, names as names
+from waybill.transport.config.settings import SETTINGS as SETTINGS, Setting as Setting, Settings as Settings
 from waybill.transport.config.validators import days as days

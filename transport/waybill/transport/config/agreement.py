@@ -1,9 +1,9 @@
-"""The agreement: the settings that a home's one runner works by, kept in the home.
+"""The agreed settings: those that a home's one runner works by, kept in the home.
 
-A home has one runner, so the projections' settings are the home's, not the process's. What nobody gave a
-value follows the home; a value that differs is taken over while no runner is alive and refused while one is.
-Of emitters that start at once and disagree, the first one's values count: it takes the lease before it
-changes them, and hands it to the runner that it starts.
+A home has one runner, so the projections' settings are the home's, not the process's. A setting that nobody
+gave a value follows the home. A value that differs is adopted while no runner is alive, and refused while one
+is. If producers start at once and disagree, the first one's values count: it takes the runner's lease before
+it changes them, and hands the lease to the runner that it starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from waybill.transport import locks
 from waybill.transport.config.backends import without_users
-from waybill.transport.config.settings import PROJECTION_SETTINGS, SECRETS, Settings
+from waybill.transport.config.settings import SETTINGS, Settings
 from waybill.transport.errors import JournalError, SettingsConflictError
 from waybill.transport.fork_safety import without_forks
 
@@ -26,18 +26,17 @@ if TYPE_CHECKING:
 
 _META_KEY: Final = "settings"
 _LOCK: Final = "agreement.lock"
-_AGREED: Final = tuple(name for name in PROJECTION_SETTINGS if name not in SECRETS)
-"""Secrets stay out of the home's files: a runner gets them by its environment."""
+_AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
 
 
 def agreed(journal: Journal) -> dict[str, Any]:
-    """What the home's runner works by, as plain JSON values; empty before the first emitter."""
+    """The home's settings as plain JSON values; empty before the first producer."""
     stored = journal.meta(_META_KEY)
     return {} if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
 
 
 def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
-    """Where somebody's own values differ from the home's."""
+    """Where values that somebody gave differ from the home's."""
     home = agreed(journal)
     return [
         SettingsConflictError(
@@ -53,12 +52,19 @@ def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictErro
 
 
 @contextlib.contextmanager
-def joined(journal: Journal, settings: Settings) -> Iterator[tuple[Settings, locks.Lease | None]]:
-    """Join the home's agreement, changing it where the settings differ and no runner is alive.
+def agreeing(
+    journal: Journal, settings: Settings, *, as_runner: bool = False
+) -> Iterator[tuple[Settings, locks.Lease | None]]:
+    """Agree on the home's settings, and let nobody else do so until the end of the block.
+
+    Args:
+        journal: the home's.
+        settings: the caller's; they change the home's if they differ and no other process is the runner.
+        as_runner: the caller holds the runner's lease.
 
     Yields:
-        The settings with the home's values; and, where no runner is alive, its lease, which is released at
-        the end unless it was handed over. Until then nobody else joins.
+        The settings with the home's values; and the runner's lease if it was free, which is released at the
+        end of the block unless it was handed over.
 
     Raises:
         SettingsConflictError: a live runner works with another value.
@@ -66,51 +72,32 @@ def joined(journal: Journal, settings: Settings) -> Iterator[tuple[Settings, loc
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(without_forks())
-        with _locking(journal):
+        try:
             stack.enter_context(locks.locked(journal.home / _LOCK))
-            held = locks.reserve(journal.home)
-        if held is not None:
-            stack.callback(held.release)
-        yield _join(journal, settings, alone=held is not None), held
+            lease = None if as_runner else locks.reserve(journal.home)
+        except OSError as error:
+            what = f"{journal.home} cannot be locked ({error}); check its disk and its permissions"
+            raise JournalError(what) from None
+        if lease is not None:
+            stack.callback(lease.release)
+        elif not as_runner and (differing := conflicts(journal, settings)):
+            raise differing[0]
+        home = agreed(journal)
+        values = {
+            name: settings.plain(name) if settings.explicit(name) or name not in home else home[name]
+            for name in _AGREED
+        }
+        if values != home:
+            journal.set_meta(_META_KEY, msgspec.json.encode(values).decode())
+        followed = follow(settings, values)
+        journal.max_bytes = followed.journal_max_bytes
+        yield followed, lease
 
 
-def agree(journal: Journal, settings: Settings) -> Settings:
-    """Join the home's agreement and start no runner; see `joined`."""
-    with joined(journal, settings) as (followed, _):
+def agree(journal: Journal, settings: Settings, *, as_runner: bool = False) -> Settings:
+    """Agree on the home's settings without starting a runner; see `agreeing`."""
+    with agreeing(journal, settings, as_runner=as_runner) as (followed, _):
         return followed
-
-
-def agree_as_runner(journal: Journal, settings: Settings) -> Settings:
-    """Join the home's agreement as the holder of its lease, so that nobody's values are in the way."""
-    with contextlib.ExitStack() as stack:
-        with _locking(journal):
-            stack.enter_context(locks.locked(journal.home / _LOCK))
-        return _join(journal, settings, alone=True)
-
-
-@contextlib.contextmanager
-def _locking(journal: Journal) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        what = f"{journal.home} cannot be locked ({error}); check its disk and its permissions"
-        raise JournalError(what) from None
-
-
-def _join(journal: Journal, settings: Settings, *, alone: bool) -> Settings:
-    home = agreed(journal)
-    differing = conflicts(journal, settings)
-    if differing and not alone:
-        raise differing[0]
-    values = {
-        name: settings.plain(name) if settings.explicit(name) or name not in home else home[name]
-        for name in _AGREED
-    }
-    if values != home:
-        journal.set_meta(_META_KEY, msgspec.json.encode(values).decode())
-    followed = follow(settings, values)
-    journal.max_bytes = followed.journal_max_bytes
-    return followed
 
 
 def follow(settings: Settings, home: dict[str, Any]) -> Settings:
@@ -122,15 +109,17 @@ def follow(settings: Settings, home: dict[str, Any]) -> Settings:
 
 
 def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
-    """The settings of a home's runner: what was agreed, whatever this process's environment and files say.
+    """The settings of a home's runner: the agreed ones, whatever this process's environment and files say.
 
     Args:
         journal: the home's.
-        env: where keys come from, which the home has not, beside the files; None: the process's environment.
+        env: where secrets come from, which the home does not keep; None: the process's environment. They may
+            come from the settings files, too.
     """
     home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
     settings = Settings.load({**home, "home": journal.home}, origin="home", env=env)
-    # What nobody gave a value stays without one; the backends have by now the keys that the home has not.
+    # A setting without a value in the home has none, whatever the environment says. The home's backends have
+    # been completed by their keys.
     settings = settings.with_values({n: v for n, v in home.items() if n != "backends"}, "home")
     journal.max_bytes = settings.journal_max_bytes
     return settings

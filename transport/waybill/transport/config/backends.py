@@ -1,6 +1,6 @@
-"""The setting ``backends``: each place that events are delivered to.
+"""The setting ``backends``: the places that events are delivered to, as a list in YAML or JSON.
 
-A list, as YAML or JSON has it::
+For example::
 
     backends:
       - backend: datahub
@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,7 +28,6 @@ MARQUEZ: Final = "marquez"
 
 Detail = Literal["every", "summary", "auto"]
 """Whether each file has a run of its own at a backend; see the setting ``marquez_detail``."""
-DETAILS: Final[tuple[Detail, ...]] = get_args(Detail)
 DETAIL_BACKLOG: Final = 2_400
 """What Marquez takes in about a minute; see the setting ``detail_backlog``."""
 
@@ -37,7 +36,6 @@ _KAFKA: Final = re.compile(r"kafka://([^\s/,@]+:\d+(?:,[^\s/,@]+:\d+)*)/([a-zA-Z
 _USER: Final = re.compile(r"(?<=://)[^/?#\s]*@")
 _TAKEN: Final = frozenset({"archive", "layout", "runner"})
 OVER_HTTP: Final = frozenset({"marquez", "datahub", "openmetadata", "custom"})
-"""The kinds whose endpoint is a URL of the web."""
 
 _LINEAGE_PATH: Final = "/api/v1/lineage"
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -50,13 +48,13 @@ class BackendSetting(
     """One place that events are delivered to.
 
     Attributes:
-        backend: what is there: an OpenLineage backend over HTTP, or the runner's own output, or a file.
-        name: what it is called in `waybill status`; no two have one name. Empty: that of its kind.
+        backend: what is there; ``console`` is the runner's own output.
+        name: what it is called in `waybill status`, unlike any other; empty: the same as `backend`.
         endpoint: a URL, with or without the path of the lineage endpoint; a path for ``file``;
             ``kafka://broker:9092,broker:9092/topic``.
         api_key: sent as a bearer token.
-        detail: as the setting ``marquez_detail``; None is ``auto`` for a Marquez, ``every`` for others.
-        options: of ``kafka``: its client library's own, ``sasl.password`` and the like; secret as a whole.
+        detail: as the setting ``marquez_detail``; None: ``auto`` for a Marquez, ``every`` for others.
+        options: of the client library of ``kafka``, ``sasl.password`` for example; all of them are secret.
     """
 
     backend: Literal["marquez", "datahub", "openmetadata", "custom", "console", "file", "kafka"]
@@ -71,7 +69,7 @@ def parse_backends(value: object) -> tuple[BackendSetting, ...]:
     """Check a list of backends; a text is read as JSON.
 
     Raises:
-        ValueError: it is none, or one of them cannot be; the message never holds a key.
+        ValueError: it is no such list, or one of them is invalid; the message never holds a key.
     """
     if isinstance(value, str):
         try:
@@ -92,21 +90,21 @@ def parse_backends(value: object) -> tuple[BackendSetting, ...]:
 
 
 def without_keys(backends: Iterable[BackendSetting]) -> list[dict[str, str]]:
-    """Backends as JSON has them, fit to be kept and shown."""
+    """Backends as JSON has them, without what is secret."""
     return [msgspec.to_builtins(msgspec.structs.replace(one, api_key=None, options={})) for one in backends]
 
 
 def with_keys(
     backends: Iterable[BackendSetting], others: Iterable[BackendSetting]
 ) -> tuple[BackendSetting, ...]:
-    """Backends that have no key and no options, with those of the same backend elsewhere."""
+    """Backends, with the keys and options that others have for the same ones."""
     secrets = {(one.name, one.backend, one.endpoint): (one.api_key, one.options) for one in others}
-    found = []
+    completed = []
     for one in backends:
         api_key, options = secrets.get((one.name, one.backend, one.endpoint), (None, {}))
-        replaced = {"api_key": one.api_key or api_key, "options": one.options or options}
-        found.append(msgspec.structs.replace(one, **replaced))
-    return tuple(found)
+        secret = {"api_key": one.api_key or api_key, "options": one.options or options}
+        completed.append(msgspec.structs.replace(one, **secret))
+    return tuple(completed)
 
 
 def check_url(url: str) -> None:
@@ -117,15 +115,15 @@ def check_url(url: str) -> None:
     """
     try:
         parts = urlsplit(url)
-        can_be = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of a port that cannot be, or of half an IPv6 address
-        can_be = False
-    if not can_be:
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an impossible port, or half an IPv6 address
+        valid = False
+    if not valid:
         raise ValueError("give an http or https URL, as http://localhost:5000")
 
 
 def without_users(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
-    """A value as it may be shown: each URL in it without the user and the password."""
+    """A value with each URL in it freed of user and password, so that it may be shown."""
     if isinstance(value, dict):
         return {key: without_users(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -137,7 +135,7 @@ def kafka_address(endpoint: str) -> tuple[str, str]:
     """The brokers of a Kafka, with commas between them, and the topic.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is no such address.
     """
     found = _KAFKA.fullmatch(endpoint)
     if found is None or found[2] in {".", ".."}:
@@ -146,33 +144,27 @@ def kafka_address(endpoint: str) -> tuple[str, str]:
 
 
 def is_waybill_itself(url: str, listen: str, public_url: str | None = None) -> bool:
-    """Whether events sent to a URL would come back in by Waybill's own endpoint.
-
-    Args:
-        url: where a backend is.
-        listen: ``host:port`` of the endpoint.
-        public_url: where users reach the endpoint, if that is elsewhere.
-    """
+    """Whether events sent to a URL would arrive at Waybill's own endpoint."""
     if public_url is not None and _place(url) == _place(public_url):
         return True
     host, port, _ = _place(url)
     own_host, _, own_port = listen.lower().rpartition(":")
     own_host = own_host.strip("[]")
-    here = _LOOPBACK | _ANY_ADDRESS
+    this_machine = _LOOPBACK | _ANY_ADDRESS
     if own_host in _ANY_ADDRESS:
-        here |= {socket.gethostname().lower()}
-    return port == int(own_port) and (host == own_host or (own_host in here and host in here))
+        this_machine |= {socket.gethostname().lower()}
+    return port == int(own_port) and (host == own_host or {host, own_host} <= this_machine)
 
 
 def _place(url: str) -> tuple[str, int, str]:
-    """Host, port and path of a URL, whichever way they are written; the endpoint's own path is left out."""
+    """Host, port and path of a URL in one form; the path of the lineage endpoint is left out."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(_LINEAGE_PATH)
     return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme], path
 
 
 def environment_of(backends: Iterable[BackendSetting]) -> dict[str, str]:
-    """What tells a runner of its own the keys, which are not kept in the home."""
+    """The variables that give a runner the secrets, which are not kept in the home."""
     if not any(one.api_key or one.options for one in backends):
         return {}
     return {"WAYBILL_BACKENDS": msgspec.json.encode(list(backends)).decode()}
@@ -198,5 +190,5 @@ def _checked(one: BackendSetting) -> BackendSetting:
     try:
         (kafka_address if one.backend == "kafka" else check_url)(one.endpoint)
     except ValueError as error:
-        raise ValueError(f"the endpoint of {name} cannot be: {error}") from None
+        raise ValueError(f"the endpoint of {name} is invalid: {error}") from None
     return msgspec.structs.replace(one, name=name)

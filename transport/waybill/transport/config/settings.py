@@ -1,4 +1,4 @@
-"""The settings: their names, defaults and checks, and where each value came from.
+"""The settings: one table of what each may be and what it is for, and where their values come from.
 
 The same names everywhere, nearest first: what the caller gives (a key of the transport's OpenLineage config,
 an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the working folder,
@@ -8,19 +8,19 @@ an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml``
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
 from waybill.transport.admission import parse_rules
-from waybill.transport.config import validators
+from waybill.transport.config import validators as check
 from waybill.transport.config.backends import (
     DETAIL_BACKLOG,
-    DETAILS,
     MARQUEZ,
     OVER_HTTP,
     BackendSetting,
@@ -33,87 +33,130 @@ from waybill.transport.config.backends import (
 )
 from waybill.transport.errors import SettingsError
 
-PROJECTION_SETTINGS: Final = (
-    "root",
-    "provenance_enabled",
-    "provenance_age_off_days",
-    "provenance_annotations_allowed",
-    "archive_enabled",
-    "marquez_url",
-    "marquez_api_key",
-    "marquez_detail",
-    "detail_backlog",
-    "public_url",
-    "backends",
-    "redact",
-    "journal_retain_days",
-    "journal_max_bytes",
-    "journal_when_full",
-)
-"""Settings that the one runner of a home works by; the home keeps them, and every process must agree."""
-
-SECRETS: Final = frozenset({"marquez_api_key"})
-"""Settings whose values are never printed."""
-
 _DEFAULT: Final = "default"
-_HOLDS_SECRETS: Final = SECRETS | {"backends"}
-"""Settings whose text as given is never repeated."""
 
-_OTHER_NAMES: Final = {"marquez_url": ("MARQUEZ_URL",), "marquez_api_key": ("OPENLINEAGE_API_KEY",)}
+_OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
+"""The names that users of OpenLineage know."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One line of the table: the options of the commands and the README's table are made of these, too.
+
+    Attributes:
+        metavar: stands for the value in the help of the option; empty for a switch.
+        help: what the setting is for.
+        default: the default in words, where the value alone does not say it well.
+        check: makes the value of what was given, or raises a ValueError that says what to give; None: by the
+            type, which is that of a switch, of a folder or of a few words.
+        of_home: the home's one runner works by it: the home keeps it, and every process must agree.
+        secret: it is never shown, and the home does not keep it: a runner gets it by its environment.
+        holds_secrets: what was given for it is never repeated in a message.
+    """
+
+    metavar: str
+    help: str
+    default: str = ""
+    check: Callable[[object], object] | None = None
+    of_home: bool = False
+    secret: bool = False
+    holds_secrets: bool = False
+
+
+_agreed: Final = functools.partial(Setting, of_home=True)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Every setting of Waybill, checked. Made by `Settings.load`.
+    """Every setting of Waybill, checked. Made by `Settings.load`."""
 
-    Attributes:
-        home: the journal, the runner's log; a folder on a local disk.
-        root: where ``provenance/`` and ``events/`` go.
-        system_name: the instance's name in records that carry none.
-        provenance_enabled: write the Parquet layout.
-        provenance_age_off_days: how long the layout keeps records, in days.
-        provenance_annotations_allowed: annotation keys that reach the records; empty: none.
-        archive_enabled: write every entry below ``events/``, so that all can be rebuilt when the
-            journal has let go of it.
-        marquez_url: the backend; None: events wait in the journal.
-        marquez_api_key: sent to the backend as a bearer token.
-        marquez_detail: ``every`` event is delivered; ``summary``: files as one run for each flow and minute;
-            ``auto``: that only while the backend does not keep up.
-        detail_backlog: how many events have to wait, beside being old, for ``auto`` to make summaries.
-        public_url: where users reach the collector, for links to it; None: where it listens.
-        backends: further places that events are delivered to.
-        redact: parts of facets that are dropped or masked before an event is kept; see
-            `waybill.transport.admission.redaction`.
-        journal_retain_days: entries that every projection has are kept this long, in days.
-        journal_max_bytes: the journal's largest size, in bytes.
-        journal_when_full: ``refuse`` new entries, or ``drop-delivered`` ones before their time.
-        runner: ``child``: an emitter starts one; ``none``: something else on this host does the work.
-        durability: ``power``: fsynced before emit returns; ``process``: survives the process, fsynced within
-            100 ms.
-        listen: ``host:port`` of the HTTP endpoint.
-        origins: setting to where its value came from.
-    """
-
-    home: Path
-    root: Path
-    system_name: str
-    provenance_enabled: bool = False
-    provenance_age_off_days: float = 3.0
-    provenance_annotations_allowed: frozenset[str] = frozenset()
-    archive_enabled: bool = True
-    marquez_url: str | None = None
-    marquez_api_key: str | None = None
-    marquez_detail: Detail = "auto"
-    detail_backlog: int = DETAIL_BACKLOG
-    public_url: str | None = None
-    backends: tuple[BackendSetting, ...] = ()
-    redact: tuple[str, ...] = ()
-    journal_retain_days: float = 7.0
-    journal_max_bytes: int = 10 * 2**30
-    journal_when_full: Literal["refuse", "drop-delivered"] = "refuse"
-    runner: Literal["child", "none"] = "child"
-    durability: Literal["power", "process"] = "power"
-    listen: str = "127.0.0.1:8090"
+    home: Annotated[
+        Path,
+        Setting("DIR", "The journal and the runner's log; on a local disk.", "the platform's data folder"),
+    ]
+    root: Annotated[Path, _agreed("DIR", "Where the provenance files and the archive go.", "the home")]
+    system_name: Annotated[
+        str, Setting("NAME", "The name in records that carry none.", "the host's name", check=check.name)
+    ]
+    provenance_enabled: Annotated[
+        bool, _agreed("", "Write the provenance files; while off, events wait in the journal.")
+    ] = False
+    provenance_age_off_days: Annotated[
+        float, _agreed("DAYS", "How long `waybill age-off` leaves records in the layout.", check=check.days)
+    ] = 3.0
+    provenance_annotations_allowed: Annotated[
+        frozenset[str],
+        _agreed("KEYS", "Annotation keys that reach the records, separated by commas.", check=check.keys),
+    ] = frozenset()
+    archive_enabled: Annotated[
+        bool, _agreed("", "Keep every event as Parquet, so that the journal need not.", "on")
+    ] = True
+    marquez_url: Annotated[
+        str | None,
+        _agreed("URL", "The backend; without one, events wait in the journal.", "$MARQUEZ_URL", check.url),
+    ] = None
+    marquez_api_key: Annotated[
+        str | None,
+        _agreed(
+            "KEY",
+            "Sent to the backend as a bearer token; better set in the environment.",
+            "$OPENLINEAGE_API_KEY",
+            check=check.text,
+            secret=True,
+            holds_secrets=True,
+        ),
+    ] = None
+    marquez_detail: Annotated[
+        Detail,
+        _agreed(
+            "WHAT", "'every' event; files as a 'summary' of each minute; 'auto': that while it is behind."
+        ),
+    ] = "auto"
+    detail_backlog: Annotated[
+        int, _agreed("COUNT", "How many events have to wait for 'auto' to make summaries.", check=check.count)
+    ] = DETAIL_BACKLOG
+    public_url: Annotated[
+        str | None,
+        _agreed("URL", "Where users reach the collector, for links to it.", "that of listen", check.url),
+    ] = None
+    backends: Annotated[
+        tuple[BackendSetting, ...],
+        _agreed(
+            "JSON",
+            "Further backends, a list as in docs/marquez.md; better set in waybill.yaml.",
+            check=parse_backends,
+            holds_secrets=True,
+        ),
+    ] = ()
+    redact: Annotated[
+        tuple[str, ...],
+        _agreed(
+            "RULES",
+            "Parts of facets that are dropped or masked first, see docs/collector.md; separated by commas.",
+            check=parse_rules,
+        ),
+    ] = ()
+    journal_retain_days: Annotated[
+        float, _agreed("DAYS", "How long the journal keeps what every projection has.", check=check.days)
+    ] = 7.0
+    journal_max_bytes: Annotated[
+        int, _agreed("SIZE", "The journal's largest size, as 500MiB.", "10 GiB", check=check.size_bytes)
+    ] = 10 * 2**30
+    journal_when_full: Annotated[
+        Literal["refuse", "drop-delivered"],
+        _agreed("WHAT", "'refuse' new entries, or 'drop-delivered' ones before their time."),
+    ] = "refuse"
+    runner: Annotated[
+        Literal["child", "none"],
+        Setting("WHO", "'child': started when needed; 'none': something else on this host does the work."),
+    ] = "child"
+    durability: Annotated[
+        Literal["power", "process"],
+        Setting("HOW", "'power': fsynced before it is acknowledged; 'process': within 100 ms."),
+    ] = "power"
+    listen: Annotated[str, Setting("HOST:PORT", "The address of the HTTP endpoint.", check=check.address)] = (
+        "127.0.0.1:8090"
+    )
     origins: Mapping[str, str] = {}
+    """Where the value of each setting came from."""
 
     @classmethod
     def load(
@@ -127,54 +170,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Gather the settings, nearest first, and check each.
 
         Args:
-            overrides: values given by the caller; a None is no value.
+            overrides: values given by the caller; None counts as not given.
             origin: what to call the caller in messages.
-            env: the environment; the process's own when None.
-            cwd: the folder whose ``waybill.yaml`` counts; the working folder when None.
+            env: None: the environment of the process.
+            cwd: the folder of ``waybill.yaml``; None: the working folder.
 
         Raises:
-            SettingsError: an unknown name or a value that cannot be; it names the setting, the value, its
-                origin.
+            SettingsError: an unknown name or an invalid value.
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
-        farther: list[tuple[object, str]] = []
+        farther_backends: list[tuple[object, str]] = []
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
-                if name not in _CHECKS:
-                    raise SettingsError(
-                        name, value, source, f"is not a setting; known are {', '.join(_CHECKS)}"
-                    )
+                if name not in SETTINGS:
+                    what = f"is not a setting; known are {', '.join(SETTINGS)}"
+                    raise SettingsError(name, value, source, what)
                 if value is not None and name not in found:
                     found[name] = (value, source)
                 elif value is not None and name == "backends":
-                    farther.append((value, source))
+                    farther_backends.append((value, source))
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
         if "home" not in checked:
             checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
         checked.setdefault("system_name", socket.gethostname())
-        for value, source in farther:
-            # The keys of backends that are named nearer by may stay where only one user can read them.
-            others = _check("backends", value, source)
-            checked["backends"] = with_keys(
-                cast("tuple[BackendSetting, ...]", checked["backends"]),
-                cast("tuple[BackendSetting, ...]", others),
-            )
-        origins = {name: found[name][1] if name in found else _DEFAULT for name in _CHECKS}
-        settings = cls(**cast("dict[str, Any]", checked), origins=origins)
-        settings._refuse_oneself()
+        for value, source in farther_backends:
+            # A nearer source may name backends whose keys are in a file that only one user can read.
+            checked["backends"] = with_keys(checked["backends"], _check("backends", value, source))
+        origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
+        settings = cls(**checked, origins=origins)
+        settings._refuse_own_endpoint()
         return settings
 
     def with_values(self, values: Mapping[str, object], origin: str) -> Settings:
-        """The same settings with other values in place of their own.
-
-        Args:
-            values: each is checked; a None is no value.
-            origin: where they come from.
+        """The same settings with other values from one origin; None resets a setting to no value.
 
         Raises:
-            SettingsError: a value that cannot be.
+            SettingsError: an invalid value.
         """
         checked = {
             name: None if value is None else _check(name, value, origin) for name, value in values.items()
@@ -182,8 +215,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
         return msgspec.structs.replace(self, **checked, origins={**self.origins, **sources})
 
-    def _refuse_oneself(self) -> None:
-        """Events that are delivered to where they came in by would go round for ever."""
+    def _refuse_own_endpoint(self) -> None:
+        """Events delivered to Waybill's own endpoint would be delivered again, for ever."""
         if self.marquez_url is not None and any(one.name == MARQUEZ for one in self.backends):
             what = "is the name of the backend that marquez_url stands for, give this one another"
             raise SettingsError("backends", MARQUEZ, self.origins["backends"], what)
@@ -201,45 +234,59 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
         """One value as JSON has it; backends without their keys."""
-        value = getattr(self, name)
+        value: Any = getattr(self, name)
         if name == "backends":
             return without_keys(self.backends)
-        if isinstance(value, frozenset):
-            return sorted(value)
-        if name == "redact":
-            return list(value)
-        return str(value) if isinstance(value, Path) else cast("str | bool | float | None", value)
+        if isinstance(value, (frozenset, tuple)):
+            return sorted(value) if isinstance(value, frozenset) else list(value)
+        return str(value) if isinstance(value, Path) else value
 
     def shown(self, name: str) -> str:
-        """One value as a person may read it: secrets masked, nothing as ``(none)``."""
-        value = self.plain(name)
-        if value is None or value in ([], ""):
+        """One value for people to read: secrets are masked, and no value is ``(none)``."""
+        value: Any = self.plain(name)
+        if value in (None, [], ""):
             return "(none)"
-        if name in SECRETS:
+        if SETTINGS[name].secret:
             return "********"
         if name == "backends":
             value = [f"{one.name}={one.endpoint or '(output)'}" for one in self.backends]
-        text = ",".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
-        return cast("str", without_users(text))
+        return str(without_users(",".join(value) if isinstance(value, list) else str(value)))
 
 
-def names() -> tuple[str, ...]:
-    """Every setting's name, in the order of the documentation."""
-    return tuple(_CHECKS)
+_HINTS: Final = get_type_hints(Settings, include_extras=True)
+
+SETTINGS: Final[dict[str, Setting]] = {
+    name: kind.__metadata__[0] for name, kind in _HINTS.items() if hasattr(kind, "__metadata__")
+}
+"""Every setting by its name, in the order of the documentation."""
+
+
+def _check(name: str, value: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
+    setting, kind = SETTINGS[name], _HINTS[name].__origin__
+    try:
+        if setting.check is not None:
+            return setting.check(value)
+        if kind is bool:
+            return check.flag(value)
+        return check.folder(value) if kind is Path else check.one_of(get_args(kind), value)
+    except (ValueError, TypeError) as error:
+        shown = "********" if setting.holds_secrets else without_users(value)
+        raise SettingsError(name, shown, origin, str(error)) from None
 
 
 def _sources(
     overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
-) -> list[tuple[str, Mapping[str, object]]]:
-    sources: list[tuple[str, Mapping[str, object]]] = [(origin, overrides)]
-    for name in _CHECKS:
-        variables = (f"WAYBILL_{name.upper()}", *_OTHER_NAMES.get(name, ()))
-        sources += [(f"environment {one}", {name: env[one]}) for one in variables if env.get(one)]
-    sources.append((str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")))
-    with contextlib.suppress(RuntimeError):  # a user id of a container's own choice has no home
+) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """What each source gives, the nearest first."""
+    yield origin, overrides
+    for name in SETTINGS:
+        for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
+            if env.get(variable):
+                yield f"environment {variable}", {name: env[variable]}
+    yield str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")
+    with contextlib.suppress(RuntimeError):  # in a container, the user may have no home
         config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
-        sources.append((str(config), _from_yaml(config)))
-    return sources
+        yield str(config), _from_yaml(config)
 
 
 def _from_yaml(path: Path) -> Mapping[str, object]:
@@ -256,13 +303,10 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError("(file)", str(path), str(path), f"is not YAML, correct it: {error}") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict):
-        raise SettingsError(
-            "(file)", str(path), str(path), "must hold names with values, as `root: /data/lineage`"
-        )
-    return {str(name): value for name, value in content.items()}
+    if not isinstance(content, dict | None):
+        what = "must hold names with values, as `root: /data/lineage`"
+        raise SettingsError("(file)", str(path), str(path), what)
+    return {str(name): value for name, value in (content or {}).items()}
 
 
 def _default_home() -> Path:
@@ -273,36 +317,3 @@ def _default_home() -> Path:
     except RuntimeError:
         what = "this user has no folder for it; give the path of one"
         raise SettingsError("home", None, _DEFAULT, what) from None
-
-
-def _check(name: str, value: object, origin: str) -> object:
-    try:
-        return _CHECKS[name](value)
-    except (ValueError, TypeError) as error:
-        raise SettingsError(
-            name, "********" if name in _HOLDS_SECRETS else without_users(value), origin, str(error)
-        ) from None
-
-
-_CHECKS: Final[dict[str, Callable[[object], object]]] = {
-    "home": validators.folder,
-    "root": validators.folder,
-    "system_name": validators.name,
-    "provenance_enabled": validators.flag,
-    "provenance_age_off_days": validators.days,
-    "provenance_annotations_allowed": validators.keys,
-    "archive_enabled": validators.flag,
-    "marquez_url": validators.url,
-    "marquez_api_key": validators.text,
-    "marquez_detail": validators.one_of(*DETAILS),
-    "detail_backlog": validators.count,
-    "public_url": validators.url,
-    "backends": parse_backends,
-    "redact": parse_rules,
-    "journal_retain_days": validators.days,
-    "journal_max_bytes": validators.size_bytes,
-    "journal_when_full": validators.one_of("refuse", "drop-delivered"),
-    "runner": validators.one_of("child", "none"),
-    "durability": validators.one_of("power", "process"),
-    "listen": validators.address,
-}

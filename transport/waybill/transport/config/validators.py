@@ -1,38 +1,46 @@
-"""What a setting may be: a check gives the value as it is used, or a ValueError that says what to give."""
+"""What a setting may be: a check returns the value to use, or raises a ValueError that says what to give."""
 
 from __future__ import annotations
 
+import contextlib
 import math
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 from waybill.transport.config.backends import check_url
 
 _DAYS_MAX: Final = 3_650_000
 _NAME_CHARS_MAX: Final = 1_000
+_YES: Final = frozenset({"true", "1", "yes", "on"})
+_NO: Final = frozenset({"false", "0", "no", "off"})
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 def folder(value: object) -> Path:
     """The path of a local folder, in full."""
-    text = os.fspath(value) if isinstance(value, (str, Path)) else ""
-    if not text or "\0" in text or not _is_unicode(text):
+    path = str(value) if isinstance(value, (str, Path)) else ""
+    if not _is_text(path):
         raise ValueError("give the path of a folder, in UTF-8")
-    if "://" in text:
+    if "://" in path:
         raise ValueError("give the path of a local folder; `waybill export` copies it to an object store")
     try:
-        return Path(text).expanduser().absolute()
+        return Path(path).expanduser().absolute()
     except RuntimeError:
         raise ValueError("there is no such user's home, give the path in full") from None
 
 
 def text(value: object) -> str:
     """A text that is not empty."""
-    if not isinstance(value, str) or not value or "\0" in value or not _is_unicode(value):
+    if not isinstance(value, str) or not _is_text(value):
         raise ValueError("give a text that is not empty, in UTF-8")
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is neither empty nor made of an environment variable's bytes that are not UTF-8."""
+    with contextlib.suppress(UnicodeEncodeError):
+        return b"\0" not in value.encode() and bool(value)
+    return False
 
 
 def name(value: object) -> str:
@@ -43,26 +51,17 @@ def name(value: object) -> str:
     return given
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether it is no environment variable or argument with bytes that are no UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def flag(value: object) -> bool:
     """Yes or no, in the words that people use."""
     word = str(value).strip().lower()
-    if word not in {"true", "1", "yes", "on", "false", "0", "no", "off"}:
+    if word not in _YES | _NO:
         raise ValueError("give true or false")
-    return word in {"true", "1", "yes", "on"}
+    return word in _YES
 
 
 def days(value: object) -> float:
     """A number of days."""
-    number = math.nan if isinstance(value, bool) else _float(value)
+    number = _number(value)
     if not 0 < number <= _DAYS_MAX:
         raise ValueError(f"give a number of days greater than 0, at most {_DAYS_MAX}")
     return number
@@ -70,25 +69,25 @@ def days(value: object) -> float:
 
 def count(value: object) -> int:
     """How many of something, 0 or more."""
-    number = math.nan if isinstance(value, bool) else _float(value)
+    number = _number(value)
     if not 0 <= number < 2**53 or number != int(number):
         raise ValueError("give a whole number of 0 or more")
     return int(number)
 
 
-def _float(value: object) -> float:
-    try:
-        return float(cast("str", value))
-    except (TypeError, ValueError):
-        return math.nan
+def _number(value: object) -> float:
+    """A number, or NaN, which is in no range."""
+    with contextlib.suppress(ValueError):
+        return math.nan if isinstance(value, bool) else float(str(value))
+    return math.nan
 
 
 def size_bytes(value: object) -> int:
     """A size in bytes."""
     text = str(value).strip().lower().replace("_", "").replace(" ", "")
     digits = text.rstrip("bgikm")
-    number = _float(digits) * _SIZE_UNITS.get(text[len(digits) :] or "b", math.nan)
-    if isinstance(value, bool) or not 2**20 <= number < 2**63:
+    number = _number(digits) * _SIZE_UNITS.get(text[len(digits) :] or "b", math.nan)
+    if not 2**20 <= number < 2**63:
         raise ValueError("give a size of at least 1 MiB, in bytes or as 500MiB or 10GiB")
     return int(number)
 
@@ -105,24 +104,22 @@ def keys(value: object) -> frozenset[str]:
 
 def url(value: object) -> str:
     """The address of a backend."""
-    check_url(text(value))
-    return cast("str", value)
+    given = text(value)
+    check_url(given)
+    return given
 
 
 def address(value: object) -> str:
     """``host:port``."""
-    host, _, port = text(value).rpartition(":")
+    given = text(value)
+    host, _, port = given.rpartition(":")
     if not host or not port.isdecimal() or int(port) >= 2**16:
         raise ValueError("give host:port, as 127.0.0.1:8090")
-    return cast("str", value)
+    return given
 
 
-def one_of(*choices: str) -> Callable[[object], str]:
-    """A check for one of a few words."""
-
-    def check(value: object) -> str:
-        if value not in choices:
-            raise ValueError(f"give {' or '.join(choices)}")
-        return value
-
-    return check
+def one_of(words: tuple[str, ...], value: object) -> object:
+    """One of a few words."""
+    if value not in words:
+        raise ValueError(f"give {' or '.join(words)}")
+    return value

@@ -2,5 +2,10 @@
 
 from waybill.transport.runner.flushing import FlushReport as FlushReport, flush as flush
 from waybill.transport.runner.projection import Projection as Projection, Step as Step
-from waybill.transport.runner.runner import Runner as Runner, lag_s as lag_s, statuses as statuses
+from waybill.transport.runner.runner import (
+    IDLE_S as IDLE_S,
+    Runner as Runner,
+    lag_s as lag_s,
+    statuses as statuses,
+)
 from waybill.transport.runner.supervisor import Supervisor as Supervisor

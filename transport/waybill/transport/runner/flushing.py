@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.transport import locks
-from waybill.transport.config import agree, agree_as_runner
+from waybill.transport.config import agree
 from waybill.transport.journal import Journal, adopt
-from waybill.transport.runner.runner import Runner, has_said, statuses
+from waybill.transport.runner.runner import Runner, has_live_statuses, statuses
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -21,17 +22,17 @@ _PUBLISHED: Final = "flush:"
 _RUNNER: Final = "runner"
 
 Progress = Callable[[int, int, Sequence[str]], None]
-"""Called with how many entries are through every projection, how many there are, and which projections are
-waited for, the one that is furthest behind first."""
+"""Called with how many entries are through every projection, how many there are, and the projections that are
+waited for, the one furthest behind first."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flush came to.
+    """What a flush achieved.
 
     Attributes:
         files: paths below the root, of the files that were published for it.
-        left: by projection, how many entries it has not dealt with; of a runner that has not said yet which
-            projections there are, by the name ``runner``.
+        left: by projection, how many entries it has not dealt with; under the name ``runner``, those of a
+            runner that has not reported its projections yet.
         problems: by projection, what holds it up, in one sentence.
     """
 
@@ -43,26 +44,23 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 def flush(
     settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None
 ) -> FlushReport:
-    """Put a flush mark in the journal and wait until every projection is past it or says why it cannot be.
+    """Put a flush mark in the journal and wait until every projection is past it or reports a problem.
 
-    The layout settles the runs that ended, writes raw files and compacts every hour, the current one
-    included. Where the home has no runner, this process is it for so long.
+    The layout settles the runs that ended, writes raw files and compacts every hour, including the current
+    one. If the home has no runner, this process works the projections itself.
 
     Args:
         settings: the home, and what its projections do.
-        timeout_s: give up waiting after this long; the work goes on where a runner is alive.
+        timeout_s: stop waiting after this long; a live runner goes on.
         on_progress: called now and then.
 
     Raises:
         SettingsConflictError: a live runner of the home works with other settings.
         JournalError: the journal cannot be used.
     """
-    journal = Journal(settings.home)
-    try:
+    with contextlib.closing(Journal(settings.home)) as journal:
         agree(journal, settings)
-        return _Flush(journal, settings, timeout_s, on_progress).report()
-    finally:
-        journal.close()
+        return _Flush(journal, settings, timeout_s, on_progress).run()
 
 
 class _Flush:
@@ -73,33 +71,35 @@ class _Flush:
         self._settings = settings
         self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
-        adopt(journal, living=True)
-        # Before the mark: a live runner may be past it at once.
-        self._cursors = journal.cursors()
-        self._mark = journal.mark(b"flush")
-        self._start = min(self._cursors.values(), default=0)
+        self._cursors: dict[str, int] = {}
+        self._mark = self._first = 0
 
-    def report(self) -> FlushReport:
+    def run(self) -> FlushReport:
+        adopt(self._journal, living=True)
+        # Before the mark: a live runner may be past it at once.
+        self._cursors = self._journal.cursors()
+        self._first = min(self._cursors.values(), default=0)
+        self._mark = self._journal.mark(b"flush")
         left, problems = {}, {}
-        while (held := locks.take(self._journal.home)) is None:
-            said = has_said(self._journal)
-            if self._expired and not said:
-                left[_RUNNER] = self._mark - self._start
+        while (lease := locks.take(self._journal.home)) is None:
+            live = has_live_statuses(self._journal)
+            if self._expired and not live:
+                left[_RUNNER] = self._mark - self._first
                 problems[_RUNNER] = "it has only just begun; flush again, or give it a longer --timeout"
-            if self._expired or (said and self._over()):
+            if self._expired or (live and self._done()):
                 break
             time.sleep(_POLL_S)
         else:
             try:
-                settings = agree_as_runner(self._journal, self._settings)
-                Runner(self._journal, settings).run(until=self._over, idle_s=float("inf"))
+                settings = agree(self._journal, self._settings, as_runner=True)
+                Runner(self._journal, settings).run(until=self._done, idle_s=float("inf"))
             finally:
-                held.release()
+                lease.release()
         problems |= {name: one.problem for name, one in statuses(self._journal).items() if one.problem}
         return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
 
     def _files(self) -> tuple[str, ...]:
-        """What was published for this flush and for earlier ones that nobody had worked when it began."""
+        """What was published for this flush, and for earlier ones that were not worked off when it began."""
         files: dict[str, None] = {}
         for name in statuses(self._journal):
             for key, published in self._journal.state(name, _PUBLISHED).items():
@@ -116,11 +116,11 @@ class _Flush:
         left = {name: self._mark - cursors.get(name, 0) for name in statuses(self._journal)}
         return {name: count for name, count in left.items() if count > 0}
 
-    def _over(self) -> bool:
-        said = statuses(self._journal)
-        moving = {name: count for name, count in self._left().items() if not said[name].problem}
+    def _done(self) -> bool:
+        reported = statuses(self._journal)
+        moving = {name: count for name, count in self._left().items() if not reported[name].problem}
         if self._on_progress:
-            total = max(self._mark - self._start, 1)
+            total = max(self._mark - self._first, 1)
             behind = sorted(moving, key=lambda name: -moving[name])
             self._on_progress(total - min(max(moving.values(), default=0), total), total, behind)
         return self._expired or not moving

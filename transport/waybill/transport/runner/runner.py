@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.runner")
 
 IDLE_S: Final = 15.0
-"""A runner ends when nothing is left to do and nothing came for this long."""
+"""A runner ends when nothing is left to do and nothing has come for this long."""
 BLOCKED_S: Final = 3600.0
-"""A runner whose only work left waits for a backend that is down ends after this long without a new entry."""
+"""A runner that only waits for a backend that is down ends after this long without a new entry."""
 
 _RUNNER: Final = "runner"
-_SAID_BY: Final = "runner_pid"
+_STATUSES_FROM: Final = "runner_pid"
 _POLL_S: Final = 0.05
 _ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
@@ -43,7 +43,7 @@ _FULL_SHARE: Final = 0.8
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner last said of a projection, as in `Step`: `problem` is None when all was well."""
+    """What a runner last reported of a projection, as in `Step`."""
 
     problem: str | None = None
     to_correct: str | None = None
@@ -74,185 +74,151 @@ def open_projections(journal: Journal, settings: Settings) -> tuple[list[Project
 
 
 def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
-    """What the home's last runner said of each projection it worked, by name."""
+    """What the home's last runner reported of each of its projections, by name."""
     return {
         name: msgspec.json.decode(value, type=ProjectionStatus)
         for name, value in journal.state(_RUNNER).items()
     }
 
 
-def lag_s(journal: Journal, cursor: int) -> float:
-    """How old the oldest entry is that a projection has not dealt with, in seconds; 0 where there is none.
+def has_live_statuses(journal: Journal) -> bool:
+    """Whether `statuses` are those of the live runner; a new one has reported none for a moment."""
+    return journal.meta(_STATUSES_FROM) == str(locks.holder(journal.home))
 
-    Args:
-        journal: where the entries are.
-        cursor: the projection's.
-    """
+
+def lag_s(journal: Journal, cursor: int) -> float:
+    """How old the first entry after a projection's cursor is, in seconds; 0 if there is none."""
     for entry in journal.read(cursor, limit=1):
         return max(time.time() - entry.received_ms / 1000, 0.0)
     return 0.0
 
 
-def has_said(journal: Journal) -> bool:
-    """Whether `statuses` are those of the runner that is alive; a new one has said none for a moment."""
-    return journal.meta(_SAID_BY) == str(locks.holder(journal.home))
-
-
 class Runner:
-    """Works a home's projections; the caller holds the home's lease.
-
-    Args:
-        journal: the home's journal.
-        settings: those of the home's agreement.
-    """
+    """Works a home's projections by its agreed settings; the caller holds the runner's lease."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
-        """Load the projections and say which there are."""
-        self.journal = journal
-        self.settings = settings
-        self.projections, unloadable = open_projections(journal, settings)
-        self._unloadable = frozenset(unloadable)
+        self._journal = journal
+        self._settings = settings
+        self._projections: list[Projection] = []
+        self._has_unloadable = False
+        self._workers: list[_Worker] = []
         self._stopping = threading.Event()
-        self._workers = [_Worker(projection, self) for projection in self.projections]
         self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = 0.0
-        said = {
-            name: msgspec.json.encode(ProjectionStatus(problem=problem))
-            for name, problem in unloadable.items()
-        }
-        said |= {projection.name: msgspec.json.encode(ProjectionStatus()) for projection in self.projections}
-        journal.commit(_RUNNER, put=said, delete=journal.state(_RUNNER).keys() - said.keys())
-        journal.set_meta(_SAID_BY, str(os.getpid()))
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
     ) -> int:
-        """Work until nothing is left to do, or `until` says so, or a stop is requested.
+        """Load the projections and work until nothing is left to do, or `until` is true.
 
         Returns:
-            The last entry that the decision to end knew of.
+            The sequence number of the last entry that was known when the runner decided to end.
         """
+        self._open()
         try:
-            seen = self._work(idle_s, blocked_s, until)
+            last_seq = self._work(idle_s, blocked_s, until)
         finally:
-            # Whatever ends this, KeyboardInterrupt too: the lease goes next, and the workers go before it.
-            self._halt()
-        self._end()
-        return seen
+            # After a KeyboardInterrupt, too, the workers have to end before the lease is released.
+            self._stopping.set()
+            for worker in self._workers:
+                if worker.ident is not None:
+                    worker.join()
+        self._close()
+        return last_seq
+
+    def _open(self) -> None:
+        self._projections, unloadable = open_projections(self._journal, self._settings)
+        self._has_unloadable = bool(unloadable)
+        self._workers = [_Worker(one, self._journal, self._stopping) for one in self._projections]
+        reported = {name: ProjectionStatus(problem=problem) for name, problem in unloadable.items()}
+        reported |= {projection.name: ProjectionStatus() for projection in self._projections}
+        put = {name: msgspec.json.encode(status) for name, status in reported.items()}
+        self._journal.commit(_RUNNER, put=put, delete=self._journal.state(_RUNNER).keys() - put.keys())
+        self._journal.set_meta(_STATUSES_FROM, str(os.getpid()))
 
     def _work(self, idle_s: float, blocked_s: float, until: Callable[[], bool] | None) -> int:
         for worker in self._workers:
             worker.start()
-        seen, quiet_since_s = -1, time.monotonic()
-        while not self._stopping.is_set() and not (until and until()):
-            last, now_s = self.journal.last_seq(), time.monotonic()
-            if last != seen:
-                seen, quiet_since_s = last, now_s
+        last_seq, quiet_since_s = -1, time.monotonic()
+        while not (until and until()):
+            newest, now_s = self._journal.last_seq(), time.monotonic()
+            if newest != last_seq:
+                last_seq, quiet_since_s = newest, now_s
                 for worker in self._workers:
                     worker.wake()
             if not self._keep_house(now_s):
                 break
-            self._adopt(now_s)
             quiet_s = now_s - quiet_since_s
             settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
-            if quiet_s > idle_s and settled and not waiting(self.journal.home):
+            if quiet_s > idle_s and settled and not waiting(self._journal.home):
                 break
             self._stopping.wait(_POLL_S)
-        return seen
+        return last_seq
 
-    def stop(self) -> None:
-        """Ask `run` to end after the steps that are under way; safe in a signal handler."""
-        self._stopping.set()
-
-    @property
-    def problems(self) -> dict[str, str]:
-        """What holds projections up, by name."""
-        return {worker.projection.name: worker.problem for worker in self._workers if worker.problem}
-
-    @property
-    def stopping(self) -> bool:
-        """Whether the runner is about to end."""
-        return self._stopping.is_set()
-
-    def wait_for_stop(self, timeout_s: float) -> None:
-        """Wait until the runner is about to end, at most for so long."""
-        self._stopping.wait(timeout_s)
-
-    def _halt(self) -> None:
-        self._stopping.set()
-        for worker in self._workers:
-            if worker.ident is not None:
-                worker.join()
-
-    def _end(self) -> None:
-        home_is_there = self.journal.path.exists()
-        for projection in self.projections:
-            if home_is_there:
-                self._finish(projection)
+    def _close(self) -> None:
+        home_exists = self._journal.path.exists()
+        for projection in self._projections:
+            if home_exists:
+                try:
+                    projection.finish()
+                except Exception:
+                    log.exception("projection %s cannot finish; the next runner takes it up", projection.name)
             projection.close()
-        if home_is_there:
-            self._tidy(self.journal.checkpoint)
-
-    def _finish(self, projection: Projection) -> None:
-        try:
-            projection.finish()
-        except Exception:
-            log.exception("projection %s cannot finish; the next runner takes it up", projection.name)
+        if home_exists:
+            self._tidy(self._journal.checkpoint)
 
     def _keep_house(self, now_s: float) -> bool:
-        """Now and then adopt, checkpoint and prune; False when the home is gone."""
-        if now_s < self._housekeeping_due_s:
-            return True
-        if not self.journal.path.exists():
-            return False
-        self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
-        if self.journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
-            self._tidy(self.journal.checkpoint)
-        if now_s >= self._prune_due_s and not self._tidy(self._prune):
-            self._prune_due_s = now_s + _PRUNE_EVERY_S
-        return True
-
-    def _tidy(self, do: Callable[[], int | None]) -> int | None:
-        """Do what can wait: a disk that is full or fails now must not end the projections' work."""
-        try:
-            return do()
-        except JournalError:
-            log.exception("the journal cannot be tidied; it is tried again")
-            return None
-
-    def _adopt(self, now_s: float) -> None:
+        """Adopt, checkpoint and prune, each when it is due; False if the home no longer exists."""
+        if now_s >= self._housekeeping_due_s:
+            if not self._journal.path.exists():
+                return False
+            self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
+            if self._journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
+                self._tidy(self._journal.checkpoint)
+            if now_s >= self._prune_due_s and not self._tidy(self._prune):
+                self._prune_due_s = now_s + _PRUNE_EVERY_S
         if now_s >= self._adoption_due_s:
             self._adoption_due_s = now_s + _ADOPT_EVERY_S
             # What the journal cannot take now stays in the spools.
             with contextlib.suppress(JournalError):
-                adopt(self.journal)
+                adopt(self._journal)
+        return True
+
+    def _tidy(self, work: Callable[[], int | None]) -> int | None:
+        """Do what can be done later: a disk that is full or fails must not end the projections' work."""
+        try:
+            return work()
+        except JournalError:
+            log.exception("the journal cannot be tidied; it is tried again")
+            return None
 
     def _prune(self) -> int:
-        """Let go of old entries that every projection has, provided that one of them keeps what they said.
+        """Remove old entries that every projection has, if one of them stores their content.
 
-        One that cannot be loaded now has to see them all the same, once it can.
+        A projection that cannot be loaded now still needs them later.
         """
-        if self._unloadable or not any(projection.stores for projection in self.projections):
+        if self._has_unloadable or not any(projection.stores for projection in self._projections):
             return 0
-        cursors = self.journal.cursors()
-        upto = min(cursors.get(projection.name, 0) for projection in self.projections)
+        cursors = self._journal.cursors()
+        upto = min(cursors.get(projection.name, 0) for projection in self._projections)
         now_ms = time.time_ns() // 1_000_000
-        before_ms = now_ms - int(self.settings.journal_retain_days * 86_400_000)
-        if self.settings.journal_when_full == "drop-delivered":
-            room_bytes = self.settings.journal_max_bytes * _FULL_SHARE
-            before_ms = now_ms if self.journal.size_bytes() > room_bytes else before_ms
-        return self.journal.prune(upto, before_ms)
+        before_ms = now_ms - int(self._settings.journal_retain_days * 86_400_000)
+        if self._settings.journal_when_full == "drop-delivered":
+            room_bytes = self._settings.journal_max_bytes * _FULL_SHARE
+            before_ms = now_ms if self._journal.size_bytes() > room_bytes else before_ms
+        return self._journal.prune(upto, before_ms)
 
 
 class _Worker(threading.Thread):
     """The thread of one projection."""
 
-    def __init__(self, projection: Projection, runner: Runner) -> None:
+    def __init__(self, projection: Projection, journal: Journal, stopping: threading.Event) -> None:
         super().__init__(name=f"waybill-{projection.name}", daemon=True)
-        self.projection = projection
-        self.problem: str | None = None
         self.settled = False
         """Whether its last step found nothing to do and left nothing pending."""
-        self._runner = runner
+        self._projection = projection
+        self._journal = journal
+        self._stopping = stopping
+        self._problem: str | None = None
         self._woken = threading.Event()
 
     def wake(self) -> None:
@@ -260,40 +226,39 @@ class _Worker(threading.Thread):
         self._woken.set()
 
     def run(self) -> None:
-        while not self._runner.stopping:
+        while not self._stopping.is_set():
             self._woken.clear()
             step, pending = self._step()
-            self._tell(step)
-            if step.applied:
-                continue
-            self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
-            self._rest(step)
+            self._report(step)
+            if not step.applied:
+                self.settled = step.problem is None and pending == 0 and not self._woken.is_set()
+                self._rest(step)
 
     def _rest(self, step: Step) -> None:
         if step.problem is not None and step.retry_s is not None:
             # A projection that backs off from its backend is not woken by new entries.
-            self._runner.wait_for_stop(step.retry_s)
+            self._stopping.wait(step.retry_s)
             return
         deadline_s = time.monotonic() + step.retry_s if step.retry_s is not None else float("inf")
-        while not self._runner.stopping and (remaining_s := deadline_s - time.monotonic()) > 0:
+        while not self._stopping.is_set() and (remaining_s := deadline_s - time.monotonic()) > 0:
             if self._woken.wait(min(remaining_s, _POLL_S)):
                 return
 
     def _step(self) -> tuple[Step, int]:
-        """A step, and how much is pending after one that found nothing to do."""
+        """Do a step, and count what is pending if it found nothing to do."""
         try:
-            step = self.projection.step()
-            return step, 0 if step.applied or step.problem is not None else self.projection.pending()
+            step = self._projection.step()
+            return step, 0 if step.applied or step.problem is not None else self._projection.pending()
         except Exception as error:
-            log.exception("projection %s failed", self.projection.name)
+            log.exception("projection %s failed", self._projection.name)
             return Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}"), 0
 
-    def _tell(self, step: Step) -> None:
-        if step.problem == self.problem:
+    def _report(self, step: Step) -> None:
+        if step.problem == self._problem:
             return
         if step.to_correct is not None:
-            log.error("projection %s: %s", self.projection.name, step.problem)
-        self.problem = step.problem
+            log.error("projection %s: %s", self._projection.name, step.problem)
+        self._problem = step.problem
         status = msgspec.json.encode(ProjectionStatus(problem=step.problem, to_correct=step.to_correct))
         with contextlib.suppress(Exception):
-            self._runner.journal.commit(_RUNNER, put={self.projection.name: status})
+            self._journal.commit(_RUNNER, put={self._projection.name: status})

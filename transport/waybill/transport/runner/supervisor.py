@@ -1,4 +1,4 @@
-"""The keeper: an emitter's side of the runner. It starts one as a child process where there is none."""
+"""The supervisor: a producer's side of the runner. It starts one as a child process where there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import locks
-from waybill.transport.config import conflicts, environment_of, joined
+from waybill.transport.config import agreeing, conflicts, environment_of
 from waybill.transport.errors import JournalError
 from waybill.transport.fork_safety import without_forks
 
@@ -29,77 +29,97 @@ _LOG_BYTES_MAX: Final = 2**20
 
 
 class Supervisor:
-    """Sees to it that the home has a runner while events are emitted.
+    """Sees to it that the home has a runner while events are emitted; made by `Supervisor.open`.
 
-    Raises:
-        SettingsConflictError: a live runner works with other settings.
-        JournalError: the home cannot be locked.
+    Args:
+        journal: the home's.
+        settings: what was agreed on.
+        given: what the caller asked for; None: the same.
+        look_every_s: how often to look whether there is a runner, at most.
     """
 
-    def __init__(self, journal: Journal, settings: Settings) -> None:
-        """Agree on the settings and start a runner where one is wanted and missing."""
+    def __init__(
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        given: Settings | None = None,
+        look_every_s: float = _LOOK_EVERY_S,
+    ) -> None:
+        self.settings = settings
         self._journal = journal
-        self._given = settings
-        self._child: _Child | None = None
+        self._given = given or settings
+        self._look_every_s = self._pause_s = look_every_s
+        self._look_due_s = 0.0
+        self._runner: _Child | None = None
         self._pid = os.getpid()
-        self._pause_s = _LOOK_EVERY_S
-        self._next_look_s = 0.0
         self._has_warned = False
-        with joined(journal, settings) as (self.settings, held):
-            if held is not None and self.settings.runner == "child":
-                self._start(held)
-        if not self.settings.provenance_enabled:
+
+    @classmethod
+    def open(cls, journal: Journal, given: Settings, *, look_every_s: float = _LOOK_EVERY_S) -> Supervisor:
+        """Agree on the home's settings, and start a runner if one is wanted and none is alive.
+
+        Raises:
+            SettingsConflictError: a live runner works with other settings.
+            JournalError: the home cannot be locked.
+        """
+        with agreeing(journal, given) as (settings, lease):
+            supervisor = cls(journal, settings, given=given, look_every_s=look_every_s)
+            if lease is not None and settings.runner == "child":
+                supervisor._start(lease)
+        if not settings.provenance_enabled:
             log.warning(
                 "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
                 journal.path,
             )
+        return supervisor
 
-    def keep(self) -> None:
-        """Look after the runner, at most once a second; costs a clock reading otherwise."""
+    def ensure_runner(self) -> None:
+        """Start a runner if the last one has ended; looks at most once a second, else only at the clock."""
         now_s = time.monotonic()
-        if now_s < self._next_look_s or self.settings.runner == "none":
+        if now_s < self._look_due_s or self.settings.runner == "none":
             return
-        # Set first, so that threads that come meanwhile do not each start one.
-        self._next_look_s = now_s + self._pause_s
+        # Set first, so that other threads do not start one, too.
+        self._look_due_s = now_s + self._pause_s
         if self._pid != os.getpid():
-            # The child process belongs to the parent of this fork.
-            self._pid, self._child = os.getpid(), None
-        # No descriptor may be left, say. The event is kept, and that is all that an emitter has to hear.
+            # The runner is a child of this fork's parent.
+            self._pid, self._runner = os.getpid(), None
+        # For example, there may be no descriptor left. The event is kept, and that is all a producer needs.
         with contextlib.suppress(OSError, JournalError):
             if locks.is_held(self._journal.home):
-                self._pause_s = _LOOK_EVERY_S
-            elif self._child is None or self._child.has_ended():
-                self._replace()
-            self._warn()
+                self._pause_s = self._look_every_s
+            elif self._runner is None or self._runner.has_ended():
+                self._replace_runner()
+            self._warn_of_conflicts()
 
-    def _replace(self) -> None:
+    def _replace_runner(self) -> None:
         with without_forks():
-            held = locks.reserve(self._journal.home)
-            if held is not None:
+            lease = locks.reserve(self._journal.home)
+            if lease is not None:
                 try:
-                    self._start(held)
+                    self._start(lease)
                 finally:
-                    held.release()
+                    lease.release()
 
-    def _start(self, held: locks.Lease) -> None:
-        self._child = _start_runner(self._journal.home, self.settings, held)
+    def _start(self, lease: locks.Lease) -> None:
+        self._runner = _start_runner(self._journal.home, self.settings, lease)
         # A runner that keeps dying is started ever more rarely; its log says why.
         self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
-        self._next_look_s = time.monotonic() + self._pause_s
+        self._look_due_s = time.monotonic() + self._pause_s
 
-    def _warn(self) -> None:
-        """Say once that somebody has changed the agreement since, while no runner was alive."""
+    def _warn_of_conflicts(self) -> None:
+        """Log once that somebody changed the agreed settings while no runner was alive."""
         if self._has_warned:
             return
         for conflict in conflicts(self._journal, self._given):
             self._has_warned = True
-            log.warning("events are kept, and what becomes of them is by another's settings: %s", conflict)
+            log.warning("events are kept, but projected with the settings of another process: %s", conflict)
 
 
 class _Child:
-    """A runner that this process has started and need not outlive.
+    """A runner that this process has started; either may end first.
 
-    `subprocess` takes one that nobody waits for to be forgotten, and warns of it.
+    `subprocess` warns of a child that nobody waited for, so it is made to believe that this one has ended.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -108,44 +128,44 @@ class _Child:
         process.returncode = 0
 
     def has_ended(self) -> bool:
-        """Whether it is gone; the system keeps what is left of it until somebody asks."""
+        """Whether it has ended; asking lets the system remove what is left of it."""
         if not self._ended:
             try:
                 self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
-            except ChildProcessError:  # of the parent of this fork, or somebody waits for every child
+            except ChildProcessError:  # a child of this fork's parent, or somebody else has waited for it
                 self._ended = True
         return self._ended
 
 
 _children: list[_Child] = []
-"""The runners that may not have ended, those of keepers that are gone too."""
+"""Runners that may not have ended yet, including those of supervisors that no longer exist."""
 
 
-def _start_runner(home: Path, settings: Settings, held: locks.Lease) -> _Child | None:
-    """Start a home's runner as a process that outlives this one; None when it cannot be started.
+def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child | None:
+    """Start a home's runner as a process that outlives this one; None if it cannot be started.
 
     A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
     """
-    log = home / "runner.log"
+    log_file = home / "runner.log"
     environment = dict(os.environ) | environment_of(settings.backends)
     if settings.marquez_api_key:
         environment["WAYBILL_MARQUEZ_API_KEY"] = settings.marquez_api_key
     try:
-        too_long = log.exists() and log.stat().st_size > _LOG_BYTES_MAX
-        with log.open("wb" if too_long else "ab") as output:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "waybill.transport", str(home), str(held.descriptor)],
+        too_long = log_file.exists() and log_file.stat().st_size > _LOG_BYTES_MAX
+        with log_file.open("wb" if too_long else "ab") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "waybill.transport", str(home), str(lease.descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=home,
                 env=environment,
                 start_new_session=True,
-                pass_fds=(held.descriptor,),
+                pass_fds=(lease.descriptor,),
             )
     except OSError:
         return None
-    held.hand_over()
-    started = _Child(child)
-    _children[:] = [*(one for one in _children if not one.has_ended()), started]
-    return started
+    lease.hand_over()
+    child = _Child(process)
+    _children[:] = [*(one for one in _children if not one.has_ended()), child]
+    return child

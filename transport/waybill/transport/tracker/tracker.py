@@ -7,20 +7,20 @@
         f.egress("warehouse")
 
 The beginning of a file and each end of a path are OpenLineage run events, handed to the client before the
-call returns: what has been said survives a kill of the process. The rules:
+call returns, so that they survive a kill of the process. The rules:
 
 - `Tracker.file` and `split` say that a file has begun; `with` only makes sure that it ends.
-- `egress` may be said several times: a record each, on the same transforms. `branch` gives a further path,
-  which has its own copy of the transforms and annotations so far.
+- `egress` may be called several times: a record each, with the same transforms. `branch` begins a further
+  path, which has its own copy of the transforms and annotations so far.
 - `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again,
   `branch`, or fail (`error`, `cancel`). Anything else is a `TrackerStateError`, and records nothing.
-- A block left with nothing said is COMPLETE without a sink; a file that went on in branches has said enough.
-- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED when it only
+- A block that is left without any of these is COMPLETE without a sink, unless the file went on in branches.
+- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED if it only
   stops the work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is
-  told once: not for a path that had ended already, and not again for the file whose branch it left.
-- The ends of one file have instants of their own, at least 1 ms apart, because two ends alike in sink,
-  transforms and instant are one record told twice.
-- A child of `split` that nobody takes further has begun and gives no record: nothing more is known of it.
+  recorded once: not for a path that had ended already, and not again for the file whose branch it left.
+- The ends of one file have instants of their own, at least 1 ms apart, because two ends with the same sink,
+  transforms and instant are the same record.
+- A child of `split` that is not used further has begun, but has no record: nothing more is known of it.
 
 Files may be tracked in many threads through one Tracker; a path belongs to one thread at a time.
 """
@@ -32,22 +32,20 @@ from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
 from waybill.transport.config import Settings
-from waybill.transport.errors import TrackerStateError
-from waybill.transport.tracker.file_events import FileIdentity, PathEnd
+from waybill.transport.errors import AdmissionError, TrackerStateError
+from waybill.transport.tracker.file_events import FileIdentity, PathState
 from waybill.transport.tracker.file_run import (
     FileRun,
+    KnownSinks,
     OfOneProcess,
     annotations_of,
     failure_of,
-    filenames_of,
-    mint_did,
+    list_of,
     name_of,
     now_ms,
     sinks_of,
-    size_of,
     text_of,
 )
-from waybill.transport.tracker.known_sinks import KnownSinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,13 +53,7 @@ if TYPE_CHECKING:
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.file_events import FailureCause
-
-ERROR_CAUSE: Final = "errorCause"
-"""Annotation of an ERROR: the first line of what went wrong."""
-
-FILTERED_CAUSE: Final = "filteredCause"
-"""Annotation of a FILTERED path: the reason that was given."""
+    from waybill.transport.tracker.file_events import Failure
 
 
 class Tracker(OfOneProcess):
@@ -70,11 +62,11 @@ class Tracker(OfOneProcess):
     Args:
         client: where the events go; the caller closes it. None: a client of its own over `WaybillTransport`.
         system_name: the instance's name in the records; None: the setting of that name.
-        settings: for both of these; None: gathered by `Settings.load`.
+        settings: for both; None: those that `Settings.load` finds.
 
     Raises:
         SettingsError: a setting cannot be used.
-        JournalError: the journal of its own client cannot be opened.
+        JournalError: the home cannot be opened.
         AdmissionError: the system name is empty.
     """
 
@@ -89,9 +81,15 @@ class Tracker(OfOneProcess):
         self.system_name: Final = name_of(
             "system_name", settings.system_name if system_name is None else system_name
         )
-        self._client: Final = _open_client(settings) if client is None else client
         self._owns_client: Final = client is None
         self._sinks: Final = KnownSinks()
+        if client is None:
+            from openlineage.client import OpenLineageClient
+
+            from waybill.transport.transport import WaybillConfig, WaybillTransport
+
+            client = OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))
+        self._client: Final = client
 
     def file(
         self,
@@ -101,13 +99,13 @@ class Tracker(OfOneProcess):
         data_sinks: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
-        """Say that a file has come in, and get it as something to say more about; use it in a `with`.
+        """Say that a file has come in; use what is returned in a `with`.
 
         Args:
             filename: its name, kept as given.
             data_source: the flow it came in by.
             data_sinks: the flows that files of this data source leave by, whether this one will or not; each
-                of their events names them as outputs. Those that a file left by are known from then on.
+                of their events names them as outputs. Sinks that a file left by need not be declared.
             annotations: what is known of it already, as for `TrackedFile.annotate`.
 
         Raises:
@@ -116,25 +114,24 @@ class Tracker(OfOneProcess):
         """
         known, sinks = annotations_of(annotations), sinks_of(data_sinks)
         identity = FileIdentity(
-            did=mint_did(),
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
             filename=text_of(filename),
             created_ms=now_ms(),
         )
-        passage = FileRun(identity, self._client.emit, self._sinks)
-        passage.learn(identity.data_source, sinks)
-        passage.begin(known)
-        return TrackedFile(passage, known)
+        self._sinks.learn(identity.data_source, sinks)
+        run = FileRun(identity, self._client.emit, self._sinks)
+        run.tell(PathState(at_ms=identity.created_ms, annotations=known))
+        return TrackedFile(run, known)
 
     def close(self, timeout: float = -1.0) -> bool:
-        """Let go of the client, if it is the Tracker's own.
+        """Close the client if it is the Tracker's own.
 
         Args:
-            timeout: as for the client: seconds to wait for what is left undone, -1 for as long as it takes.
+            timeout: seconds to wait until every event is durable; -1: as long as it takes.
 
         Returns:
-            Whether nothing is left undone.
+            Whether every event is durable.
         """
         return self._client.close(timeout) if self._owns_client else True
 
@@ -150,17 +147,18 @@ class Tracker(OfOneProcess):
 class TrackedFile(OfOneProcess):
     """One file on one path; made by `Tracker.file`, `split` and `branch`.
 
-    Use it in a `with`, which makes sure that the path has an end. The rules are at the top of this module.
+    Use it in a `with`, which makes sure that the path has an end. A call that cannot follow what was said
+    before raises `TrackerStateError`; the rules are at the top of this module.
 
-    Whatever ends a path raises `JournalError` when that could not be kept; the path has not ended then, and
-    its end may be said again.
+    Whatever ends a path raises `JournalError` if that could not be kept. Then the path has not ended, and its
+    end may be said again.
     """
 
     def __init__(
-        self, passage: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
+        self, run: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
     ) -> None:
-        # Only a branch is given transforms, be they none.
-        self._passage: Final = passage
+        # Only a branch is given transforms, even if there are none.
+        self._run: Final = run
         self._annotations: Final = dict(annotations)
         self._transforms: Final = list(transforms or ())
         self._is_branch: Final = transforms is not None
@@ -171,23 +169,23 @@ class TrackedFile(OfOneProcess):
     @property
     def did(self) -> str:
         """The file's identity, the same on all its paths."""
-        return self._passage.identity.did
+        return self._run.identity.did
 
     @property
     def parent_did(self) -> str | None:
         """The file it was split from."""
-        parent = self._passage.identity.parent
+        parent = self._run.identity.parent
         return parent.did if parent else None
 
     @property
     def filename(self) -> str:
         """Its name."""
-        return self._passage.identity.filename
+        return self._run.identity.filename
 
     @property
     def data_source(self) -> str:
         """The flow it came in by."""
-        return self._passage.identity.data_source
+        return self._run.identity.data_source
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Note something about the file on this path; a later value replaces an earlier one.
@@ -196,32 +194,26 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: a value is None.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("annotate()", "annotate before the end, so that the record can hold it")
         self._annotations.update(annotations_of(annotations) | annotations_of(more))
 
     @contextlib.contextmanager
     def transform(self, name: str) -> Iterator[None]:
-        """Pass through a flow: adds it to the path for good, also when an exception leaves the block.
+        """Pass through a flow: adds it to the path for good, even if an exception leaves the block.
 
         Raises:
             AdmissionError: the name is empty.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("transform()", "transform before the end, or on a branch() of the file")
         self._transforms.append(name_of("transform", name))
         yield
 
     def branch(self) -> TrackedFile:
-        """Start a further path of the same file, with a copy of this one's transforms and annotations.
-
-        Raises:
-            TrackerStateError: the path has ended.
-        """
+        """Begin a further path of the same file, with a copy of this one's transforms and annotations."""
         self._require_going_on("branch()", "open branches before the end")
         self._branched = True
-        return TrackedFile(self._passage, self._annotations, self._transforms)
+        return TrackedFile(self._run, self._annotations, self._transforms)
 
     def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
         """Say that the file has left by a sink: COMPLETE. Say it once for every sink it left by.
@@ -232,46 +224,36 @@ class TrackedFile(OfOneProcess):
 
         Raises:
             AdmissionError: the name is empty, or the size below 0.
-            TrackerStateError: the path has ended.
         """
         self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
-        sink, size = name_of("data_sink", data_sink), size_of(size_bytes)
-        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size)
+        sink = name_of("data_sink", data_sink)
+        if size_bytes is not None and size_bytes < 0:
+            raise AdmissionError("size_bytes", f"is {size_bytes}", "give how many bytes went to the sink")
+        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size_bytes)
         self._egressed = True
 
     def filter(self, reason: str) -> None:
-        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`.
-
-        Raises:
-            TrackerStateError: the path has ended, or has left by a sink already.
-        """
+        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`."""
         self._require_open("filter()", "filter before the end, or on a branch() of the file")
-        self._end(FinalState.FILTERED, {FILTERED_CAUSE: text_of(reason)})
+        self._end(FinalState.FILTERED, {"filteredCause": text_of(reason)})
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
         """Say that the file failed: ERROR, with the cause's first line as the annotation `errorCause`.
 
         The whole cause, with the stack trace of an exception, goes into OpenLineage's `errorMessage` facet.
-
-        Raises:
-            TrackerStateError: the path has ended.
         """
         self._require_going_on(
             "error()", "say the error first, or track what failed as a branch() of its own"
         )
         failure = failure_of(cause)
-        self._end(FinalState.ERROR, {ERROR_CAUSE: failure.message.partition("\n")[0]}, failure=failure)
+        self._end(FinalState.ERROR, {"errorCause": failure.message.partition("\n")[0]}, failure=failure)
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
-            self._passage.told.append(cause)
+            self._run.recorded.append(cause)
 
     def cancel(self) -> None:
-        """Say that somebody stopped the work on this file: CANCELLED.
-
-        Raises:
-            TrackerStateError: the path has ended.
-        """
+        """Say that somebody stopped the work on this file: CANCELLED."""
         self._require_going_on("cancel()", "cancel before the end")
         self._end(FinalState.CANCELLED)
         self._ended = "cancel()"
@@ -284,34 +266,37 @@ class TrackedFile(OfOneProcess):
         data_sinks: Iterable[str] = (),
         annotations: Mapping[str, object] | None = None,
     ) -> list[TrackedFile]:
-        """Say that the file came apart into others: SPLIT. The children begin as the parent ends.
+        """Say that the file was split into others: SPLIT. The children begin as the parent ends.
 
-        The children are told first, so that a parent that is SPLIT always has its children; when that fails
-        half way, splitting again makes new ones.
+        The children are recorded first, so that a parent that is SPLIT always has its children. If that fails
+        half-way, splitting again makes new ones.
 
         Args:
-            filenames: the children's names, one at least.
+            filenames: the children's names, at least one.
             data_source: the children's; None: the parent's.
             data_sinks: the flows that files of that data source leave by, as for `Tracker.file`.
             annotations: the children's; None: a copy of the parent's on this path.
 
         Returns:
-            The children in the same order, each to be used like a file of `Tracker.file`.
+            The children, in the same order, to be used like files of `Tracker.file`.
 
         Raises:
             AdmissionError: no names, the data source or a data sink is empty, or an annotation is None.
-            TrackerStateError: the path has ended, or has left by a sink already.
         """
         self._require_open("split()", "split before the end, or on a branch() of the file")
-        names = filenames_of(filenames)
+        names = [text_of(name) for name in list_of("filenames", filenames)]
+        if not names:
+            raise AdmissionError(
+                "filenames", "is empty", "call filter(reason) if there was nothing in the file"
+            )
         source = self.data_source if data_source is None else name_of("data_source", data_source)
         known = self._annotations if annotations is None else annotations_of(annotations)
-        self._passage.learn(source, sinks_of(data_sinks))
-        instant_ms = self._passage.next_instant_ms()
-        children = [self._passage.child(name, source, instant_ms) for name in names]
+        self._run.sinks.learn(source, sinks_of(data_sinks))
+        instant_ms = self._run.next_instant_ms()
+        children = [self._run.child(name, source, instant_ms) for name in names]
         for child in children:
-            child.begin(known)
-        self._end(FinalState.SPLIT, completed_ms=instant_ms)
+            child.tell(PathState(at_ms=instant_ms, annotations=known))
+        self._end(FinalState.SPLIT, at_ms=instant_ms)
         self._ended = "split()"
         return [TrackedFile(child, known) for child in children]
 
@@ -330,22 +315,22 @@ class TrackedFile(OfOneProcess):
         finally:
             self._ended = self._ended or "the end of its block"
             if not self._is_branch:
-                self._passage.told.clear()
+                self._run.recorded.clear()
             elif raised is not None:
-                self._passage.told.append(raised)
+                self._run.recorded.append(raised)
 
     def __repr__(self) -> str:
         return f"<file {self.filename!r} {self.did}>"
 
     def _fail(self, raised: BaseException) -> None:
-        if self._ended is not None or any(raised is told for told in self._passage.told):
+        if self._ended is not None or any(raised is one for one in self._run.recorded):
             return
         try:
             if isinstance(raised, (Exception, SystemExit)):
                 self.error(raised)
             else:
                 self.cancel()
-        except Exception as lost:  # noqa: BLE001 - the caller's exception is the one to raise
+        except Exception as lost:  # noqa: BLE001 - the caller's own exception must reach it
             raised.add_note(f"Waybill could not keep how {self!r} ended: {lost}")
 
     def _end(
@@ -355,13 +340,13 @@ class TrackedFile(OfOneProcess):
         *,
         data_sink: str | None = None,
         size_bytes: int | None = None,
-        failure: FailureCause | None = None,
-        completed_ms: int | None = None,
+        failure: Failure | None = None,
+        at_ms: int | None = None,
     ) -> None:
-        self._passage.end(
-            PathEnd(
+        self._run.tell(
+            PathState(
                 final_state=state,
-                completed_ms=completed_ms or self._passage.next_instant_ms(),
+                at_ms=at_ms or self._run.next_instant_ms(),
                 transforms=tuple(self._transforms),
                 annotations=self._annotations | dict(cause or {}),
                 data_sink=data_sink,
@@ -378,11 +363,3 @@ class TrackedFile(OfOneProcess):
         self._require_going_on(call, way_out)
         if self._egressed:
             raise TrackerStateError(repr(self), call, "egress()", way_out)
-
-
-def _open_client(settings: Settings) -> OpenLineageClient:
-    from openlineage.client import OpenLineageClient
-
-    from waybill.transport.transport import WaybillConfig, WaybillTransport
-
-    return OpenLineageClient(transport=WaybillTransport(WaybillConfig(settings)))

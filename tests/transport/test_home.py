@@ -1,0 +1,81 @@
+"""A home as producers open it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import AdmissionError, Journal, Kind, Settings, SettingsConflictError, locks
+from waybill.transport.home import Home
+
+EVENT = {
+    "eventTime": "2026-11-21T10:00:00Z",
+    "eventType": "COMPLETE",
+    "producer": "https://p",
+    "run": {"runId": "01a1fd6a-aa2c-772e-b9bc-000000000001", "facets": {"secret": {"password": "a"}}},
+    "job": {"namespace": "ns", "name": "job"},
+}
+BODY = json.dumps(EVENT).encode()
+
+
+def settings_of(home: Path, **given: object) -> Settings:
+    values = {"home": home, "runner": "none", "system_name": "tests", **given}
+    return Settings.load(values, env={}, cwd=home.parent)
+
+
+def spooled(home: Path) -> list[Path]:
+    return list((home / "spool").glob("*"))
+
+
+def test_what_is_emitted_is_admitted_and_redacted_first(home: Path) -> None:
+    opened = Home.open(settings_of(home, redact="run.facets.secret"))
+    opened.emit(BODY)
+    with pytest.raises(AdmissionError):
+        opened.emit(b"{}")
+    (entry,) = opened.journal.read(0)
+    opened.close()
+    assert (entry.kind, entry.system_name) == (Kind.OPENLINEAGE, "tests")
+    assert json.loads(entry.body)["run"]["facets"] == {}
+
+
+def test_with_durability_power_an_event_is_in_the_journal_at_once(home: Path) -> None:
+    opened = Home.open(settings_of(home))
+    opened.emit(BODY)
+    assert opened.is_durable
+    assert opened.journal.last_seq() == 1
+    assert spooled(home) == []
+    opened.close()
+
+
+def test_with_durability_process_an_event_is_in_the_spool_until_the_home_is_closed(home: Path) -> None:
+    opened = Home.open(settings_of(home, durability="process"))
+    opened.emit(BODY)
+    assert opened.journal.last_seq() == 0
+    assert len(spooled(home)) == 1
+    assert opened.sync()
+    opened.close()
+    assert spooled(home) == []
+    assert [entry.body for entry in Journal(home).read(0)] == [BODY]
+
+
+def test_a_home_that_may_not_spool_keeps_every_event_in_the_journal(home: Path) -> None:
+    opened = Home.open(settings_of(home, durability="process"), may_spool=False)
+    opened.emit(BODY)
+    assert opened.journal.last_seq() == 1
+    assert spooled(home) == []
+    opened.close()
+
+
+def test_it_works_by_the_settings_that_the_home_has(home: Path, tmp_path: Path) -> None:
+    Home.open(settings_of(home, root=tmp_path / "lake", redact="run.facets.secret")).close()
+    followed = Home.open(settings_of(home))
+    assert followed.settings.root == tmp_path / "lake"
+    assert json.loads(followed.redaction.admit(BODY))["run"]["facets"] == {}
+    lease = locks.take(home)
+    assert lease
+    with pytest.raises(SettingsConflictError, match="root"):
+        Home.open(settings_of(home, root=tmp_path / "other"))
+    lease.release()
+    followed.close()

@@ -1,0 +1,101 @@
+"""A home as a producer uses it: journal, agreed settings, redaction and the runner, opened together."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from waybill.transport.admission import Redaction
+from waybill.transport.errors import JournalError
+from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.runner import Supervisor
+
+if TYPE_CHECKING:
+    from waybill.transport.config import Settings
+
+log = logging.getLogger("waybill.transport")
+
+
+class Home:
+    """Keeps events and sees to it that a runner projects them; made by `Home.open`.
+
+    Threads may share one, and it may be carried over a fork.
+
+    Attributes:
+        journal: what has been adopted or was never spooled.
+        settings: those that were given, completed by those that the home's runner works by.
+        redaction: admits events by these settings.
+    """
+
+    def __init__(self, journal: Journal, spool: Spool | None, supervisor: Supervisor) -> None:
+        self.journal = journal
+        self.settings = supervisor.settings
+        self.redaction = Redaction(self.settings.redact)
+        self._spool = spool
+        self._supervisor = supervisor
+
+    @classmethod
+    def open(cls, settings: Settings, journal: Journal | None = None, *, may_spool: bool = True) -> Home:
+        """Open a home, agree on its settings, and start a runner if one is wanted and none is alive.
+
+        Args:
+            settings: the caller's.
+            journal: the home's journal, if the caller has opened it already.
+            may_spool: False keeps every entry as the setting `durability: power` says, whatever it is set to.
+
+        Raises:
+            SettingsConflictError: the home's live runner works with other settings.
+            JournalError: the home cannot hold a journal, or cannot be locked.
+        """
+        journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
+        spool = Spool(journal) if may_spool and settings.durability == "process" else None
+        return cls(journal, spool, Supervisor.open(journal, settings))
+
+    def emit(self, body: bytes) -> None:
+        """Admit an OpenLineage event and keep it, redacted.
+
+        Raises:
+            AdmissionError: the event may not be kept.
+            JournalError: it could not be kept, for example because the disk is full.
+        """
+        self.append(Kind.OPENLINEAGE, self.redaction.admit(body), self.settings.system_name)
+
+    def append(self, kind: Kind, body: bytes, system_name: str) -> None:
+        """Keep an entry that was admitted; on return it is as durable as the setting `durability` says.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
+        (self._spool or self.journal).append(kind, body, system_name)
+        self._supervisor.ensure_runner()
+
+    def ensure_runner(self) -> None:
+        """Start a runner if the last one has ended; looks at most once a second."""
+        self._supervisor.ensure_runner()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether everything that was appended is fsynced."""
+        return self._spool is None or not self._spool.unsynced
+
+    def sync(self) -> bool:
+        """Fsync what is not yet.
+
+        Returns:
+            Whether everything is durable; if not, the log says why.
+        """
+        if self._spool is not None:
+            try:
+                self._spool.sync()
+            except JournalError:
+                log.exception("events wait in the spool of %s and will be adopted later", self.journal.home)
+        return self.is_durable
+
+    def close(self) -> None:
+        """Move what is in the spool into the journal and close both; a closed home may be used again."""
+        if self._spool is not None:
+            try:
+                self._spool.close()
+            except JournalError:
+                log.exception("events stay in the spool of %s and will be adopted later", self.journal.home)
+        self.journal.close()
