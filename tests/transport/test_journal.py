@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -268,6 +269,64 @@ stop.set()
 for thread in writers: thread.join()
 children = [entry for entry in journals[0].read(0, limit=1_000_000) if entry.body.startswith(b"child")]
 assert len(children) == 60, len(children)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
+
+
+def test_what_is_submitted_is_answered_with_its_own_numbers_or_its_own_error(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    outcomes: dict[int, list[int] | Exception] = {}
+    threads: set[str] = set()
+
+    def note(number: int, outcome: list[int] | Exception) -> None:
+        outcomes[number] = outcome
+        threads.add(threading.current_thread().name)
+
+    for number in range(200):
+        name = "\udcff" if number == 100 else ""
+        items = [(EVENT, b"%d" % number, name), (EVENT, b"a repeat", "")]
+        journal.submit(items, partial(note, number))
+    wrong: list[object] = ["no bytes"]
+    journal.submit([(EVENT, wrong[0], "")], partial(note, 200))  # type: ignore[list-item]
+    journal.append(EVENT, b"appended meanwhile")
+    journal.close()
+    assert (len(outcomes), threads, journal.committing_s) == (201, {"waybill-commit"}, 0.0)
+    assert isinstance(outcomes.pop(100), UnicodeEncodeError)
+    assert isinstance(outcomes.pop(200), TypeError)
+    kept = {entry.seq: entry.body for entry in journal.read(0)}
+    for number, seqs in outcomes.items():
+        assert isinstance(seqs, list)
+        assert [kept[seq] for seq in seqs] == [b"%d" % number, b"a repeat"]
+    assert len(kept) == 199 + 2
+    journal.submit([(EVENT, b"after close", "")], partial(note, 300))
+    journal.close()
+    assert outcomes[300] == [202]
+
+
+def test_what_the_parent_submitted_is_not_the_childs_and_the_child_submits_too(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journal = Journal(Path(sys.argv[1]))
+told = []
+def submit(body):
+    journal.submit([(Kind.OPENLINEAGE, body, "")], told.append)
+for number in range(300):
+    submit(b"parent %d" % number)
+    if number % 30 == 0:
+        pid = os.fork()
+        if pid == 0:
+            told.clear()
+            submit(b"child %d" % number)
+            journal.close()
+            assert len(told) == 1, told
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+journal.close()
+assert len(told) == 300
+found = [entry.body for entry in journal.read(0)]
+assert len(found) == len(set(found)) == 310
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
 

@@ -1,7 +1,8 @@
-"""The collector's own figures, as Prometheus reads them (text format 0.0.4)."""
+"""The collector's figures as Prometheus reads them (text format 0.0.4), and how its workers share them."""
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +14,8 @@ from waybill.marquez import counters_of, dead_letters
 from waybill.transport.runner import lag_s, statuses
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waybill.transport import Journal
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -99,6 +102,46 @@ class Metrics:
             yield _sample("request_seconds_count", (("path", path),), total)
 
 
+class Tallies:
+    """The figures of all workers of one collector, each in a file of its own, so that any can add them up.
+
+    A worker writes its file about once a second, so one that is killed loses what it counted in its last
+    second; its replacement goes on from there.
+
+    Args:
+        folder: where the files are; it goes with the collector.
+        number: which of the workers this is.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._own = folder / f"{number}.tally"
+
+    def resume(self, metrics: Metrics) -> None:
+        """Go on from what an earlier worker of this number has counted."""
+        with contextlib.suppress(FileNotFoundError):
+            metrics.add(_TALLY.decode(self._own.read_bytes()))
+
+    def publish(self, metrics: Metrics) -> None:
+        """Let the others know what was counted here.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        fresh = self._own.with_suffix(".new")
+        fresh.write_bytes(msgspec.msgpack.encode(metrics.tally()))
+        fresh.replace(self._own)
+
+    def total(self, metrics: Metrics) -> Metrics:
+        """What all have counted; of this worker what it has counted by now."""
+        total = Metrics()
+        total.add(metrics.tally())
+        for path in self._folder.glob("*.tally"):
+            if path != self._own:
+                total.add(_TALLY.decode(path.read_bytes()))
+        return total
+
+
 def home_text(journal: Journal) -> Iterator[str]:
     """The lines of what the home says of itself.
 
@@ -162,3 +205,6 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+_TALLY: Final = msgspec.msgpack.Decoder(Tally)

@@ -19,8 +19,7 @@ from waybill.transport.runner import statuses
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.collector.metrics import Metrics
-    from waybill.collector.tallies import Tallies
+    from waybill.collector.metrics import Metrics, Tallies
     from waybill.transport import Journal
 
 _OWNER: Final = "collector"

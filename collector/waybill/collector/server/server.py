@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -20,14 +21,12 @@ import uvloop
 
 from waybill.collector.endpoints import HealthDoors, LineageDoors, ProvenanceDoors
 from waybill.collector.http import BODY_TIMEOUT_S, Auth, Bodies
-from waybill.collector.intake import Acceptor, CommitQueue, Rejects
+from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
-from waybill.collector.metrics import Metrics
+from waybill.collector.metrics import Metrics, Tallies
 from waybill.collector.routes import routes_of
-from waybill.collector.server.memory import give_back_large_blocks
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
-from waybill.collector.tallies import Tallies
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
 from waybill.transport.admission import Redaction
 from waybill.transport.loopback import is_loopback
@@ -51,6 +50,8 @@ IDLE_TIMEOUT_S: Final = 300.0
 DRAIN_TIMEOUT_S: Final = 30.0
 
 _OTHER_FILES: Final = 256
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_BYTES: Final = 4 * 2**20
 _POLL_S: Final = 0.05
 _LOOK_EVERY_S: Final = 1.0
 
@@ -92,7 +93,7 @@ def serve(
         limits = _Limits(idle_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _allow_connections()
-        give_back_large_blocks()
+        _give_back_large_blocks()
         server = _Server(journal, keeper, limits, without_keys=without_keys)
         if workers == 1:
             uvloop.run(server.run(on_listening))
@@ -115,6 +116,38 @@ def _only_collector(settings: Settings) -> Iterator[None]:
         yield
     finally:
         held.release()
+
+
+def stop(home: Path, timeout_s: float | None = None) -> bool:
+    """Ask a home's collector to end, as SIGTERM does, and wait until it has.
+
+    Args:
+        home: the home whose collector it is.
+        timeout_s: how long to wait; None: as long as it takes.
+
+    Returns:
+        Whether no collector is left.
+    """
+    pid = locks.holder(home, COLLECTOR_LEASE)
+    if pid is None:
+        return not locks.is_held(home, COLLECTOR_LEASE)
+    os.kill(pid, signal.SIGTERM)
+    deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    while locks.is_held(home, COLLECTOR_LEASE):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _give_back_large_blocks() -> None:
+    """Have glibc take each block of 4 MiB or more from the system by itself (`mallopt(3)`).
+
+    Otherwise it makes such blocks part of its heap once the first has been freed, and the small blocks behind
+    them keep their memory: 150 MB after a few large bodies. Other C libraries have no such rule.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
 def _allow_connections() -> None:
@@ -172,11 +205,10 @@ class _Server:
         with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
 
             def work(worker: Worker) -> None:
-                self._tallies = Tallies(Path(folder), worker.place)
-                self._tallies.take_up(self._metrics)
-                uvloop.run(self.run(lambda _: worker.ready(), worker))
-                self._tallies.keep(self._metrics)
-                self._journal.close()
+                self._tallies = Tallies(Path(folder), worker.number)
+                self._tallies.resume(self._metrics)
+                uvloop.run(self.run(lambda _: worker.on_ready(), worker))
+                self._tallies.publish(self._metrics)
 
             Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
 
@@ -188,13 +220,13 @@ class _Server:
             worker: which one of several this is; None: the only one.
         """
         host, port = self._address
-        intake = CommitQueue(self._journal, self._look_around)
+        loop = asyncio.get_running_loop()
+        housekeeping = loop.create_task(self._keep_house())
         reconciling = Reconciling(self._journal, self._settings)
-        if worker is None or worker.place == 0:
+        if worker is None or worker.number == 0:
             reconciling.start()
         try:
-            server = _granian(self._application(intake), host, port, self._limits)
-            loop = asyncio.get_running_loop()
+            server = _granian(self._application(), host, port, self._limits)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
             if worker is not None:
@@ -203,19 +235,19 @@ class _Server:
             await server.serve()
             await listening
         finally:
+            housekeeping.cancel()
             reconciling.end()
-            intake.close()
+            self._journal.close()
 
-    def _application(self, intake: CommitQueue) -> Application:
+    def _application(self) -> Application:
         from waybill.collector.app import Application
 
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)
         redaction = Redaction(self._settings.redact)
         keeping = Acceptor(
-            intake,
+            self._journal,
             Rejects(self._journal, redaction),
             self._metrics,
-            node=self._journal.node,
             system_name=self._settings.system_name,
         )
         routes = routes_of(
@@ -225,29 +257,30 @@ class _Server:
         )
         return Application(routes, bodies, self._guard, self._metrics)
 
+    async def _keep_house(self) -> None:
+        """Each second: read the keys, and look after the runner or let other workers know the figures."""
+        while True:
+            try:
+                await asyncio.to_thread(self._look_around)
+            except Exception:
+                log.exception("keys, runner or figures cannot be looked after; it is tried again")
+            await asyncio.sleep(_LOOK_EVERY_S)
+
     def _look_around(self) -> None:
-        """See which keys there are, and look after the runner or let other workers know the figures."""
-        if not self._is_due():
-            return
         self._guard.keys = self._keys.all()
         if self._tallies is None:
             self._keep_runner()
         else:
-            self._tallies.keep(self._metrics)
+            self._tallies.publish(self._metrics)
 
     def _look_after_runner(self) -> None:
-        if self._is_due():
+        """What the supervisor of several workers does besides, once a second."""
+        if time.monotonic() >= self._look_due_s:
+            self._look_due_s = time.monotonic() + _LOOK_EVERY_S
             try:
                 self._keep_runner()
             except JournalError:
                 log.exception("the runner cannot be looked after; it is tried again")
-
-    def _is_due(self) -> bool:
-        now_s = time.monotonic()
-        if now_s < self._look_due_s:
-            return False
-        self._look_due_s = now_s + _LOOK_EVERY_S
-        return True
 
     def _keep_runner(self) -> None:
         """See that there is a runner for as long as something is left to do."""

@@ -40,6 +40,10 @@ _MOMENT_BYTES: Final = 8
 _NO_DIGITS: Final = bytes(set(range(256)) - set(b"0123456789"))
 
 
+Item = tuple[int, bytes, str]
+"""Kind, body and stamped system name of an entry that is to be kept."""
+
+
 class Row(NamedTuple):
     """An entry before it has a number.
 

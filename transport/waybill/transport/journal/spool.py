@@ -35,6 +35,7 @@ from waybill.transport.journal.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.transport.journal.journal import Journal
+    from waybill.transport.journal.rows import Item
 
 SYNC_WITHIN_S: Final = 0.1
 """How long an entry may wait for its fsync."""
@@ -47,8 +48,6 @@ _SEGMENT_BYTES: Final = 2**20
 _ADOPT_EVERY_BYTES: Final = 64 * 2**20
 _SUFFIX: Final = ".spool"
 _FOLDER: Final = "spool"
-
-Item = tuple[Kind, bytes, str]
 
 
 class _Segment:
