@@ -15,7 +15,7 @@ from openlineage.client.transport.transport import Config, Transport
 from waybill.transport.admission import Redaction
 from waybill.transport.config import Settings
 from waybill.transport.errors import AdmissionError, JournalError
-from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.journal import Journal, Kind, Spool, open_spool
 from waybill.transport.runner import Supervisor
 from waybill.transport.serial import event_to_json
 
@@ -70,7 +70,7 @@ class WaybillTransport(Transport):
         """Open the journal and agree with the home's runner, starting one where there is none."""
         settings = config.settings
         self._journal = Journal(settings.home, max_bytes=settings.journal_max_bytes)
-        self._spool = Spool(self._journal) if settings.durability == "process" else None
+        self._spool = open_spool(self._journal) if settings.durability == "process" else None
         self._keeper = Supervisor(self._journal, settings)
         self.settings = self._keeper.settings
         self._redaction = Redaction(self.settings.redact)

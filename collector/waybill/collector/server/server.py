@@ -212,7 +212,7 @@ class _Server:
 
             Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
 
-    async def run(self, on_listening: Callable[[str], None], worker: Worker | None = None) -> None:
+    async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> None:
         """Serve with this process.
 
         Args:
@@ -354,7 +354,7 @@ def _free_address(settings: Settings) -> tuple[str, int]:
     return str(bound[0]), int(bound[1])
 
 
-async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], None], url: str) -> None:
+async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], object], url: str) -> None:
     while True:
         try:
             _, writer = await asyncio.open_connection(host, port)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -40,14 +40,14 @@ WHERE seq > ? ORDER BY seq LIMIT ?
 
 
 class Kind(IntEnum):
-    """What an entry's body is."""
+    """What the body of an entry holds."""
 
     OPENLINEAGE = 0
     """One OpenLineage event, JSON."""
     PROVENANCE = 1
     """A JSON array of DeltaFi provenance records."""
     MARK = 2
-    """``settle`` or ``flush``: a moment that every projection must see at the same place of the sequence."""
+    """``settle`` or ``flush``: a moment that every projection must meet at the same place of the sequence."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -73,26 +73,34 @@ class Journal:
 
     Args:
         home: the folder; made when missing.
-        max_bytes: new entries are refused when the journal's content is larger; may be set anew.
+        max_bytes: new entries are refused while the content is larger than this; it may be changed.
         vfs: SQLite's file system by name; the fault tests pass theirs.
-        packs: whether large bodies are compressed, which needs pyarrow loaded.
+        packs: whether large bodies are compressed, for which pyarrow is loaded.
+        clock: tells the seconds by which fsyncs and looks at the size are spaced out.
 
     Raises:
-        JournalError: the home cannot hold a journal, or what is there is none.
+        JournalError: the home cannot hold a journal, or its file is no journal.
     """
 
     def __init__(
-        self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None, packs: bool = False
+        self,
+        home: Path,
+        *,
+        max_bytes: int = 10 * 2**30,
+        vfs: str | None = None,
+        packs: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the journal, making or migrating it where needed."""
+        """Open the journal; it is made where there is none, and migrated where it is older."""
         self.home = home
         self.path = home / "journal.db"
         self.max_bytes = max_bytes
         self._packs = packs
         if packs:
-            codec()  # loaded now, and not while a request waits
-        self._full = False
-        self._size_checked_s = 0.0
+            codec()  # loaded now, so that no request waits for it
+        self._clock = clock
+        self._is_full = False
+        self._size_checked_s = float("-inf")
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
@@ -100,7 +108,7 @@ class Journal:
             raise JournalError(
                 f"the home {home} cannot be used ({error}); give another one with `home`"
             ) from None
-        self._database = Database(self.path, vfs)
+        self._database = Database(self.path, vfs, clock)
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # Other threads' entries are committed by the parent, where those threads live on.
         self._database.on_fork = self._commits.reset
@@ -159,7 +167,7 @@ class Journal:
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
         self._check_size(writer)
         marks = any(row.kind == Kind.MARK for row in rows)
-        if self._full and not (marks and len(rows) == 1):
+        if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
                 "let its projections catch up (`waybill status`), or raise the setting"
@@ -168,16 +176,15 @@ class Journal:
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
 
     def _check_size(self, writer: apsw.Connection) -> None:
-        now_s = time.monotonic()
-        if now_s - self._size_checked_s < _SIZE_CHECK_EVERY_S:
-            return
-        self._size_checked_s = now_s
-        self._full = _content_bytes(writer) >= self.max_bytes
+        now_s = self._clock()
+        if now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
+            self._size_checked_s = now_s
+            self._is_full = _content_bytes(writer) >= self.max_bytes
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
-        """The entries that follow, in order: at least one if there is any, else up to both limits."""
+        """The entries that follow, in order: as many as the limits allow, but one at least if any."""
         entries: list[Entry] = []
         size_bytes = 0
         with self._database.reading() as reader:
