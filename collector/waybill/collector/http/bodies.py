@@ -13,8 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from waybill.collector.http.exchange import JSON
-from waybill.collector.http.problem import Problem, busy
+from waybill.collector.http.exchange import JSON, Problem, busy
 from waybill.transport.admission import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
@@ -134,9 +133,9 @@ class Bodies:
         length = int(request.header("content-length") or 0)
         self._hold(request, length)
         if 0 < length <= _WHOLE_BYTES:
-            return await request.proto()
+            return await request.exchange()
         content = io.BytesIO()
-        async for part in request.proto:
+        async for part in request.exchange:
             content.write(part)
             self._hold(request, max(0, content.tell() - request.held_bytes))
         if content.tell() < length:

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
-from waybill.collector.endpoints import HealthDoors, LineageDoors, ProvenanceDoors
+from waybill.collector.endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints
 from waybill.collector.http import BODY_TIMEOUT_S, Auth, Bodies
 from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
 from waybill.collector.metrics import Metrics, Tallies
-from waybill.collector.routes import routes_of
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
@@ -240,20 +239,20 @@ class _Server:
             self._journal.close()
 
     def _application(self) -> Application:
-        from waybill.collector.app import Application
+        from waybill.collector.app import Application, routes_of
 
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)
         redaction = Redaction(self._settings.redact)
-        keeping = Acceptor(
+        acceptor = Acceptor(
             self._journal,
             Rejects(self._journal, redaction),
             self._metrics,
             system_name=self._settings.system_name,
         )
         routes = routes_of(
-            LineageDoors(bodies, keeping, redaction),
-            ProvenanceDoors(bodies, keeping, self._journal, self._settings),
-            HealthDoors(self._journal, self._settings.root, self._metrics, self._tallies),
+            LineageEndpoints(bodies, acceptor, redaction),
+            ProvenanceEndpoints(bodies, acceptor, self._journal, self._settings),
+            HealthEndpoints(self._journal, self._settings.root, self._metrics, self._tallies),
         )
         return Application(routes, bodies, self._guard, self._metrics)
 
@@ -283,21 +282,15 @@ class _Server:
                 log.exception("the runner cannot be looked after; it is tried again")
 
     def _keep_runner(self) -> None:
-        """See that there is a runner for as long as something is left to do."""
-        if _left(self._journal):
+        """Have a runner for as long as a projection is behind."""
+        cursors, last_seq = self._journal.cursors(), self._journal.last_seq()
+        if any(cursors.get(name, 0) < last_seq for name in statuses(self._journal)):
             self._keeper.keep()
 
 
 def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
     loop.remove_reader(life)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _left(journal: Journal) -> dict[str, int]:
-    """By projection, how many entries it has not dealt with."""
-    cursors, last_seq = journal.cursors(), journal.last_seq()
-    left = {name: last_seq - cursors.get(name, 0) for name in statuses(journal)}
-    return {name: count for name, count in left.items() if count > 0}
 
 
 def _granian(application: Application, host: str, port: int, limits: _Limits) -> Server:
