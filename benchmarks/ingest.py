@@ -43,7 +43,7 @@ class Case(NamedTuple):
     connections: int
 
 
-CASES: Final = (
+CASES: Final[tuple[Case, ...]] = (
     Case("records", "/provenance", 100, 8),
     Case("records", "/provenance", 10_000, 1),
     Case("records", "/provenance", 10_000, 8),

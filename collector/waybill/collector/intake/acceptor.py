@@ -17,7 +17,7 @@ from waybill.transport.errors import JournalError
 if TYPE_CHECKING:
     from waybill.collector.intake.rejects import Rejects
     from waybill.collector.metrics import Metrics
-    from waybill.transport.journal import Item, Journal, Kind
+    from waybill.transport.journal import Journal, Kind
 
 log = logging.getLogger("waybill.collector")
 
@@ -29,8 +29,6 @@ WAITING_MAX: Final = 2_000
 
 REJECTING_MAX: Final = 500
 """How many requests may wait until what was refused of them is kept."""
-
-Headers = tuple[tuple[str, str], ...]
 
 
 class Acceptor:
@@ -63,19 +61,14 @@ class Acceptor:
         self._stalled_s = stalled_s
         self._last_seq = journal.last_seq()
         self._waiting = 0
-        self._committed: deque[tuple[asyncio.Future[list[int]], list[int] | Exception]] = deque()
-        self._is_told = False
+        self._outcomes: deque[tuple[asyncio.Future[list[int]], list[int] | Exception]] = deque()
+        self._is_loop_told = False
         # A thread of its own, because a disk that does not answer blocks it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-rejects")
         self._rejecting = 0
 
-    async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> Headers:
-        """Keep entries, all or none of them.
-
-        Args:
-            kind: what they are.
-            bodies: their bytes.
-            count: how many events or records that is.
+    async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> tuple[tuple[str, str], ...]:
+        """Keep entries, all or none of them, which are `count` events or records.
 
         Returns:
             The receipt, as headers of the answer.
@@ -83,10 +76,18 @@ class Acceptor:
         Raises:
             Problem: they cannot be kept now.
         """
+        if self._waiting >= self._waiting_max or self._journal.committing_s > self._stalled_s:
+            raise busy("the journal does not keep up with what is sent; send it again in a moment")
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._waiting += 1
         try:
-            seqs = await self._commit([(kind, body, self._system_name) for body in bodies])
+            items = [(kind, body, self._system_name) for body in bodies]
+            self._journal.submit(items, partial(self._on_done, future))
+            seqs = await future
         except JournalError as error:
             raise _cannot_keep(error) from None
+        finally:
+            self._waiting -= 1
         name = kind.name.lower()
         self._metrics.count("accepted", count, kind=name)
         self._metrics.count("accepted_bytes", sum(map(len, bodies)), kind=name)
@@ -94,28 +95,17 @@ class Acceptor:
         self._last_seq = max(self._last_seq, *seqs)
         return receipt_headers(self._journal.node, seqs)
 
-    async def _commit(self, items: Sequence[Item]) -> list[int]:
-        if self._waiting >= self._waiting_max or self._journal.committing_s > self._stalled_s:
-            raise busy("the journal does not keep up with what is sent; send it again in a moment")
-        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
-        self._waiting += 1
-        try:
-            self._journal.submit(items, partial(self._on_done, future))
-            return await future
-        finally:
-            self._waiting -= 1
-
     def _on_done(self, future: asyncio.Future[list[int]], outcome: list[int] | Exception) -> None:
-        """Have the loop told; it is woken once for all that one commit brings. Runs in another thread."""
-        self._committed.append((future, outcome))
-        if not self._is_told:
-            self._is_told = True
-            future.get_loop().call_soon_threadsafe(self._tell)
+        # In the journal's thread. The loop is woken once for all that a commit brings.
+        self._outcomes.append((future, outcome))
+        if not self._is_loop_told:
+            self._is_loop_told = True
+            future.get_loop().call_soon_threadsafe(self._resolve)
 
-    def _tell(self) -> None:
-        self._is_told = False  # first, so that what comes from now on wakes the loop again
-        while self._committed:
-            future, outcome = self._committed.popleft()
+    def _resolve(self) -> None:
+        self._is_loop_told = False  # first, so that what is done from now on wakes the loop again
+        while self._outcomes:
+            future, outcome = self._outcomes.popleft()
             if future.done():  # its request was cancelled
                 continue
             if isinstance(outcome, Exception):
@@ -124,7 +114,7 @@ class Acceptor:
                 future.set_result(outcome)
 
     async def reject(self, kind: Kind, refused: Sequence[tuple[bytes, str]]) -> None:
-        """Keep what was refused, with the reasons.
+        """Keep what was refused, bytes and reason of each.
 
         Raises:
             Problem: it cannot be kept now.

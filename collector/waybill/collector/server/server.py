@@ -52,7 +52,7 @@ _OTHER_FILES: Final = 256
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_BYTES: Final = 4 * 2**20
 _POLL_S: Final = 0.05
-_LOOK_EVERY_S: Final = 1.0
+_CHECK_EVERY_S: Final = 1.0
 
 
 def serve(
@@ -166,38 +166,27 @@ class _Limits(NamedTuple):
 
 
 class _Server:
-    def __init__(
-        self,
-        journal: Journal,
-        keeper: Supervisor,
-        limits: _Limits,
-        *,
-        without_keys: bool,
-    ) -> None:
+    def __init__(self, journal: Journal, keeper: Supervisor, limits: _Limits, *, without_keys: bool) -> None:
         self._limits = limits
         self._journal = journal
         self._keeper = keeper
-        self._settings = keeper.settings
-        self._look_due_s = 0.0
-        self._without_keys = without_keys
+        self._settings = settings = keeper.settings
+        self._check_due_s = 0.0
         self._keys = Keys(journal)
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
-        host, _ = self._address = _free_address(self._settings)
-        self._guard = Auth(self._metrics, loopback=is_loopback(host), without_keys=self._without_keys)
-        self._guard.keys = self._keys.all()
-        if not (is_loopback(host) or self._guard.keys or self._without_keys):
+        self._host, self._port = _free_address(settings)
+        loopback = is_loopback(self._host)
+        self._auth = Auth(self._metrics, loopback=loopback, without_keys=without_keys)
+        self._auth.keys = self._keys.all()
+        if not (loopback or self._auth.keys or without_keys):
             what = (
                 "lets other machines in, and there are no keys: make some (`waybill keys add`), listen on "
                 "127.0.0.1, or say that anybody may come in (`--without-keys`)"
             )
-            raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
-
-    @property
-    def _url(self) -> str:
-        host, port = self._address
-        name = f"[{host}]" if ":" in host else host
-        return f"{'https' if self._limits.tls else 'http'}://{name}:{port}"
+            raise SettingsError("listen", settings.listen, settings.origins["listen"], what)
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        self._url = f"{'https' if limits.tls else 'http'}://{name}:{self._port}"
 
     def run_workers(self, count: int, on_listening: Callable[[str], None]) -> None:
         """Serve with several processes."""
@@ -209,28 +198,22 @@ class _Server:
                 uvloop.run(self.run(lambda _: worker.on_ready(), worker))
                 self._tallies.publish(self._metrics)
 
-            Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
+            Workers(count, work, self._keep_runner_if_due).run(lambda: on_listening(self._url))
 
     async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> None:
-        """Serve with this process.
-
-        Args:
-            on_listening: called with the URL once requests are taken.
-            worker: which one of several this is; None: the only one.
-        """
-        host, port = self._address
+        """Serve with this process, as the only one or as one of several workers."""
         loop = asyncio.get_running_loop()
         housekeeping = loop.create_task(self._keep_house())
         reconciling = Reconciling(self._journal, self._settings)
         if worker is None or worker.number == 0:
             reconciling.start()
         try:
-            server = _granian(self._application(), host, port, self._limits)
+            server = _granian(self._application(), self._host, self._port, self._limits)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
             if worker is not None:
-                loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
-            listening = asyncio.create_task(_say_when_listening(host, port, on_listening, self._url))
+                loop.add_reader(worker.life, _end_with_supervisor, loop, worker.life)
+            listening = loop.create_task(self._say_when_listening(on_listening))
             await server.serve()
             await listening
         finally:
@@ -238,44 +221,49 @@ class _Server:
             reconciling.end()
             self._journal.close()
 
+    async def _say_when_listening(self, on_listening: Callable[[str], object]) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(self._host, self._port)
+                break
+            await asyncio.sleep(_POLL_S)
+        writer.close()
+        on_listening(self._url)
+
     def _application(self) -> Application:
         from waybill.collector.app import Application, routes_of
 
+        journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)
-        redaction = Redaction(self._settings.redact)
-        acceptor = Acceptor(
-            self._journal,
-            Rejects(self._journal, redaction),
-            self._metrics,
-            system_name=self._settings.system_name,
-        )
+        redaction = Redaction(settings.redact)
+        rejects = Rejects(journal, redaction)
+        acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
         routes = routes_of(
             LineageEndpoints(bodies, acceptor, redaction),
-            ProvenanceEndpoints(bodies, acceptor, self._journal, self._settings),
-            HealthEndpoints(self._journal, self._settings.root, self._metrics, self._tallies),
+            ProvenanceEndpoints(bodies, acceptor, journal, settings),
+            HealthEndpoints(journal, settings.root, self._metrics, self._tallies),
         )
-        return Application(routes, bodies, self._guard, self._metrics)
+        return Application(routes, bodies, self._auth, self._metrics)
 
     async def _keep_house(self) -> None:
-        """Each second: read the keys, and look after the runner or let other workers know the figures."""
         while True:
             try:
-                await asyncio.to_thread(self._look_around)
+                await asyncio.to_thread(self._check)
             except Exception:
                 log.exception("keys, runner or figures cannot be looked after; it is tried again")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)
 
-    def _look_around(self) -> None:
-        self._guard.keys = self._keys.all()
+    def _check(self) -> None:
+        """Read the keys, and look after the runner or let other workers know the figures."""
+        self._auth.keys = self._keys.all()
         if self._tallies is None:
             self._keep_runner()
         else:
             self._tallies.publish(self._metrics)
 
-    def _look_after_runner(self) -> None:
-        """What the supervisor of several workers does besides, once a second."""
-        if time.monotonic() >= self._look_due_s:
-            self._look_due_s = time.monotonic() + _LOOK_EVERY_S
+    def _keep_runner_if_due(self) -> None:
+        if time.monotonic() >= self._check_due_s:
+            self._check_due_s = time.monotonic() + _CHECK_EVERY_S
             try:
                 self._keep_runner()
             except JournalError:
@@ -288,7 +276,7 @@ class _Server:
             self._keeper.keep()
 
 
-def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
+def _end_with_supervisor(loop: asyncio.AbstractEventLoop, life: int) -> None:
     loop.remove_reader(life)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -329,7 +317,7 @@ def _check_tls(settings: Settings, tls: tuple[Path, Path] | None) -> None:
 def _free_address(settings: Settings) -> tuple[str, int]:
     """The address to listen on, as numbers.
 
-    granian shares a port with whoever listens there already, so what is taken has to be found out before.
+    granian shares a port with whoever listens there already, so it must be known before whether it is taken.
     """
     host, _, port = settings.listen.rpartition(":")
     try:
@@ -345,15 +333,3 @@ def _free_address(settings: Settings) -> tuple[str, int]:
         what = f"cannot be listened on ({error.strerror}); give another host:port"
         raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
     return str(bound[0]), int(bound[1])
-
-
-async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], object], url: str) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(_POLL_S)
-            continue
-        writer.close()
-        on_listening(url)
-        return
