@@ -3,11 +3,12 @@
     python -m benchmarks.ingest                    # every case, without a runner
     python -m benchmarks.ingest --runner child     # while a runner writes the Parquet files
     python -m benchmarks.ingest --backends         # events, with Marquez up, down, hanging, failing
+    python -m benchmarks.ingest --connections 64 --workers 2
 
 Each case is a fresh collector with its own home. Bodies are built before the clock starts, all different,
 so that none is a repeat; each connection sends the next body as soon as the last is answered. One thread of
 this process drives all connections: it is Python too, and with small bodies it is a part of what is
-measured. Only the server's CPU seconds can be compared between machines.
+measured. Only the server's CPU seconds, those of its workers included, can be compared between machines.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Case(NamedTuple):
     connections: int
 
 
-CASES: Final = (
+CASES: Final[tuple[Case, ...]] = (
     Case("records", "/provenance", 100, 8),
     Case("records", "/provenance", 10_000, 1),
     Case("records", "/provenance", 10_000, 8),
@@ -68,6 +69,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400_000, help="records or events of a case, at most")
     parser.add_argument("--backends", action="store_true", help="with the backend up and down, in rounds")
     parser.add_argument("--runner", choices=("none", "child"), default="none")
+    parser.add_argument("--connections", type=int, help="in every case (default: each case's own)")
+    parser.add_argument("--workers", type=int, default=1, help="processes that answer (default 1)")
     arguments = parser.parse_args()
     in_folder(arguments, _compare_backends if arguments.backends else _run_cases)
 
@@ -77,7 +80,11 @@ def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     results = []
     print("| what | batch | connections | a second | p50 ms | p99 ms | CPU s per million | memory MB |")
     print("|---|---|---|---|---|---|---|---|")
-    for at, case in enumerate(CASES):
+    cases = CASES
+    if arguments.connections:
+        # Cases that differ in nothing else are one.
+        cases = tuple(dict.fromkeys(case._replace(connections=arguments.connections) for case in CASES))
+    for at, case in enumerate(cases):
         # One by one, a client in Python sends at most some ten thousand a second.
         count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
         elements = lines[:count] if case.what == "records" else _event_lines(count)
@@ -115,14 +122,16 @@ def _compare_backends(arguments: argparse.Namespace, folder: Path) -> Results:
 def _measured(
     case: Case, bodies: list[bytes], home: Path, arguments: argparse.Namespace, *options: str
 ) -> dict[str, float]:
-    server, address = collector(home, "--runner", arguments.runner, *options)
+    options = ("--runner", arguments.runner, "--workers", str(arguments.workers), *options)
+    server, address = collector(home, *options)
+    processes = [server.pid, *children_of(server.pid)] if arguments.workers > 1 else [server.pid]
     connections = [
         _Connection(address, case, bodies[at :: case.connections]) for at in range(case.connections)
     ]
-    cpu_s, began_s = cpu_s_of(server.pid), time.perf_counter()
+    cpu_s, began_s = sum(map(cpu_s_of, processes)), time.perf_counter()
     _drive(connections, began_s + arguments.seconds)
-    took_s, cpu_s = time.perf_counter() - began_s, cpu_s_of(server.pid) - cpu_s
-    memory_mb = peak_mb(server.pid)
+    took_s, cpu_s = time.perf_counter() - began_s, sum(map(cpu_s_of, processes)) - cpu_s
+    memory_mb = sum(map(peak_mb, processes))
     server.terminate()
     server.wait(60)
     latencies_s = sorted(one for connection in connections for one in connection.latencies_s)
@@ -258,6 +267,11 @@ def cpu_s_of(pid: int) -> float:
     """The CPU seconds that a process has used."""
     words = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / _TICKS_A_SECOND
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process with one thread has started."""
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()))
 
 
 if __name__ == "__main__":

@@ -47,6 +47,22 @@ CASES = [
 ]
 
 
+def references(value: object) -> Iterator[str]:
+    """Every ``$ref`` in a description."""
+    if isinstance(value, dict):
+        yield from (inner for name, inner in value.items() if name == "$ref")
+        yield from (found for inner in value.values() for found in references(inner))
+    elif isinstance(value, list):
+        yield from (found for inner in value for found in references(inner))
+
+
+def test_every_reference_of_the_description_leads_somewhere() -> None:
+    whole = description()
+    named = {f"#/components/{kind}/{name}" for kind, of in whole["components"].items() for name in of}
+    assert set(references(whole)) - named == set()
+    assert len(OPERATIONS) == len(DESCRIBED)
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector that can be asked."""

@@ -10,7 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
+from itertools import count
 from pathlib import Path
 
 import apsw
@@ -18,6 +20,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from waybill.transport import Entry, Journal, JournalError, JournalFullError, JournalVersionError, Kind
+from waybill.transport.journal import SYNC_EVERY_S
 from waybill.transport.journal.database import ENTRY_BYTES_MAX
 from waybill.transport.journal.schema import APPLICATION_ID, OLD_DIGESTS_UPTO, STEPS, VERSION
 from waybill.transport.mounts import file_system_of
@@ -71,9 +74,9 @@ def test_a_repeat_of_the_same_bytes_is_kept_once_and_gets_the_first_number(tmp_p
 def test_what_need_not_be_durable_at_once_shares_an_fsync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.transport.journal.database.SYNC_EVERY_S", 60.0)
     counting = CountingSqlite()
-    journal = Journal(tmp_path, vfs="counting")
+    now_s = [1_000.0]
+    journal = Journal(tmp_path, vfs="counting", clock=lambda: now_s[0])
 
     def syncs_of(act: Callable[[], object]) -> int:
         before = counting.syncs
@@ -88,14 +91,15 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert [syncs_of(lambda: settle(2)), syncs_of(lambda: settle(3))] == [0, 0]
     assert syncs_of(lambda: journal.append(EVENT, b"b")) == 1, "an entry is fsynced as ever"
     synced: list[int] = []
-    monkeypatch.setattr("waybill.transport.journal.database.sync", synced.append)
+    monkeypatch.setattr(os, "fsync", synced.append)  # SQLite has its own
     assert journal.sync() is None, "the entry's fsync was for all that came before"
     assert syncs_of(lambda: settle(4)) == 0
-    assert 0 < (journal.sync(60.0) or 0) <= 60
+    now_s[0] += 20.0
+    assert journal.sync(60.0) == 40.0
     assert synced == []
     assert [journal.sync(), journal.sync()] == [None, None]
     assert len(synced) == 1, "once there is something to be made durable"
-    monkeypatch.setattr("waybill.transport.journal.database.SYNC_EVERY_S", 0.0)
+    now_s[0] += SYNC_EVERY_S
     assert syncs_of(lambda: settle(5)) == 1, "nothing waits longer"
     assert Journal(tmp_path).cursor("p") == 5
     journal.close()
@@ -272,6 +276,64 @@ assert len(children) == 60, len(children)
     subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
 
 
+def test_what_is_submitted_is_answered_with_its_own_numbers_or_its_own_error(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    outcomes: dict[int, list[int] | Exception] = {}
+    threads: set[str] = set()
+
+    def note(number: int, outcome: list[int] | Exception) -> None:
+        outcomes[number] = outcome
+        threads.add(threading.current_thread().name)
+
+    for number in range(200):
+        name = "\udcff" if number == 100 else ""
+        items = [(EVENT, b"%d" % number, name), (EVENT, b"a repeat", "")]
+        journal.submit(items, partial(note, number))
+    wrong: list[object] = ["no bytes"]
+    journal.submit([(EVENT, wrong[0], "")], partial(note, 200))  # type: ignore[list-item]
+    journal.append(EVENT, b"appended meanwhile")
+    journal.close()
+    assert (len(outcomes), threads, journal.committing_s) == (201, {"waybill-commit"}, 0.0)
+    assert isinstance(outcomes.pop(100), UnicodeEncodeError)
+    assert isinstance(outcomes.pop(200), TypeError)
+    kept = {entry.seq: entry.body for entry in journal.read(0)}
+    for number, seqs in outcomes.items():
+        assert isinstance(seqs, list)
+        assert [kept[seq] for seq in seqs] == [b"%d" % number, b"a repeat"]
+    assert len(kept) == 199 + 2
+    journal.submit([(EVENT, b"after close", "")], partial(note, 300))
+    journal.close()
+    assert outcomes[300] == [202]
+
+
+def test_what_the_parent_submitted_is_not_the_childs_and_the_child_submits_too(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from pathlib import Path
+from waybill.transport import Journal, Kind
+journal = Journal(Path(sys.argv[1]))
+told = []
+def submit(body):
+    journal.submit([(Kind.OPENLINEAGE, body, "")], told.append)
+for number in range(300):
+    submit(b"parent %d" % number)
+    if number % 30 == 0:
+        pid = os.fork()
+        if pid == 0:
+            told.clear()
+            submit(b"child %d" % number)
+            journal.close()
+            assert len(told) == 1, told
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+journal.close()
+assert len(told) == 300
+found = [entry.body for entry in journal.read(0)]
+assert len(found) == len(set(found)) == 310
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path], check=True, timeout=60)
+
+
 def test_an_entry_that_no_database_takes_costs_the_later_ones_nothing(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     with pytest.raises(UnicodeEncodeError):
@@ -324,9 +386,9 @@ def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_it
 import signal, sys
 from pathlib import Path
 from waybill.transport import Journal, JournalError, Kind
-from waybill.transport.journal.spool import Spool
+from waybill.transport.journal import open_spool
 journal = Journal(Path(sys.argv[1]))
-spool = Spool(journal)
+spool = open_spool(journal)
 kept, refused = set(), 0
 def append(body, keep):
     global refused
@@ -420,10 +482,9 @@ def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path
 
 
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("waybill.transport.journal.journal._SIZE_CHECK_EVERY_S", 0.0)
-    journal = Journal(tmp_path, max_bytes=2**20)
+    journal = Journal(tmp_path, max_bytes=2**20, clock=count(step=2.0).__next__)
     with pytest.raises(JournalFullError, match="journal_max_bytes = 1048576"):
         for number in range(100):
             journal.append(EVENT, b"%d" % number + bytes(50_000))

@@ -141,9 +141,7 @@ def test_an_event_without_a_bottom_is_refused_as_such(tmp_path: Path) -> None:
         transport(tmp_path).emit(bottomless)
 
 
-def test_closing_while_the_journal_is_full_keeps_the_events_and_raises_nothing(
-    tmp_path: Path,
-) -> None:
+def test_closing_while_the_journal_is_full_keeps_the_events_and_raises_nothing(tmp_path: Path) -> None:
     waybill = transport(tmp_path, durability="process", journal_max_bytes=2**20)
     journal = Journal(tmp_path)
     journal.append(Kind.PROVENANCE, bytes(2 * 2**20))

@@ -1,52 +1,101 @@
-"""The application: which door answers what, and what becomes of anything that goes wrong behind one."""
+"""The application: which path is answered by which handler, and what becomes of a request that fails."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]  # the native module has no stub
 
-from waybill.collector.http import PROBLEM_JSON, Answer, Problem, Request
+from waybill.collector.endpoints import (
+    BATCH_PATH,
+    LINEAGE_PATH,
+    PROVENANCE_PATH,
+    HealthEndpoints,
+    LineageEndpoints,
+    ProvenanceEndpoints,
+)
+from waybill.collector.http import Answer, Handler, Problem, Request, json_answer
+from waybill.collector.keys import Role
+from waybill.collector.openapi import HTML, description, page
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
     from waybill.collector.http import Auth, Bodies, Exchange
     from waybill.collector.metrics import Metrics
-    from waybill.collector.routes import Routes, Way
 
 log = logging.getLogger("waybill.collector")
+
+
+class Route(NamedTuple):
+    """A handler, and the role that a key needs for it; None: nobody needs a key."""
+
+    role: Role | None
+    handler: Handler
+
+
+Routes = Mapping[str, Mapping[str, Route]]
+"""By path and method."""
+
+
+def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health: HealthEndpoints) -> Routes:
+    """Every path of the collector."""
+    return {
+        LINEAGE_PATH: {"POST": Route(Role.EMIT, lineage.event)},
+        BATCH_PATH: {"POST": Route(Role.EMIT, lineage.batch)},
+        PROVENANCE_PATH: {"POST": Route(Role.EMIT, provenance.take)},
+        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, provenance.query)},
+        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
+        f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
+        "/health/live": {"GET": Route(None, health.live)},
+        "/health/ready": {"GET": Route(None, health.ready)},
+        "/metrics": {"GET": Route(Role.READ, health.metrics)},
+        "/where": {"GET": Route(Role.READ, health.where)},
+        "/openapi.json": {"GET": Route(None, _openapi)},
+        "/docs": {"GET": Route(None, _docs)},
+    }
+
+
+async def _openapi(_: Request) -> Answer:
+    return json_answer(description())
+
+
+async def _docs(_: Request) -> Answer:
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    headers = [("content-type", HTML), ("content-security-policy", policy)]
+    return Answer(HTTPStatus.OK, headers, page(description()).encode())
 
 
 class Application:
     """Answers requests; an RSGI application.
 
     Args:
-        routes: the doors.
-        bodies: what lets go of a request's memory when it is over.
-        guard: who may come in.
+        routes: see `routes_of`.
+        bodies: frees the memory of a request when it is over.
+        auth: who may come in.
         metrics: where requests are counted.
     """
 
-    def __init__(self, routes: Routes, bodies: Bodies, guard: Auth, metrics: Metrics) -> None:
+    def __init__(self, routes: Routes, bodies: Bodies, auth: Auth, metrics: Metrics) -> None:
         self._routes: Final = routes
         self._bodies = bodies
-        self._guard = guard
+        self._auth = auth
         self._metrics = metrics
 
-    async def __rsgi__(self, scope: Scope, proto: Exchange) -> None:
+    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer one request."""
         began_s = time.perf_counter()
-        request = Request(scope, proto)
+        request = Request(scope, exchange)
         try:
             answer = await self._answer(request)
-            proto.response_bytes(answer.status, answer.headers, answer.body)
-            # A path that is none of ours could be anything, and each would be a figure for good.
-            ways = self._routes.get(scope.path)
-            path, method = (scope.path, scope.method) if ways and scope.method in ways else ("other", "other")
+            exchange.response_bytes(answer.status, answer.headers, answer.body)
+            # Unknown paths are counted as one, because each would be a figure for good.
+            known = scope.method in self._routes.get(scope.path, ())
+            path, method = (scope.path, scope.method) if known else ("other", "other")
             self._metrics.answered(path, method, answer.status, time.perf_counter() - began_s)
         except ProtocolClosed:
             log.debug("a client went away before it was answered")
@@ -55,32 +104,27 @@ class Application:
 
     async def _answer(self, request: Request) -> Answer:
         try:
-            way = self._way(request)
-            self._guard.check(request, way.role)
-            return await way.door(request)
+            route = self._route(request)
+            self._auth.check(request, route.role)
+            return await route.handler(request)
         except Problem as problem:
-            return _said(problem)
+            return problem.answer()
         except ProtocolClosed:
             raise
         except Exception:
             log.exception("a request failed")
-            return _said(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "the server's log says what went wrong"))
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            return Problem(status, "the server's log says what went wrong").answer()
 
-    def _way(self, request: Request) -> Way:
+    def _route(self, request: Request) -> Route:
         path, method = request.scope.path, request.scope.method
-        ways = self._routes.get(path)
-        if ways is None:
+        by_method = self._routes.get(path)
+        if by_method is None:
             detail = f"there is no such path here; known are {', '.join(self._routes)}"
             raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
-        way = ways.get(method)
-        if way is None:
-            allowed = ", ".join(ways)
+        if method not in by_method:
+            allowed = ", ".join(by_method)
             detail = f"{method[:20]} is not for this path; use {allowed}"
             headers = [("allow", allowed)]
             raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers, close=True)
-        return way
-
-
-def _said(problem: Problem) -> Answer:
-    headers = [("content-type", PROBLEM_JSON), *problem.headers]
-    return Answer(problem.status, headers, problem.body())
+        return by_method[method]

@@ -50,12 +50,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
         return role in self.roles or Role.ADMIN in self.roles
 
 
-class Keys:
-    """The keys of one home.
+_DECODER: Final = msgspec.json.Decoder(ApiKey)
 
-    Args:
-        journal: the home's journal.
-    """
+
+class Keys:
+    """The keys of one home, kept in its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -65,10 +64,7 @@ class Keys:
         return tuple(_DECODER.decode(row) for _, row in sorted(self._journal.state(_OWNER).items()))
 
     def add(self, name: str, roles: Iterable[Role]) -> str:
-        """Make a key.
-
-        Returns:
-            The key itself, which cannot be had again.
+        """Make a key and return it; it cannot be had again.
 
         Raises:
             SettingsError: the name is taken.
@@ -78,17 +74,13 @@ class Keys:
             what = "is the name of a key already; revoke that one, or give another name"
             raise SettingsError("key", name, "command line", what)
         key = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-        kept = ApiKey(
-            name=name,
-            roles=tuple(sorted(set(roles))),
-            sha256=_digest(key),
-            created_ms=time.time_ns() // 1_000_000,
-        )
+        now_ms = time.time_ns() // 1_000_000
+        kept = ApiKey(name=name, roles=tuple(sorted(set(roles))), sha256=_digest(key), created_ms=now_ms)
         self._journal.commit(_OWNER, put={name: msgspec.json.encode(kept)})
         return key
 
     def revoke(self, name: str) -> bool:
-        """Forget a key; False when there is no such. A running collector follows within two seconds."""
+        """Forget a key; False when there is none of that name. A running collector follows within 2 s."""
         if self._journal.state_get(_OWNER, name) is None:
             return False
         self._journal.commit(_OWNER, delete=[name])
@@ -96,7 +88,7 @@ class Keys:
 
 
 def match(keys: Iterable[ApiKey], given: str) -> ApiKey | None:
-    """The key that somebody gave; each is compared in the same time, whatever it has in common with it."""
+    """The key that was given; each comparison takes the same time, however much the two have in common."""
     digest, found = _digest(given), None
     for key in keys:
         if hmac.compare_digest(key.sha256, digest):
@@ -106,6 +98,3 @@ def match(keys: Iterable[ApiKey], given: str) -> ApiKey | None:
 
 def _digest(key: str) -> str:
     return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_DECODER: Final = msgspec.json.Decoder(ApiKey)

@@ -1,10 +1,11 @@
-"""The collector's own figures, as Prometheus reads them (text format 0.0.4)."""
+"""The collector's figures as Prometheus reads them (text format 0.0.4), and how its workers share them."""
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,6 +14,8 @@ from waybill.marquez import counters_of, dead_letters
 from waybill.transport.runner import lag_s, statuses
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waybill.transport import Journal
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -99,52 +102,80 @@ class Metrics:
             yield _sample("request_seconds_count", (("path", path),), total)
 
 
+class Tallies:
+    """The figures of all workers of one collector, each in a file of its own, so that any can add them up.
+
+    A worker writes its file about once a second, so one that is killed loses what it counted in its last
+    second; its replacement, which has the same number, goes on from there.
+    """
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._folder = folder
+        self._own = folder / f"{number}.tally"
+
+    def resume(self, metrics: Metrics) -> None:
+        """Go on from what an earlier worker of this number has counted."""
+        with contextlib.suppress(FileNotFoundError):
+            metrics.add(_TALLY.decode(self._own.read_bytes()))
+
+    def publish(self, metrics: Metrics) -> None:
+        """Let the others know what was counted here.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        fresh = self._own.with_suffix(".new")
+        fresh.write_bytes(msgspec.msgpack.encode(metrics.tally()))
+        fresh.replace(self._own)
+
+    def total(self, metrics: Metrics) -> Metrics:
+        """What all have counted; of this worker what it has counted by now."""
+        total = Metrics()
+        total.add(metrics.tally())
+        for path in self._folder.glob("*.tally"):
+            if path != self._own:
+                total.add(_TALLY.decode(path.read_bytes()))
+        return total
+
+
 def home_text(journal: Journal) -> Iterator[str]:
-    """The lines of what the home says of itself.
+    """The lines of what the journal says of its home.
 
     Raises:
         JournalError: it cannot be read.
     """
-    last_seq, cursors, said = journal.last_seq(), journal.cursors(), statuses(journal)
+    last_seq, cursors, found = journal.last_seq(), journal.cursors(), statuses(journal)
+    names = sorted(found)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
     yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
-    yield from _gauge(
-        "journal_max_bytes", "The size from which on nothing is taken.", {(): journal.max_bytes}
-    )
-    names = sorted(said)
-    behind = {name: max(last_seq - cursors.get(name, 0), 0) for name in names}
-    yield from _gauge("projection_behind", "Entries not dealt with.", _by_projection(behind))
-    ages = {name: lag_s(journal, cursors.get(name, 0)) for name in names}
-    yield from _gauge(
-        "projection_age_seconds", "Age of the oldest entry not dealt with.", _by_projection(ages)
-    )
-    held_up = {name: int(said[name].problem is not None) for name in names}
-    yield from _gauge("projection_problem", "1 where something holds it up.", _by_projection(held_up))
-    wrong = {name: one.to_correct for name, one in sorted(said.items()) if one.to_correct is not None}
-    yield from _gauge(
-        "projection_to_correct",
-        "1 for each setting that somebody has to correct.",
-        {(("projection", name), ("setting", setting)): 1 for name, setting in wrong.items()},
-    )
-    yield from _deliveries_text(journal, names)
-
-
-def _deliveries_text(journal: Journal, names: Sequence[str]) -> Iterator[str]:
-    found = {name: counters_of(journal, name) for name in names}
-    backends = {name: figures for name, figures in found.items() if figures is not None}
+    says = "The size from which on nothing is taken."
+    yield from _gauge("journal_max_bytes", says, {(): journal.max_bytes})
+    behind = {_projection(name): max(last_seq - cursors.get(name, 0), 0) for name in names}
+    yield from _gauge("projection_behind", "Entries not dealt with.", behind)
+    ages_s = {_projection(name): lag_s(journal, cursors.get(name, 0)) for name in names}
+    yield from _gauge("projection_age_seconds", "Age of the oldest entry not dealt with.", ages_s)
+    problems = {_projection(name): int(found[name].problem is not None) for name in names}
+    yield from _gauge("projection_problem", "1 where something holds it up.", problems)
+    wrong = {
+        (*_projection(name), ("setting", setting)): 1
+        for name in names
+        if (setting := found[name].to_correct) is not None
+    }
+    yield from _gauge("projection_to_correct", "1 for each setting that somebody has to correct.", wrong)
+    counters = {name: counters for name in names if (counters := counters_of(journal, name)) is not None}
     for what, says in _DELIVERIES.items():
         yield from _head(f"delivery_{what}_total", "counter", says)
-        for name, figures in backends.items():
-            yield _sample(f"delivery_{what}_total", (("projection", name),), getattr(figures, what))
-    letters = {name: len(dead_letters(journal, name)) for name in backends}
-    yield from _gauge("dead_letters", "Events that a backend refused for good.", _by_projection(letters))
+        for name, counted in counters.items():
+            yield _sample(f"delivery_{what}_total", _projection(name), getattr(counted, what))
+    letters = {_projection(name): len(dead_letters(journal, name)) for name in counters}
+    yield from _gauge("dead_letters", "Events that a backend refused for good.", letters)
 
 
-def _by_projection(values: Mapping[str, float]) -> dict[Labels, float]:
-    return {(("projection", name),): value for name, value in values.items()}
+def _projection(name: str) -> Labels:
+    return (("projection", name),)
 
 
-def _gauge(name: str, says: str, values: dict[Labels, float]) -> Iterator[str]:
+def _gauge(name: str, says: str, values: Mapping[Labels, float]) -> Iterator[str]:
     yield from _head(name, "gauge", says)
     for labels, value in values.items():
         yield _sample(name, labels, value)
@@ -162,3 +193,6 @@ def _sample(name: str, labels: Labels, value: float) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+_TALLY: Final = msgspec.msgpack.Decoder(Tally)

@@ -21,7 +21,7 @@ from seam.system import FaultySystem
 
 from waybill.exporter.layout import Layout, projection
 from waybill.transport import Journal, JournalError, Settings
-from waybill.transport.journal import Spool, adopt, spool
+from waybill.transport.journal import Spool, adopt, open_spool
 
 if TYPE_CHECKING:
     from seam.ledger import Teller
@@ -159,7 +159,7 @@ class Program:
             return Journal(self.settings.home, vfs=self._vfs)
 
     def _open_spool(self) -> None:
-        self._spool = Spool(self.journal)
+        self._spool = open_spool(self.journal, segment_bytes=SEGMENT_BYTES, segment_s=float("inf"))
 
     def _append(self, one: Emission) -> None:
         assert self._spool is not None
@@ -190,9 +190,8 @@ class Program:
 def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
     """Begin the program with a plan, in this process, which is thrown away afterwards."""
     projection._LINGER_S = 0.0  # type: ignore[misc] # noqa: SLF001 - the batches of this program are its own
-    # The program itself syncs the spool where it says so, and has it turn segments.
+    # The program itself syncs the spool, where it says so.
     Spool._start_thread = lambda self: None  # type: ignore[method-assign] # noqa: ARG005, SLF001
-    spool._SEGMENT_BYTES, spool._SEGMENT_S = SEGMENT_BYTES, float("inf")  # type: ignore[misc] # noqa: SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()
     sqlite = FaultySqlite(plan)

@@ -1,15 +1,15 @@
 """The endpoints: OpenLineage's, DeltaFi's, and those for operators."""
 
-from waybill.collector.endpoints.health import HealthDoors as HealthDoors, Readiness as Readiness
+from waybill.collector.endpoints.health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
 from waybill.collector.endpoints.lineage import (
     BATCH_PATH as BATCH_PATH,
     LINEAGE_PATH as LINEAGE_PATH,
     BatchResult as BatchResult,
-    LineageDoors as LineageDoors,
+    LineageEndpoints as LineageEndpoints,
 )
 from waybill.collector.endpoints.provenance import (
     PROVENANCE_PATH as PROVENANCE_PATH,
-    ProvenanceDoors as ProvenanceDoors,
+    ProvenanceEndpoints as ProvenanceEndpoints,
     Stats as Stats,
     Taken as Taken,
 )

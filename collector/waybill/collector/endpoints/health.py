@@ -1,4 +1,4 @@
-"""The doors for operators: is it alive, is it ready, how is it doing, what became of something."""
+"""The endpoints for operators: health, metrics, and what became of an entry."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from waybill.transport.runner import statuses
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from waybill.collector.metrics import Metrics
-    from waybill.collector.tallies import Tallies
+    from waybill.collector.metrics import Metrics, Tallies
     from waybill.transport import Journal
 
 _OWNER: Final = "collector"
@@ -31,23 +30,22 @@ class Readiness(msgspec.Struct, frozen=True):
     """Whether events can be taken, and what is wrong.
 
     Attributes:
-        ready: whether what is sent now can be kept.
-        problems: what is wrong, by what it is wrong with. A projection that is held up holds up nobody who
-            sends.
+        ready: whether what is sent now can be kept; a projection with a problem does not change that.
+        problems: what is wrong, by the name of the projection, or ``journal``.
     """
 
     ready: bool
     problems: dict[str, str]
 
 
-class HealthDoors:
+class HealthEndpoints:
     """Says how the collector is.
 
     Args:
         journal: the home's journal.
-        root: its root.
+        root: the home's root.
         metrics: what was counted here.
-        tallies: what other workers have counted; None: there are none.
+        tallies: what other workers have counted; None where there are none.
     """
 
     def __init__(self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None) -> None:
@@ -55,10 +53,10 @@ class HealthDoors:
         self._root = root
         self._metrics = metrics
         self._tallies = tallies
-        # One look at a time, on a thread of its own: a disk that does not answer keeps no other.
+        # One probe at a time, on a thread of its own: a disk that does not answer blocks no other thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-ready")
-        self._look: asyncio.Future[Readiness] | None = None
-        self._look_until_s = 0.0
+        self._probe: asyncio.Future[Readiness] | None = None
+        self._probe_until_s = 0.0
 
     async def live(self, _: Request) -> Answer:
         """200 for as long as requests are answered at all."""
@@ -66,12 +64,12 @@ class HealthDoors:
 
     async def ready(self, _: Request) -> Answer:
         """200 if what is sent now can be kept, else 503; either says what is wrong."""
-        if self._look is None or self._look.done():
-            self._look = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
-            self._look_until_s = time.monotonic() + STALLED_S
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
+            self._probe_until_s = time.monotonic() + STALLED_S
         try:
-            left_s = self._look_until_s - time.monotonic()
-            readiness = await asyncio.wait_for(asyncio.shield(self._look), max(left_s, 0.0))
+            left_s = self._probe_until_s - time.monotonic()
+            readiness = await asyncio.wait_for(asyncio.shield(self._probe), max(left_s, 0.0))
         except TimeoutError:
             problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
             readiness = Readiness(ready=False, problems={"journal": problem})
@@ -80,15 +78,14 @@ class HealthDoors:
 
     async def metrics(self, _: Request) -> Answer:
         """What was counted, for Prometheus."""
-        lines = await asyncio.to_thread(self._figures)
-        return Answer(HTTPStatus.OK, [("content-type", TEXT)], ("\n".join(lines) + "\n").encode())
+        text = await asyncio.to_thread(self._metrics_text)
+        return Answer(HTTPStatus.OK, [("content-type", TEXT)], text.encode())
 
     async def where(self, request: Request) -> Answer:
         """What became of the entry that a receipt names."""
         from waybill.collector.receipt_status import receipt_status
 
-        text = request.scope.query_string.removeprefix("receipt=")
-        receipt = Receipt.parse(text)
+        receipt = Receipt.parse(request.scope.query_string.removeprefix("receipt="))
         if receipt is None:
             detail = "the parameter receipt is missing or no receipt; give ?receipt=NODE-NUMBER"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
@@ -98,22 +95,22 @@ class HealthDoors:
             raise Problem(HTTPStatus.NOT_FOUND, detail)
         return json_answer(found)
 
-    def _figures(self) -> list[str]:
+    def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics
-        return [*total.text(), *home_text(self._journal)]
+        return "\n".join([*total.text(), *home_text(self._journal), ""])
 
     def _readiness(self) -> Readiness:
         journal = self._journal
         try:
             # Only a write tells whether the disk takes one.
             journal.commit(_OWNER, put={"probe": b""})
-            problems = {name: said.problem for name, said in statuses(journal).items() if said.problem}
+            problems = {name: status.problem for name, status in statuses(journal).items() if status.problem}
             size_bytes = journal.size_bytes()
         except JournalError as error:
             return Readiness(ready=False, problems={"journal": str(error)})
-        full, says = size_bytes >= journal.max_bytes, f"journal_max_bytes = {journal.max_bytes}"
-        if full:
-            problems["journal"] = f"has reached {says}"
+        is_full, setting = size_bytes >= journal.max_bytes, f"journal_max_bytes = {journal.max_bytes}"
+        if is_full:
+            problems["journal"] = f"has reached {setting}"
         elif size_bytes >= journal.max_bytes * _NEARLY_FULL:
-            problems["journal"] = f"holds {size_bytes} bytes, and nothing more is kept from {says} on"
-        return Readiness(ready=not full, problems=problems)
+            problems["journal"] = f"holds {size_bytes} bytes, and nothing more is kept from {setting} on"
+        return Readiness(ready=not is_full, problems=problems)

@@ -1,4 +1,4 @@
-"""The doors for DeltaFi: `POST /provenance` and `/provenance/flush`, `GET /provenance/query` and `/stats`."""
+"""DeltaFi's endpoints: `POST /provenance` and `/provenance/flush`, `GET /provenance/query` and `/stats`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from waybill.collector.endpoints.lineage import BETWEEN_REASONS, Reasons, elements, refusal
+from waybill.collector.endpoints.batches import BETWEEN_REASONS, refusal, sort_elements
 from waybill.collector.http import Answer, Problem, Request, busy, json_answer, looked_into
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
@@ -35,14 +35,13 @@ FLUSH_TIMEOUT_S: Final = 60.0
 """How long a flush is waited for."""
 
 ANSWER_BYTES_MAX: Final = 16 * 2**20
-"""How much the records of one answer may have, unless it is one record."""
+"""How large the records of one answer may be together, unless it is one record."""
 
 _ASKED_AT_ONCE: Final = 2
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
-
 _T = TypeVar("_T")
-_Asked = TypeVar("_Asked")
+_Question = TypeVar("_Question")
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
@@ -71,52 +70,45 @@ class Stats(msgspec.Struct, kw_only=True):
     newest_record: int | None = None
 
 
-class ProvenanceDoors:
-    """Takes provenance records, and answers questions about them.
+class ProvenanceEndpoints:
+    """Takes provenance records, and answers questions about them from the files and the journal."""
 
-    Args:
-        bodies: where the bytes of records come from.
-        keeping: where they go.
-        journal: the home's journal, which has what the files have not yet.
-        settings: those of the home.
-    """
-
-    def __init__(self, bodies: Bodies, keeping: Acceptor, journal: Journal, settings: Settings) -> None:
+    def __init__(self, bodies: Bodies, acceptor: Acceptor, journal: Journal, settings: Settings) -> None:
         self._bodies = bodies
-        self._keeping = keeping
+        self._acceptor = acceptor
         self._journal = journal
         self._settings = settings
-        # Neither takes the threads that everything else shares.
-        self._threads = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-questions")
-        self._flushing = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
+        # Threads of their own, so that neither occupies those that everything else shares.
+        self._queries = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-queries")
+        self._flushes = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
 
     async def take(self, request: Request) -> Answer:
         """An array of records: 202 once the good ones are durable, with the reason for each that is not.
 
-        Where all are bad it is 422, and what is no array is 400: DeltaFi's client then lets go of them.
+        Where all are bad it is 422, and what is no array is 400: DeltaFi's client then drops them.
         """
         body = await self._bodies.read(request)
         try:
             count = check_records(body)
         except AdmissionError:
             return await self._take_the_good(body)
-        headers = await self._keeping.keep(Kind.PROVENANCE, [body], count) if count else ()
+        headers = await self._acceptor.keep(Kind.PROVENANCE, [body], count) if count else ()
         return json_answer(Taken(count, count), status=HTTPStatus.ACCEPTED, headers=headers)
 
     async def _take_the_good(self, body: bytes) -> Answer:
         try:
             found = await looked_into(body, _sort)
         except Problem as problem:
-            await self._keeping.reject(Kind.PROVENANCE, [(body, problem.detail)])
+            await self._acceptor.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
-        await self._keeping.reject(Kind.PROVENANCE, found.refused)
+        await self._acceptor.reject(Kind.PROVENANCE, found.refused)
         if not found.good:
             detail = (
                 "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
             )
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found.told)
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found.reasons)
         kept, count = b"[" + b",".join(found.good) + b"]", len(found.good)
-        headers = await self._keeping.keep(Kind.PROVENANCE, [kept], count)
+        headers = await self._acceptor.keep(Kind.PROVENANCE, [kept], count)
         taken = Taken(count + len(found.failed), count, tuple(found.failed))
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
@@ -139,18 +131,18 @@ class ProvenanceDoors:
     async def flush(self, _: Request) -> Answer:
         """Everything accepted so far goes through every projection, now: 200 with what it came to."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
-        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushing, work))
+        return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
     def _require_layout(self) -> None:
         if not self._settings.provenance_enabled:
             detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
             raise Problem(HTTPStatus.CONFLICT, detail)
 
-    async def _in_thread(self, ask: Callable[[_Asked], _T], asked: _Asked) -> _T:
+    async def _in_thread(self, ask: Callable[[_Question], _T], question: _Question) -> _T:
         from waybill.exporter.query import BacklogError
 
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, ask, asked)
+            return await asyncio.get_running_loop().run_in_executor(self._queries, ask, question)
         except BacklogError as error:
             raise busy(str(error)) from None
 
@@ -206,13 +198,13 @@ class _Sorted(NamedTuple):
     Attributes:
         good: those that may be kept.
         failed: the others, for the answer.
-        told: every reason why they may not.
+        reasons: every reason why they may not.
         refused: the same, for the rejects.
     """
 
     good: list[msgspec.Raw]
     failed: list[FailedRecord]
-    told: list[str]
+    reasons: list[str]
     refused: list[tuple[bytes, str]]
 
 
@@ -222,21 +214,26 @@ def _sort(body: bytes) -> _Sorted:
     Raises:
         Problem: the body is no array of records, or nothing of it may be kept though each record may.
     """
-    found, reasons = _Sorted([], [], [], []), Reasons(record_errors)
-    for index, one in enumerate(elements(body, "a JSON array of provenance records")):
-        alone = b"".join((b"[", one, b"]"))
-        try:
-            check_records(alone)
-        except AdmissionError as error:
-            told = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in reasons.of(alone, error)]
-            found.failed.append(FailedRecord(index, BETWEEN_REASONS.join(told)))
-            found.told.extend(told)
-            found.refused.append((alone, str(error)))
-        else:
-            found.good.append(one)
-    if not found.failed:  # the whole is more than its parts may be
+    good, failed, refused = sort_elements(
+        body, "a JSON array of provenance records", _alone, _admit, record_errors
+    )
+    if not failed:  # what is wrong lies between the records
         try:
             check_records(body)
         except AdmissionError as error:
             raise refusal([error]) from None
+    found = _Sorted(good, [], [], refused)
+    for index, told in failed:
+        reasons = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in told]
+        found.failed.append(FailedRecord(index, BETWEEN_REASONS.join(reasons)))
+        found.reasons.extend(reasons)
     return found
+
+
+def _alone(record: msgspec.Raw) -> bytes:
+    return b"".join((b"[", record, b"]"))
+
+
+def _admit(record: msgspec.Raw, alone: bytes) -> msgspec.Raw:
+    check_records(alone)
+    return record

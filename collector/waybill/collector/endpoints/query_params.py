@@ -1,8 +1,7 @@
-"""What DeltaFi's client asks, as its query parameters say it."""
+"""The query parameters of DeltaFi's client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
@@ -15,6 +14,7 @@ LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
 
 _NUMBER_DIGITS_MAX: Final = 15
+_TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
 
 
@@ -23,7 +23,7 @@ class QueryParams(NamedTuple):
 
     Attributes:
         query: the conditions, and how many records the part has at most.
-        offset: how many of the newest come before it.
+        offset: how many of the newest records the part leaves out.
     """
 
     query: Query
@@ -33,7 +33,7 @@ class QueryParams(NamedTuple):
 def query_params_of(text: str) -> QueryParams:
     """Read the query string of `GET /provenance/query`.
 
-    A `limit` beyond `LIMIT_MAX` is taken as that, as DeltaFi does.
+    A `limit` beyond `LIMIT_MAX` counts as `LIMIT_MAX`, as it does in DeltaFi.
 
     Raises:
         Problem: a parameter is unknown, malformed or given twice; it names the parameter.
@@ -43,7 +43,11 @@ def query_params_of(text: str) -> QueryParams:
     offset = _number(values, "offset", 0) or 0
     conditions = _conditions(values)
     if "final_state" in values:
-        conditions["final_state"] = _read(values, "final_state", _final_state)
+        try:
+            conditions["final_state"] = FinalState(values["final_state"].upper())
+        except ValueError:
+            given, known = values["final_state"][:40], ", ".join(FinalState)
+            raise malformed("final_state", f"is {given!r}; give one of {known}") from None
     conditions["since_ms"] = _number(values, "from", 0)
     # DeltaFi's `to` is the last instant that counts, ours the first that does not.
     last_ms = _number(values, "to", 0)
@@ -61,18 +65,15 @@ def filter_of(text: str) -> Query:
     return Query(**_conditions(_values(text, names)))
 
 
-_TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
-
-
 def _conditions(values: dict[str, str]) -> dict[str, Any]:
-    given: dict[str, Any] = {name: values[name] for name in _TEXTS if name in values}
+    conditions: dict[str, Any] = {name: values[name] for name in _TEXTS if name in values}
     key, value = (values.get(name) for name in _ANNOTATION)
     if (key is None) != (value is None):
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
         raise malformed(missing, "is missing beside the other one; give both")
     if key is not None:
-        given["annotations"] = {key: value}
-    return given
+        conditions["annotations"] = {key: value}
+    return conditions
 
 
 def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
@@ -89,7 +90,7 @@ def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
             raise malformed(name, "is given twice; give it once")
         if "\0" in value:
             raise malformed(name, "holds a NUL character; leave it out")
-        if value:  # a form's empty field asks for nothing
+        if value:  # an empty field of a form sets no condition
             values[name] = value
     return values
 
@@ -103,18 +104,6 @@ def _number(values: dict[str, str], name: str, least: int) -> int | None:
     return int(text)
 
 
-def _final_state(text: str) -> FinalState:
-    return FinalState(text.upper())
-
-
-def _read(values: dict[str, str], name: str, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - any field
-    try:
-        return read(values[name])
-    except ValueError:
-        known = ", ".join(FinalState)
-        raise malformed(name, f"is {values[name][:40]!r}; give one of {known}") from None
-
-
 def malformed(name: str, what: str) -> Problem:
-    """What is said of a parameter that cannot be."""
+    """Refuse a query parameter."""
     return Problem(HTTPStatus.BAD_REQUEST, f"the parameter {name} {what}")

@@ -8,10 +8,12 @@ from waybill.collector.http.bodies import (
 )
 from waybill.collector.http.exchange import (
     JSON as JSON,
+    PROBLEM_JSON as PROBLEM_JSON,
     Answer as Answer,
-    Door as Door,
     Exchange as Exchange,
+    Handler as Handler,
+    Problem as Problem,
     Request as Request,
+    busy as busy,
     json_answer as json_answer,
 )
-from waybill.collector.http.problem import PROBLEM_JSON as PROBLEM_JSON, Problem as Problem, busy as busy

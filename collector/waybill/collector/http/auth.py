@@ -1,4 +1,4 @@
-"""The guard: who may come in."""
+"""Authentication: the API key that each request needs, and the addresses from which none is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from waybill.collector.http.problem import Problem
+from waybill.collector.http.exchange import Problem
 from waybill.collector.keys import ApiKey, Role, match
 from waybill.transport.loopback import leads_here
 
@@ -18,17 +18,17 @@ log = logging.getLogger("waybill.collector")
 
 
 class Auth:
-    """Checks each request before its door is opened.
+    """Checks each request before its handler is called.
 
     Where there are keys, each request needs one. Without keys anybody on this machine may come in. A page in
-    a browser can make this machine's own programs its messengers: it cannot send JSON to another origin
-    without asking first, which is never granted here; and if its own name leads here, the name gives it away.
-    So a server that only this machine reaches answers to this machine's names only.
+    a browser can use the browser as its messenger: it cannot send JSON to another origin without asking
+    first, which is never granted here; and if its own name leads here, the Host header gives it away. So a
+    server that only this machine reaches answers to this machine's names only.
 
     Args:
         metrics: where refusals are counted.
         loopback: whether the server listens on a loopback address.
-        without_keys: whether anybody may come in as long as there are no keys, wherever from.
+        without_keys: whether anybody may come in, from anywhere, as long as there are no keys.
     """
 
     def __init__(self, metrics: Metrics, *, loopback: bool, without_keys: bool) -> None:
@@ -39,32 +39,26 @@ class Auth:
         """The keys that are good now; set anew when they change."""
 
     def check(self, request: Request, role: Role | None) -> None:
-        """Let a request through.
-
-        Args:
-            request: whose it is.
-            role: what its door asks for; None: nothing.
+        """Let a request through that may do what `role` says; None: what anybody may.
 
         Raises:
-            Problem: it may not pass.
+            Problem: it is refused.
         """
-        if self._loopback:
-            authority = request.scope.authority or request.header("host")
-            if not leads_here(authority):
-                detail = "the Host header names no loopback address; use one"
-                raise self._refused(request, HTTPStatus.FORBIDDEN, detail, "none")
+        if self._loopback and not leads_here(request.scope.authority or request.header("host")):
+            detail = "the Host header names no loopback address; use one"
+            raise self._refused(request, HTTPStatus.FORBIDDEN, detail)
         if role is None or (self._open and not self.keys):
             return
         scheme, _, given = request.header("authorization").partition(" ")
         key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
         if key is None:
             detail = "a key is asked for; send one of `waybill keys add` as `Authorization: Bearer KEY`"
-            raise self._refused(request, HTTPStatus.UNAUTHORIZED, detail, "none")
+            raise self._refused(request, HTTPStatus.UNAUTHORIZED, detail)
         if not key.may(role):
             detail = f"the key {key.name} has not the role {role}; use one that has"
             raise self._refused(request, HTTPStatus.FORBIDDEN, detail, key.name)
 
-    def _refused(self, request: Request, status: HTTPStatus, detail: str, name: str) -> Problem:
+    def _refused(self, request: Request, status: HTTPStatus, detail: str, name: str = "none") -> Problem:
         self._metrics.count("refused_access", 1, status=str(status.value))
         method, path, client = request.scope.method, request.scope.path[:200], request.scope.client
         log.warning("refused %r %r of %s with key %s: %d", method, path, client, name, status)

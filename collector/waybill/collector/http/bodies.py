@@ -1,7 +1,7 @@
 """Bodies: read whole within limits of size, time and memory, and decompressed within the same size.
 
-A body takes its own size, and what is made of it takes more, a list of short texts ten times as much. So the
-number of its values has a limit as well, and only one large body at a time is looked into.
+A body takes its own size of memory, and what is made of it takes more: a list of short texts ten times as
+much. So the number of its values has a limit as well, and only one large body at a time is looked into.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from waybill.collector.http.exchange import JSON
-from waybill.collector.http.problem import Problem, busy
+from waybill.collector.http.exchange import JSON, Problem, busy
 from waybill.transport.admission import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
@@ -30,66 +29,52 @@ VALUES_MAX: Final = 2_500_000
 """How many values and names of members a body may have, counted by its commas and colons."""
 
 _LARGE_BYTES: Final = 16 * 2**20
-_AT_ONCE_BYTES: Final = 256 * 2**10
-"""A body up to this size is decompressed and looked into between two requests, a larger one beside them."""
+_INLINE_BYTES: Final = 256 * 2**10
+"""A body up to this size is decompressed and looked into by the event loop, a larger one by a thread."""
 _WHOLE_BYTES: Final = 4 * 2**20
-"""A body up to this size is read at once, a larger one part by part: at once it is in memory twice."""
+"""A body up to this size is read at once, a larger one in parts, because at once it is in memory twice."""
 _GZIP_MEMBERS_MAX: Final = 64
-"""What follows a member in its piece is copied, so many of them would take long."""
+"""The rest of a piece is copied after each member, so many members would take long."""
 _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
-"""Pieces of what is decompressed, which would else be in memory twice."""
+"""A body is decompressed in pieces, because otherwise it would be in memory twice."""
 _ENCODINGS: Final = ("identity", "gzip", "zstd")
 
 _T = TypeVar("_T")
 
 
 async def looked_into(body: bytes, look: Callable[[bytes], _T]) -> _T:
-    """What `look` finds in a body; while it looks into a large one, others are answered."""
-    if len(body) <= _AT_ONCE_BYTES:
+    """What `look` returns for a body; other requests are answered while it looks into a large one."""
+    if len(body) <= _INLINE_BYTES:
         return look(body)
     return await asyncio.to_thread(look, body)
 
 
 class Bodies:
-    """Reads the bodies of one server's requests.
+    """Reads the bodies of one server's requests; a body has `MAX_BODY_BYTES` at most, even decompressed."""
 
-    Args:
-        max_bytes: the largest body, as sent and as decompressed.
-        held_bytes_max: see `HELD_BYTES_MAX`.
-        timeout_s: see `BODY_TIMEOUT_S`.
-    """
-
-    def __init__(
-        self,
-        *,
-        max_bytes: int = MAX_BODY_BYTES,
-        held_bytes_max: int = HELD_BYTES_MAX,
-        timeout_s: float = BODY_TIMEOUT_S,
-    ) -> None:
-        self._max_bytes = max_bytes
-        self._held_bytes_max = held_bytes_max
+    def __init__(self, *, timeout_s: float = BODY_TIMEOUT_S) -> None:
         self._timeout_s = timeout_s
         self._large = asyncio.Lock()
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
-        """The body of a request, decompressed; `release` is due when it has been answered.
+        """The body of a request, decompressed; `release` must follow when the request is answered.
 
         Raises:
-            Problem: it is no JSON by its header, too large, too slow, or cannot be decompressed.
+            Problem: its header says that it is no JSON, it is too large or too slow, or it is damaged.
         """
         content = await self._content(request)
         if len(content) > _LARGE_BYTES:
             await self._take_turn(request)
-        # At most every other byte of what is JSON is one of the two.
+        # In JSON at most every other byte is a comma or a colon.
         if len(content) > 2 * VALUES_MAX and content.count(b",") + content.count(b":") > VALUES_MAX:
             detail = f"the body has more than {VALUES_MAX:,} values and names of members; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         return content
 
     def release(self, request: Request) -> None:
-        """The request is over: its body takes no memory any more."""
+        """Give back the memory of a request that is over."""
         self.held_bytes -= request.held_bytes
         request.held_bytes = 0
         if request.has_turn:
@@ -111,7 +96,7 @@ class Bodies:
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
         if encoding == "identity":
             return body
-        if len(body) > _AT_ONCE_BYTES:
+        if len(body) > _INLINE_BYTES:
             await self._take_turn(request)
             content = await asyncio.to_thread(self._decompress, body, encoding)
         else:
@@ -134,9 +119,9 @@ class Bodies:
         length = int(request.header("content-length") or 0)
         self._hold(request, length)
         if 0 < length <= _WHOLE_BYTES:
-            return await request.proto()
+            return await request.exchange()
         content = io.BytesIO()
-        async for part in request.proto:
+        async for part in request.exchange:
             content.write(part)
             self._hold(request, max(0, content.tell() - request.held_bytes))
         if content.tell() < length:
@@ -145,24 +130,24 @@ class Bodies:
         return content.getvalue()  # its own buffer, not copied
 
     def _hold(self, request: Request, size_bytes: int) -> None:
-        if request.held_bytes + size_bytes > self._max_bytes:
+        if request.held_bytes + size_bytes > MAX_BODY_BYTES:
             self._refuse_size()
-        if self.held_bytes + size_bytes > self._held_bytes_max:
+        if self.held_bytes + size_bytes > HELD_BYTES_MAX:
             raise busy("too much is being sent at once; send it again in a moment")
         request.held_bytes += size_bytes
         self.held_bytes += size_bytes
 
     def _refuse_size(self) -> None:
-        detail = f"the body is larger than {self._max_bytes:,} bytes; send less at once"
+        detail = f"the body is larger than {MAX_BODY_BYTES:,} bytes; send less at once"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
 
     def _decompress(self, body: bytes, encoding: str) -> bytes:
         try:
-            content = _UNPACK[encoding](body, self._max_bytes + 1)
+            content = _UNPACK[encoding](body, MAX_BODY_BYTES + 1)
         except (OSError, zlib.error) as error:
             detail = f"the body is no {encoding} ({error}); send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
-        if len(content) > self._max_bytes:
+        if len(content) > MAX_BODY_BYTES:
             self._refuse_size()
         return content
 

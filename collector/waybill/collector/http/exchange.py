@@ -1,8 +1,8 @@
-"""One request and its answer, as the doors of the collector see them."""
+"""One request and its answer, as the endpoints see them; a problem is an answer too (RFC 9457)."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from granian.rsgi import Scope
 
 JSON: Final = "application/json"
+PROBLEM_JSON: Final = "application/problem+json"
+
+RETRY_AFTER_S: Final = 2
+"""How long a sender is asked to wait before it tries again."""
 
 
 class Exchange(Protocol):
@@ -28,22 +32,17 @@ class Exchange(Protocol):
 
 
 class Request:
-    """A request whose body has not been read.
+    """A request whose body has not been read."""
 
-    Args:
-        scope: the server's view of it.
-        proto: where its body comes from.
-    """
+    __slots__ = ("exchange", "has_turn", "held_bytes", "scope")
 
-    __slots__ = ("has_turn", "held_bytes", "proto", "scope")
-
-    def __init__(self, scope: Scope, proto: Exchange) -> None:
+    def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
-        self.proto = proto
+        self.exchange = exchange
         self.held_bytes = 0
         """What its body takes of the memory that all bodies share."""
         self.has_turn = False
-        """Whether its body is the large one that is looked into."""
+        """Whether its body is the large one that is being looked into."""
 
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty where there is none."""
@@ -58,12 +57,58 @@ class Answer(NamedTuple):
     body: bytes = b""
 
 
-Door = Callable[[Request], Awaitable[Answer]]
-"""What answers the requests of one path and method."""
+Handler = Callable[[Request], Awaitable[Answer]]
+"""Answers the requests of one path and method."""
 
 
 def json_answer(
-    value: object, *, status: HTTPStatus = HTTPStatus.OK, headers: tuple[tuple[str, str], ...] = ()
+    value: object, *, status: HTTPStatus = HTTPStatus.OK, headers: Sequence[tuple[str, str]] = ()
 ) -> Answer:
-    """A value as JSON."""
+    """Answer with a value as JSON."""
     return Answer(status, [("content-type", JSON), *headers], msgspec.json.encode(value))
+
+
+class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
+    """The request is answered with this instead.
+
+    Args:
+        status: the HTTP status.
+        detail: what is wrong and what to do, in one sentence.
+        errors: every single reason, where there are several; Marquez has the same list.
+        headers: further headers of the answer.
+        close: whether the connection is useless from here on, because some of the body was not read.
+    """
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        detail: str,
+        *,
+        errors: Sequence[str] = (),
+        headers: Sequence[tuple[str, str]] = (),
+        close: bool = False,
+    ) -> None:
+        super().__init__(status, detail)
+        self.status = status
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = tuple(headers) + ((("connection", "close"),) if close else ())
+
+    def answer(self) -> Answer:
+        """The problem as JSON; its type is ``about:blank``, so its title is that of the status."""
+        status, title = self.status, self.status.phrase
+        body: dict[str, object] = {
+            "type": "about:blank",
+            "title": title,
+            "status": status.value,
+            "detail": self.detail,
+        }
+        if self.errors:
+            body["errors"] = self.errors
+        return Answer(status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(body))
+
+
+def busy(detail: str) -> Problem:
+    """Refuse what may succeed later."""
+    headers = [("retry-after", str(RETRY_AFTER_S))]
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers)

@@ -1,6 +1,5 @@
 """The way in: what a request brings is committed, acknowledged and found again by its receipt."""
 
-from waybill.collector.intake.acceptor import Acceptor as Acceptor
-from waybill.collector.intake.commit_queue import STALLED_S as STALLED_S, CommitQueue as CommitQueue
+from waybill.collector.intake.acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
 from waybill.collector.intake.receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt
 from waybill.collector.intake.rejects import Reject as Reject, Rejects as Rejects

@@ -1,9 +1,10 @@
-"""What the doors that take something in have in common."""
+"""The intake: what an endpoint has admitted goes into the journal, within bounds, and is acknowledged."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,50 +15,60 @@ from waybill.collector.intake.receipt import receipt_headers
 from waybill.transport.errors import JournalError
 
 if TYPE_CHECKING:
-    from waybill.collector.intake.commit_queue import CommitQueue
     from waybill.collector.intake.rejects import Rejects
     from waybill.collector.metrics import Metrics
-    from waybill.transport.journal import Kind
+    from waybill.transport.journal import Journal, Kind
 
 log = logging.getLogger("waybill.collector")
 
-REJECTING_MAX: Final = 500
-"""How many requests may wait for what was refused of them; `Bodies` has the bound of their bytes."""
+STALLED_S: Final = 5.0
+"""While a commit takes longer than this, no further requests are let in."""
 
-Headers = tuple[tuple[str, str], ...]
+WAITING_MAX: Final = 2_000
+"""How many requests may wait for the journal; `Bodies` has the bound of their bytes."""
+
+REJECTING_MAX: Final = 500
+"""How many requests may wait until what was refused of them is kept."""
 
 
 class Acceptor:
-    """Keeps what a door has admitted.
+    """Keeps what an endpoint has admitted, and what it has refused; one event loop uses it.
 
     Args:
-        intake: the way into the journal.
-        rejects: where what is refused goes.
+        journal: where entries are kept.
+        rejects: where what is refused is kept.
         metrics: where both are counted.
-        node: the journal's name in receipts.
         system_name: stamped on records that carry none.
+        waiting_max: see `WAITING_MAX`.
+        stalled_s: see `STALLED_S`.
     """
 
     def __init__(
-        self, intake: CommitQueue, rejects: Rejects, metrics: Metrics, *, node: str, system_name: str
+        self,
+        journal: Journal,
+        rejects: Rejects,
+        metrics: Metrics,
+        *,
+        system_name: str,
+        waiting_max: int = WAITING_MAX,
+        stalled_s: float = STALLED_S,
     ) -> None:
-        self._intake = intake
+        self._journal = journal
         self._rejects = rejects
         self._metrics = metrics
-        self._node: Final = node
-        self._last_seq = intake.last_seq
         self._system_name: Final = system_name
-        # One of its own, for a disk that does not answer keeps it.
+        self._waiting_max = waiting_max
+        self._stalled_s = stalled_s
+        self._last_seq = journal.last_seq()
+        self._waiting = 0
+        self._outcomes: deque[tuple[asyncio.Future[list[int]], list[int] | Exception]] = deque()
+        self._is_loop_told = False
+        # A thread of its own, because a disk that does not answer blocks it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-rejects")
         self._rejecting = 0
 
-    async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> Headers:
-        """Keep entries, all or none of them.
-
-        Args:
-            kind: what they are.
-            bodies: their bytes.
-            count: how many events or records that is.
+    async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> tuple[tuple[str, str], ...]:
+        """Keep entries, all or none of them, which are `count` events or records.
 
         Returns:
             The receipt, as headers of the answer.
@@ -65,19 +76,45 @@ class Acceptor:
         Raises:
             Problem: they cannot be kept now.
         """
+        if self._waiting >= self._waiting_max or self._journal.committing_s > self._stalled_s:
+            raise busy("the journal does not keep up with what is sent; send it again in a moment")
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
+        self._waiting += 1
         try:
-            seqs = await self._intake.keep([(kind, body, self._system_name) for body in bodies])
+            items = [(kind, body, self._system_name) for body in bodies]
+            self._journal.submit(items, partial(self._on_done, future))
+            seqs = await future
         except JournalError as error:
             raise _cannot_keep(error) from None
+        finally:
+            self._waiting -= 1
         name = kind.name.lower()
         self._metrics.count("accepted", count, kind=name)
         self._metrics.count("accepted_bytes", sum(map(len, bodies)), kind=name)
         self._metrics.count("repeated", sum(seq <= self._last_seq for seq in seqs))
         self._last_seq = max(self._last_seq, *seqs)
-        return receipt_headers(self._node, seqs)
+        return receipt_headers(self._journal.node, seqs)
+
+    def _on_done(self, future: asyncio.Future[list[int]], outcome: list[int] | Exception) -> None:
+        # In the journal's thread. The loop is woken once for all that a commit brings.
+        self._outcomes.append((future, outcome))
+        if not self._is_loop_told:
+            self._is_loop_told = True
+            future.get_loop().call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        self._is_loop_told = False  # first, so that what is done from now on wakes the loop again
+        while self._outcomes:
+            future, outcome = self._outcomes.popleft()
+            if future.done():  # its request was cancelled
+                continue
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
     async def reject(self, kind: Kind, refused: Sequence[tuple[bytes, str]]) -> None:
-        """Keep what was refused, with the reasons.
+        """Keep what was refused, bytes and reason of each.
 
         Raises:
             Problem: it cannot be kept now.

@@ -1,4 +1,4 @@
-"""The receipt: by what name a sender can ask later what became of what it sent."""
+"""The receipt: the name by which a sender can ask later what became of its entries."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 RECEIPT_HEADER: Final = "waybill-receipt"
-
 RECEIPT_PATTERN: Final = "^([0-9a-f]+)-([1-9][0-9]{0,17})$"
-
-_RECEIPT: Final = re.compile(RECEIPT_PATTERN)
 
 
 class Receipt(NamedTuple):
-    """Where an entry is: whose journal, and its place there."""
+    """Where an entry is: the journal's node, and the entry's number there."""
 
     node: str
     seq: int
@@ -24,11 +21,11 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Receipt | None:
-        """Read a receipt; None when it is none."""
-        found = _RECEIPT.fullmatch(text)
+        """Read a receipt; None when the text is none."""
+        found = re.fullmatch(RECEIPT_PATTERN, text)
         return cls(found[1], int(found[2])) if found else None
 
 
 def receipt_headers(node: str, seqs: Sequence[int]) -> tuple[tuple[str, str], ...]:
-    """The header that names the last of these entries; all of them are in the journal no later than it is."""
+    """The header that names the last of these entries; the others stand before it in the journal."""
     return ((RECEIPT_HEADER, str(Receipt(node, max(seqs)))),) if seqs else ()

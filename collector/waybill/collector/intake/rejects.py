@@ -1,4 +1,4 @@
-"""Rejects: what admission refused, kept with its reason so that it can be mended and sent again.
+"""Rejects: what admission refused, kept with its reason so that it can be corrected and sent again.
 
 They are rows of the journal's state, found by their bytes, so a sender that repeats itself adds nothing.
 They are bounded, oldest out first, so that bad input cannot fill the journal.
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 REJECTS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
 
-_LOOK_EVERY: Final = 200
-_LOOK_EVERY_BYTES: Final = 16 * 2**20
-"""After how much more it is seen whether they are too many: that takes longer than to add one."""
-
 BODY_MAX_BYTES: Final = 8 * 2**20
-"""Of anything larger only the reason is kept: nobody mends it by hand."""
+"""Of anything larger only the reason is kept: nobody corrects it by hand."""
+
+_CHECK_EVERY: Final = 200
+_CHECK_EVERY_BYTES: Final = 16 * 2**20
+"""The bounds are checked after so many more, or so many more bytes: a check takes longer than an addition."""
 
 _OWNER: Final = "rejects"
 _REJECT: Final = "reject:"
@@ -53,19 +53,17 @@ class Reject(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
-class Rejects:
-    """The rejects of one journal, within their bounds.
+_DECODER: Final = msgspec.json.Decoder(Reject)
 
-    Args:
-        journal: the home's journal.
-        redaction: what is taken out of them.
-    """
+
+class Rejects:
+    """The rejects of one home's journal, within their bounds; `redaction` is applied to what is kept."""
 
     def __init__(self, journal: Journal, redaction: Redaction | None = None) -> None:
         self._journal = journal
         self._redaction = redaction or Redaction()
         self._lock = threading.Lock()
-        self._added, self._added_bytes = _LOOK_EVERY, 0
+        self._added, self._added_bytes = _CHECK_EVERY, 0
 
     def all(self) -> list[Reject]:
         """Every reject, oldest first."""
@@ -73,24 +71,20 @@ class Rejects:
         return sorted((_DECODER.decode(row) for row in rows), key=lambda one: (one.refused_ms, one.id))
 
     def get(self, name: str) -> Reject | None:
-        """One reject; None when there is no such."""
+        """One reject; None when there is none of that id."""
         row = self._journal.state_get(_OWNER, _REJECT + name)
         return None if row is None else _DECODER.decode(row)
 
     def body(self, name: str) -> bytes | None:
-        """The bytes of one as they were sent but for what is redacted; a record is in an array of its own.
+        """The bytes of a reject as they were sent, but redacted; a record is in an array of its own.
 
-        They are none where something is to be redacted and they are no JSON to find it in, and where they
-        were more than `BODY_MAX_BYTES`.
+        They are empty where they were more than `BODY_MAX_BYTES`, and where something is to be redacted in
+        what is no JSON.
         """
         return self._journal.state_get(_OWNER, _BODY + name)
 
     def add(self, kind: Kind, refused: Iterable[tuple[bytes, str]]) -> None:
-        """Keep what was refused, durable on return.
-
-        Args:
-            kind: what it was sent as.
-            refused: bytes and reason of each.
+        """Keep what was refused, bytes and reason of each; it is durable on return.
 
         Raises:
             JournalError: it could not be kept.
@@ -99,33 +93,30 @@ class Rejects:
         put: dict[str, bytes] = {}
         for body, reason in list(refused)[-REJECTS_MAX:]:
             name = blake2b(body, digest_size=6, salt=bytes((kind,))).hexdigest()
-            kept = self._redaction.refused(body) if len(body) <= BODY_MAX_BYTES else b""
-            reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(kept))
+            redacted = self._redaction.refused(body) if len(body) <= BODY_MAX_BYTES else b""
+            reject = Reject(id=name, kind=kind, refused_ms=now_ms, reason=reason, size_bytes=len(redacted))
             put[_REJECT + name] = msgspec.json.encode(reject)
-            put[_BODY + name] = kept
+            put[_BODY + name] = redacted
         with self._lock:
             self._journal.commit(_OWNER, put=put)
             self._added += len(put) // 2
             self._added_bytes += sum(map(len, put.values()))
-            if self._added >= _LOOK_EVERY or self._added_bytes >= _LOOK_EVERY_BYTES:
-                self.drop(self._too_many())
+            if self._added >= _CHECK_EVERY or self._added_bytes >= _CHECK_EVERY_BYTES:
+                self.drop(self._out_of_bounds())
                 self._added = self._added_bytes = 0
 
     def drop(self, names: Iterable[str]) -> None:
-        """Forget some."""
+        """Forget rejects."""
         keys = [prefix + name for name in names for prefix in (_REJECT, _BODY)]
         if keys:
             self._journal.commit(_OWNER, delete=keys)
 
     def replay(self, name: str, body: bytes, system_name: str) -> int:
-        """Admit one again, as it was or mended, and forget it.
-
-        Returns:
-            The sequence number of its entry.
+        """Admit a reject again, corrected or not, forget it, and return the number of its entry.
 
         Raises:
             KeyError: there is no such reject.
-            AdmissionError: it still may not be kept.
+            AdmissionError: it is refused again.
             JournalError: it could not be kept.
         """
         reject = self.get(name)
@@ -139,13 +130,10 @@ class Rejects:
         self.drop([name])
         return seq
 
-    def _too_many(self) -> list[str]:
-        size_bytes, gone = 0, []
-        for kept, reject in enumerate(reversed(self.all()), 1):
+    def _out_of_bounds(self) -> list[str]:
+        size_bytes, names = 0, []
+        for count, reject in enumerate(reversed(self.all()), 1):
             size_bytes += reject.size_bytes
-            if kept > REJECTS_MAX or size_bytes > BODIES_MAX_BYTES:
-                gone.append(reject.id)
-        return gone
-
-
-_DECODER: Final = msgspec.json.Decoder(Reject)
+            if count > REJECTS_MAX or size_bytes > BODIES_MAX_BYTES:
+                names.append(reject.id)
+        return names

@@ -1,4 +1,3 @@
 """The server process: granian, its workers, and the runner beside them."""
 
-from waybill.collector.server.server import serve as serve
-from waybill.collector.server.stopping import stop as stop
+from waybill.collector.server.server import serve as serve, stop as stop

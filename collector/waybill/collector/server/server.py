@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
 import os
 import resource
@@ -18,16 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
-from waybill.collector.endpoints import HealthDoors, LineageDoors, ProvenanceDoors
+from waybill.collector.endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints
 from waybill.collector.http import BODY_TIMEOUT_S, Auth, Bodies
-from waybill.collector.intake import Acceptor, CommitQueue, Rejects
+from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
-from waybill.collector.metrics import Metrics
-from waybill.collector.routes import routes_of
-from waybill.collector.server.memory import give_back_large_blocks
+from waybill.collector.metrics import Metrics, Tallies
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
-from waybill.collector.tallies import Tallies
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
 from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
@@ -51,8 +49,10 @@ IDLE_TIMEOUT_S: Final = 300.0
 DRAIN_TIMEOUT_S: Final = 30.0
 
 _OTHER_FILES: Final = 256
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_BYTES: Final = 4 * 2**20
 _POLL_S: Final = 0.05
-_LOOK_EVERY_S: Final = 1.0
+_CHECK_EVERY_S: Final = 1.0
 
 
 def serve(
@@ -93,7 +93,7 @@ def serve(
         limits = _Limits(idle_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _allow_connections()
-        give_back_large_blocks()
+        _give_back_large_blocks()
         server = _Server(home, limits, without_keys=without_keys)
         if workers == 1:
             uvloop.run(server.run(on_listening))
@@ -118,6 +118,38 @@ def _only_collector(settings: Settings) -> Iterator[None]:
         held.release()
 
 
+def stop(home: Path, timeout_s: float | None = None) -> bool:
+    """Ask a home's collector to end, as SIGTERM does, and wait until it has.
+
+    Args:
+        home: the home whose collector it is.
+        timeout_s: how long to wait; None: as long as it takes.
+
+    Returns:
+        Whether no collector is left.
+    """
+    pid = locks.holder(home, COLLECTOR_LEASE)
+    if pid is None:
+        return not locks.is_held(home, COLLECTOR_LEASE)
+    os.kill(pid, signal.SIGTERM)
+    deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    while locks.is_held(home, COLLECTOR_LEASE):
+        if time.monotonic() >= deadline_s:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _give_back_large_blocks() -> None:
+    """Have glibc take each block of 4 MiB or more from the system by itself (`mallopt(3)`).
+
+    Otherwise it makes such blocks part of its heap once the first has been freed, and the small blocks behind
+    them keep their memory: 150 MB after a few large bodies. Other C libraries have no such rule.
+    """
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+
+
 def _allow_connections() -> None:
     """Ask for as many open files as all connections may need; many systems begin with 1,024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -135,136 +167,119 @@ class _Limits(NamedTuple):
 
 
 class _Server:
-    def __init__(
-        self,
-        home: Home,
-        limits: _Limits,
-        *,
-        without_keys: bool,
-    ) -> None:
+    def __init__(self, home: Home, limits: _Limits, *, without_keys: bool) -> None:
         self._limits = limits
         self._home = home
         self._journal = home.journal
-        self._settings = home.settings
-        self._look_due_s = 0.0
-        self._without_keys = without_keys
-        self._keys = Keys(self._journal)
+        self._settings = settings = home.settings
+        self._check_due_s = 0.0
+        self._keys = Keys(home.journal)
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
-        host, _ = self._address = _free_address(self._settings)
-        self._guard = Auth(self._metrics, loopback=is_loopback(host), without_keys=self._without_keys)
-        self._guard.keys = self._keys.all()
-        if not (is_loopback(host) or self._guard.keys or self._without_keys):
+        self._host, self._port = _free_address(settings)
+        loopback = is_loopback(self._host)
+        self._auth = Auth(self._metrics, loopback=loopback, without_keys=without_keys)
+        self._auth.keys = self._keys.all()
+        if not (loopback or self._auth.keys or without_keys):
             what = (
                 "lets other machines in, and there are no keys: make some (`waybill keys add`), listen on "
                 "127.0.0.1, or say that anybody may come in (`--without-keys`)"
             )
-            raise SettingsError("listen", self._settings.listen, self._settings.origins["listen"], what)
-
-    @property
-    def _url(self) -> str:
-        host, port = self._address
-        name = f"[{host}]" if ":" in host else host
-        return f"{'https' if self._limits.tls else 'http'}://{name}:{port}"
+            raise SettingsError("listen", settings.listen, settings.origins["listen"], what)
+        name = f"[{self._host}]" if ":" in self._host else self._host
+        self._url = f"{'https' if limits.tls else 'http'}://{name}:{self._port}"
 
     def run_workers(self, count: int, on_listening: Callable[[str], None]) -> None:
         """Serve with several processes."""
         with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
 
             def work(worker: Worker) -> None:
-                self._tallies = Tallies(Path(folder), worker.place)
-                self._tallies.take_up(self._metrics)
-                uvloop.run(self.run(lambda _: worker.ready(), worker))
-                self._tallies.keep(self._metrics)
-                self._journal.close()
+                self._tallies = Tallies(Path(folder), worker.number)
+                self._tallies.resume(self._metrics)
+                uvloop.run(self.run(lambda _: worker.on_ready(), worker))
+                self._tallies.publish(self._metrics)
 
-            Workers(count, work, self._look_after_runner).run(lambda: on_listening(self._url))
+            Workers(count, work, self._keep_runner_if_due).run(lambda: on_listening(self._url))
 
-    async def run(self, on_listening: Callable[[str], None], worker: Worker | None = None) -> None:
-        """Serve with this process.
-
-        Args:
-            on_listening: called with the URL once requests are taken.
-            worker: which one of several this is; None: the only one.
-        """
-        host, port = self._address
-        intake = CommitQueue(self._journal, self._look_around)
+    async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> None:
+        """Serve with this process, as the only one or as one of several workers."""
+        loop = asyncio.get_running_loop()
+        housekeeping = loop.create_task(self._keep_house())
         reconciling = Reconciling(self._journal, self._settings)
-        if worker is None or worker.place == 0:
+        if worker is None or worker.number == 0:
             reconciling.start()
         try:
-            server = _granian(self._application(intake), host, port, self._limits)
-            loop = asyncio.get_running_loop()
+            server = _granian(self._application(), self._host, self._port, self._limits)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
             if worker is not None:
-                loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
-            listening = asyncio.create_task(_say_when_listening(host, port, on_listening, self._url))
+                loop.add_reader(worker.life, _end_with_supervisor, loop, worker.life)
+            listening = loop.create_task(self._say_when_listening(on_listening))
             await server.serve()
             await listening
         finally:
+            housekeeping.cancel()
             reconciling.end()
-            intake.close()
+            self._journal.close()
 
-    def _application(self, intake: CommitQueue) -> Application:
-        from waybill.collector.app import Application
+    async def _say_when_listening(self, on_listening: Callable[[str], object]) -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(self._host, self._port)
+                break
+            await asyncio.sleep(_POLL_S)
+        writer.close()
+        on_listening(self._url)
 
+    def _application(self) -> Application:
+        from waybill.collector.app import Application, routes_of
+
+        journal, settings = self._journal, self._settings
         bodies = Bodies(timeout_s=self._limits.body_timeout_s)
         redaction = self._home.redaction
-        keeping = Acceptor(
-            intake,
-            Rejects(self._journal, redaction),
-            self._metrics,
-            node=self._journal.node,
-            system_name=self._settings.system_name,
-        )
+        rejects = Rejects(journal, redaction)
+        acceptor = Acceptor(journal, rejects, self._metrics, system_name=settings.system_name)
         routes = routes_of(
-            LineageDoors(bodies, keeping, redaction),
-            ProvenanceDoors(bodies, keeping, self._journal, self._settings),
-            HealthDoors(self._journal, self._settings.root, self._metrics, self._tallies),
+            LineageEndpoints(bodies, acceptor, redaction),
+            ProvenanceEndpoints(bodies, acceptor, journal, settings),
+            HealthEndpoints(journal, settings.root, self._metrics, self._tallies),
         )
-        return Application(routes, bodies, self._guard, self._metrics)
+        return Application(routes, bodies, self._auth, self._metrics)
 
-    def _look_around(self) -> None:
-        """See which keys there are, and look after the runner or let other workers know the figures."""
-        if not self._is_due():
-            return
-        self._guard.keys = self._keys.all()
+    async def _keep_house(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(self._check)
+            except Exception:
+                log.exception("keys, runner or figures cannot be looked after; it is tried again")
+            await asyncio.sleep(_CHECK_EVERY_S)
+
+    def _check(self) -> None:
+        """Read the keys, and look after the runner or let other workers know the figures."""
+        self._auth.keys = self._keys.all()
         if self._tallies is None:
             self._keep_runner()
         else:
-            self._tallies.keep(self._metrics)
+            self._tallies.publish(self._metrics)
 
-    def _look_after_runner(self) -> None:
-        if self._is_due():
+    def _keep_runner_if_due(self) -> None:
+        if time.monotonic() >= self._check_due_s:
+            self._check_due_s = time.monotonic() + _CHECK_EVERY_S
             try:
                 self._keep_runner()
             except JournalError:
                 log.exception("the runner cannot be looked after; it is tried again")
 
-    def _is_due(self) -> bool:
-        now_s = time.monotonic()
-        if now_s < self._look_due_s:
-            return False
-        self._look_due_s = now_s + _LOOK_EVERY_S
-        return True
-
     def _keep_runner(self) -> None:
-        """See that there is a runner for as long as something is left to do."""
-        if _left(self._journal):
+        """Have a runner for as long as a projection is behind."""
+        cursors, last_seq = self._journal.cursors(), self._journal.last_seq()
+        if any(cursors.get(name, 0) < last_seq for name in statuses(self._journal)):
             self._home.ensure_runner()
 
 
-def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
+def _end_with_supervisor(loop: asyncio.AbstractEventLoop, life: int) -> None:
     loop.remove_reader(life)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _left(journal: Journal) -> dict[str, int]:
-    """By projection, how many entries it has not dealt with."""
-    cursors, last_seq = journal.cursors(), journal.last_seq()
-    left = {name: last_seq - cursors.get(name, 0) for name in statuses(journal)}
-    return {name: count for name, count in left.items() if count > 0}
 
 
 def _granian(application: Application, host: str, port: int, limits: _Limits) -> Server:
@@ -303,7 +318,7 @@ def _check_tls(settings: Settings, tls: tuple[Path, Path] | None) -> None:
 def _free_address(settings: Settings) -> tuple[str, int]:
     """The address to listen on, as numbers.
 
-    granian shares a port with whoever listens there already, so what is taken has to be found out before.
+    granian shares a port with whoever listens there already, so it must be known before whether it is taken.
     """
     host, _, port = settings.listen.rpartition(":")
     try:
@@ -319,15 +334,3 @@ def _free_address(settings: Settings) -> tuple[str, int]:
         what = f"cannot be listened on ({error.strerror}); give another host:port"
         raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
     return str(bound[0]), int(bound[1])
-
-
-async def _say_when_listening(host: str, port: int, on_listening: Callable[[str], None], url: str) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection(host, port)
-        except OSError:
-            await asyncio.sleep(_POLL_S)
-            continue
-        writer.close()
-        on_listening(url)
-        return

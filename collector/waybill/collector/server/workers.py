@@ -1,8 +1,8 @@
-"""Workers: several processes that answer at one address, and the one that looks after them.
+"""Workers: several processes that answer at one address, and the process that supervises them.
 
 Each has its own interpreter, event loop and connections; the system spreads new connections over them. They
-share the home's journal as any processes do. One that dies takes its own connections with it and no other's,
-and another one takes its place. They end with the process that looks after them, however that ends.
+share the home's journal as any processes do. When one dies, only its own connections break, and another
+one takes its place. All of them end with their supervisor, however that ends.
 """
 
 from __future__ import annotations
@@ -14,62 +14,63 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from types import FrameType
+from typing import Final, NamedTuple
 
 log = logging.getLogger("waybill.collector")
-
-WORKERS_MAX: Final = 64
 
 END_TIMEOUT_S: Final = 60.0
 """How long workers get to finish what is under way."""
 
 _POLL_S: Final = 0.1
-_LIVES_S: Final = 10.0
+_LONG_LIFE_S: Final = 10.0
 _PAUSE_S: Final = 0.5
 _PAUSE_S_MAX: Final = 30.0
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker(NamedTuple):
-    """What a worker is told when it begins.
+    """What a worker is told when it starts.
 
     Attributes:
-        place: which one it is, from 0.
-        ready: called once it takes requests.
-        life: a descriptor that can be read once the process that looks after it is gone.
+        number: which one it is, from 0; its replacement has the same.
+        on_ready: to be called once it takes requests.
+        life: a descriptor that becomes readable when the supervisor is gone.
     """
 
-    place: int
-    ready: Callable[[], None]
+    number: int
+    on_ready: Callable[[], object]
     life: int
 
 
 class _Place:
-    """Where one worker is, and after its death another one."""
+    """One worker, and after its death its replacement."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
-        self.begun_s = 0.0
+        self.started_s = 0.0
         self.due_s = 0.0
         self.pause_s = _PAUSE_S
 
-    def died(self, now_s: float) -> None:
-        """Be due again: at once after a long life, ever later after short ones."""
+    def has_ended(self) -> str | None:
+        """How its process has ended; None while it lives, or if there is none."""
+        ended, status = os.waitpid(self.pid, os.WNOHANG) if self.pid is not None else (0, 0)
+        if not ended:
+            return None
+        # Replaced at once after a long life, ever later after short ones.
         self.pid = None
-        lived = now_s - self.begun_s >= _LIVES_S
-        self.pause_s = _PAUSE_S if lived else min(self.pause_s * 2, _PAUSE_S_MAX)
-        self.due_s = now_s if lived else now_s + self.pause_s
+        long = time.monotonic() - self.started_s >= _LONG_LIFE_S
+        self.pause_s = _PAUSE_S if long else min(self.pause_s * 2, _PAUSE_S_MAX)
+        self.due_s = 0.0 if long else time.monotonic() + self.pause_s
+        code = os.waitstatus_to_exitcode(status)
+        return f"exit code {code}" if code >= 0 else f"signal {-code}"
 
 
 class Workers:
-    """Looks after the workers of one collector; made and used by a process with one thread, for it forks.
+    """Supervises the workers of one collector; its process must have a single thread, because it forks.
 
     Args:
         count: how many.
-        work: what one does, until SIGTERM.
+        work: what a worker does, until SIGTERM.
         idle: called about ten times a second.
     """
 
@@ -80,38 +81,36 @@ class Workers:
         self._stopping = threading.Event()
 
     def run(self, on_ready: Callable[[], None]) -> None:
-        """Have them work until SIGTERM or SIGINT, and all of them end.
+        """Have them work until SIGTERM or SIGINT, and wait until they have ended.
 
         Args:
-            on_ready: called once every worker takes requests.
+            on_ready: called once all of them take requests.
         """
+        awaited = len(self._places)
         life, held = os.pipe()
-        said, say = os.pipe()
-        os.set_blocking(said, False)
+        ready, ready_end = os.pipe()
+        os.set_blocking(ready, False)
         with self._signals():
             try:
-                waited_for = len(self._places)
                 while not self._stopping.wait(_POLL_S):
-                    self._look(life, held, say)
-                    if waited_for > 0 and (heard := _heard(said)):
-                        waited_for -= heard
-                        if waited_for <= 0:
+                    self._replace(lambda: os.write(ready_end, b"."), life, held)
+                    with contextlib.suppress(BlockingIOError):
+                        if awaited > 0 and (awaited := awaited - len(os.read(ready, awaited))) == 0:
                             on_ready()
                     self._idle()
             finally:
                 self._end()
-                for descriptor in (life, held, said, say):
+                for descriptor in (life, held, ready, ready_end):
                     os.close(descriptor)
 
-    def _look(self, life: int, held: int, say: int) -> None:
-        now_s = time.monotonic()
-        for at, place in enumerate(self._places):
-            if place.pid is not None and (status := _status_of(place.pid)) is not None:
-                log.error("worker %d (process %d) has ended: %s", at, place.pid, status)
-                place.died(now_s)
-            if place.pid is None and now_s >= place.due_s:
-                place.begun_s = now_s
-                place.pid = self._fork(Worker(at, lambda: _say(say), life), held)
+    def _replace(self, on_ready: Callable[[], object], life: int, held: int) -> None:
+        for number, place in enumerate(self._places):
+            pid = place.pid
+            if (status := place.has_ended()) is not None:
+                log.error("worker %d (process %d) has ended: %s", number, pid, status)
+            if place.pid is None and time.monotonic() >= place.due_s:
+                place.started_s = time.monotonic()
+                place.pid = self._fork(Worker(number, on_ready, life), held)
 
     def _fork(self, worker: Worker, held: int) -> int:
         pid = os.fork()
@@ -125,18 +124,14 @@ class Workers:
             self._work(worker)
             code = 0
         except BaseException:
-            log.exception("worker %d failed", worker.place)
+            log.exception("worker %d failed", worker.number)
         finally:
             logging.shutdown()
-            # Nothing that the parent has begun is to be ended here.
-            os._exit(code)
+            os._exit(code)  # nothing that the supervisor has begun is to be ended here
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        def stop(_: int, __: FrameType | None) -> None:
-            self._stopping.set()
-
-        before = {number: signal.signal(number, stop) for number in _STOPS}
+        before = {number: signal.signal(number, lambda *_: self._stopping.set()) for number in _STOPS}
         try:
             yield
         finally:
@@ -144,32 +139,12 @@ class Workers:
                 signal.signal(number, handler)
 
     def _end(self) -> None:
-        for number, timeout_s in ((signal.SIGTERM, END_TIMEOUT_S), (signal.SIGKILL, END_TIMEOUT_S)):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             for place in self._places:
                 if place.pid is not None:
                     os.kill(place.pid, number)
-            deadline_s = time.monotonic() + timeout_s
-            while any(place.pid is not None for place in self._places) and time.monotonic() < deadline_s:
+            deadline_s = time.monotonic() + END_TIMEOUT_S
+            while time.monotonic() < deadline_s and any(place.pid is not None for place in self._places):
                 for place in self._places:
-                    if place.pid is not None and _status_of(place.pid) is not None:
-                        place.pid = None
+                    place.has_ended()
                 time.sleep(_POLL_S)
-
-
-def _status_of(pid: int) -> str | None:
-    """How a child has ended; None while it lives."""
-    ended, status = os.waitpid(pid, os.WNOHANG)
-    if ended == 0:
-        return None
-    code = os.waitstatus_to_exitcode(status)
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"
-
-
-def _heard(said: int) -> int:
-    with contextlib.suppress(BlockingIOError):
-        return len(os.read(said, WORKERS_MAX))
-    return 0
-
-
-def _say(say: int) -> None:
-    os.write(say, b".")

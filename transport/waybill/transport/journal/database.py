@@ -3,7 +3,7 @@
 - Writers of several processes queue at an OS lock before SQLite's own, which would let one of them starve.
 - No read transaction outlives a call, so a checkpoint can always finish.
 - Nothing of SQLite is open while the process forks: a child that inherits SQLite's record of locks believes
-  to hold locks it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
+  it holds locks that it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENTRY_BYTES_MAX: Final = 256 * 2**20
 """The largest entry that is kept, in bytes."""
 
 SYNC_EVERY_S: Final = 0.1
-"""What need not be fsynced at once is after this long."""
+"""How long a change that need not be durable at once may wait for its fsync."""
 
 _CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
 _BUSY_TIMEOUT_MS: Final = 30_000
@@ -47,22 +47,23 @@ class Database:
     Args:
         path: the file; its folder exists.
         vfs: SQLite's file system by name; None for its own.
+        clock: tells the seconds by which `SYNC_EVERY_S` is measured.
     """
 
-    def __init__(self, path: Path, vfs: str | None) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, path: Path, vfs: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._path = path
         self._vfs = vfs
+        self._clock = clock
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
         self._lock_descriptor: int | None = None
-        self._forgotten: weakref.finalize[[int], Database] | None = None
-        """Closes the descriptor of an object that nobody has closed; connections do that by themselves."""
+        self._close_descriptor: weakref.finalize[[int], Database] | None = None
+        """Closes it also where nobody has called `close`; connections do that by themselves."""
         self.write_lock = threading.RLock()
-        """Held by the thread that writes; a signal handler may come in between, see `refuse_reentry`."""
-        self._lazy = False
+        """Held by the thread that writes. A signal handler gets past it, see `refuse_reentry`."""
+        self._is_lazy = False
         """Whether the writer's commits are not fsynced."""
-        self._unsynced, self._synced_s = False, 0.0
+        self._has_unsynced, self._synced_s = False, float("-inf")
         self._in_transaction = False
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
@@ -74,8 +75,8 @@ class Database:
 
         Args:
             work: what to do.
-            durable: fsynced on return; else with the next change `SYNC_EVERY_S` after the last fsync, or by
-                `sync`.
+            durable: whether it is fsynced on return; if not, the first change `SYNC_EVERY_S` after the last
+                fsync makes it durable, or `sync`.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -87,20 +88,20 @@ class Database:
         """The same for a caller that holds `write_lock` already."""
         self.refuse_reentry()
         writer = self._writing()
-        now_s = time.monotonic()
+        now_s = self._clock()
         lazily = not durable and now_s - self._synced_s < SYNC_EVERY_S
-        if lazily != self._lazy:
+        if lazily != self._is_lazy:
             writer.pragma("synchronous", "NORMAL" if lazily else "FULL")
-            self._lazy = lazily
+            self._is_lazy = lazily
         descriptor = self._os_lock_descriptor()
         try:
             self._in_transaction = True
-            # Inside, so that an interruption right after it does not leave every other process waiting.
+            # Within the `try`, so that an interruption right after it does not leave other processes waiting.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             writer.execute("BEGIN IMMEDIATE")
             result = work(writer)
             writer.execute("COMMIT")
-            self._unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
+            self._has_unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -113,35 +114,35 @@ class Database:
         return result
 
     def sync(self, after_s: float = 0.0) -> float | None:
-        """Make durable what `write` left to be.
+        """Fsync what `write` has not.
 
         Args:
             after_s: only if the last fsync was so long ago.
 
         Returns:
-            In how many seconds that will be; None when nothing is left.
+            The seconds until then; None when nothing is left to fsync.
 
         Raises:
             JournalError: the disk failed.
         """
-        left_s = self._synced_s + after_s - time.monotonic()
-        if self._unsynced and left_s > 0:
+        left_s = self._synced_s + after_s - self._clock()
+        if self._has_unsynced and left_s > 0:
             return left_s
-        if self._unsynced:
-            # A commit that changes nothing is not fsynced. SQLite holds no lock on the log.
+        if self._has_unsynced:
+            # SQLite fsyncs no commit that changes nothing, but it holds no lock on the log either.
             try:
                 with self._path.with_name(f"{self._path.name}-wal").open("rb") as log:
                     sync(log.fileno())
             except OSError as error:
                 raise JournalError(f"{self._path} cannot be made durable ({error}); check the disk") from None
-            self._unsynced, self._synced_s = False, time.monotonic()
+            self._has_unsynced, self._synced_s = False, self._clock()
         return None
 
     def refuse_reentry(self) -> None:
-        """Keep out a signal handler that interrupts this thread's own write; the caller holds `write_lock`.
+        """Refuse a signal handler that interrupts this thread's own write; the caller holds `write_lock`.
 
         Raises:
-            JournalError: it has.
+            JournalError: this is such a handler.
         """
         if self._in_transaction:
             raise JournalError(
@@ -165,38 +166,34 @@ class Database:
                 raise self._explained(error) from None
 
     def prepare(self) -> None:
-        """Make the database, or migrate what is there.
+        """Make the database, or migrate an older one.
 
         Raises:
-            JournalError: it can hold no journal, or is none.
+            JournalError: the file is no journal, or none can be made here.
         """
         with self.write_lock:
             self._writing()
 
     def checkpoint(self) -> None:
-        """Move what the WAL holds into the database, so that the next writer begins it anew.
+        """Move the content of the WAL into the database, so that the next writer begins the WAL anew.
 
-        Most is moved while others write. Writers wait only for what they have added meanwhile: a WAL that is
-        never moved whole grows for as long as somebody writes, and what grows is slower to fsync than what
-        is written over.
+        Most is moved while others write; writers wait only while what they added meanwhile is moved. Without
+        that the WAL would grow for as long as somebody writes, and a file that grows is slower to fsync than
+        one that is written over.
         """
         with self.write_lock:
             try:
                 writer = self._writing()
                 writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                descriptor = self._os_lock_descriptor()
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX)
+                with self._os_locked():
                     writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-                finally:
-                    fcntl.flock(descriptor, fcntl.LOCK_UN)
             except apsw.BusyError:
-                pass  # another process is at it
+                pass  # another process is doing the same
             except apsw.Error as error:
                 raise self._explained(error) from None
 
     def close(self) -> None:
-        """Let go of every connection; the next use connects again."""
+        """Close every connection; the next use connects again."""
         with self.write_lock, self._read_lock:
             self._disconnect()
 
@@ -205,28 +202,34 @@ class Database:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             try:
                 self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
-                self._forgotten = weakref.finalize(self, os.close, self._lock_descriptor)
-                self._forgotten.atexit = False
             except OSError as error:
                 kind = JournalFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else JournalError
                 raise kind(
                     f"{self._path} cannot be locked ({error}); check the disk and the permissions of the home"
                 ) from None
+            self._close_descriptor = weakref.finalize(self, os.close, self._lock_descriptor)
+            self._close_descriptor.atexit = False
         return self._lock_descriptor
+
+    @contextlib.contextmanager
+    def _os_locked(self) -> Iterator[None]:
+        descriptor = self._os_lock_descriptor()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def _writing(self) -> apsw.Connection:
         """The connection that writes; the caller holds `write_lock`."""
         if self._writer is None:
-            descriptor = self._os_lock_descriptor()
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-                migrate(writer, node=secrets.token_hex(6))
-            except apsw.Error as error:
-                raise self._explained(error) from None
-            finally:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)
-            self._writer, self._lazy = writer, False
+            with self._os_locked():
+                try:
+                    writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+                    migrate(writer, node=secrets.token_hex(6))
+                except apsw.Error as error:
+                    raise self._explained(error) from None
+            self._writer, self._is_lazy = writer, False
         return self._writer
 
     def _connect(self, flags: int) -> apsw.Connection:
@@ -237,9 +240,9 @@ class Database:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if flags & apsw.SQLITE_OPEN_CREATE:
             connection.pragma("synchronous", "FULL")
-            connection.pragma("fullfsync", 1)  # macOS; nothing elsewhere
+            connection.pragma("fullfsync", 1)  # for macOS; it does nothing elsewhere
             connection.pragma("journal_mode", "wal")
-        # A pipeline waits for no checkpoint: the runner makes them. Without one the WAL grows this far.
+        # The runner makes the checkpoints, so that pipelines wait for none. Without it the WAL grows so far.
         connection.wal_autocheckpoint(_CHECKPOINT_WAL_BYTES // 4096)
         return connection
 
@@ -248,12 +251,12 @@ class Database:
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
-        if self._forgotten is not None:
-            self._forgotten()
-            self._lock_descriptor = self._forgotten = None
+        if self._close_descriptor is not None:
+            self._close_descriptor()
+            self._lock_descriptor = self._close_descriptor = None
 
     def _explained(self, error: apsw.Error) -> JournalError:
-        """The same error in words that say what to do."""
+        """An error of SQLite as one that says what to do."""
         path = self._path
         if isinstance(error, apsw.FullError):
             return JournalFullError(
@@ -273,13 +276,13 @@ class Database:
         )
 
     def before_fork(self) -> None:
-        """Finish what is under way and let go of every connection."""
+        """Let the write and the read under way finish, and close every connection."""
         self.write_lock.acquire()
         self._read_lock.acquire()
         self._disconnect()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Be usable again, on either side."""
+        """Be usable again, in the parent as well as in the child."""
         if in_child:
             self.on_fork()
         self._read_lock.release()

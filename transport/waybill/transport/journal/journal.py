@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, cast
@@ -23,7 +22,8 @@ import msgspec
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files
 from waybill.transport.journal.database import Database
-from waybill.transport.journal.rows import Row, codec, insert, row_of, unpack
+from waybill.transport.journal.group_commit import GroupCommit, OnDone
+from waybill.transport.journal.rows import Item, Row, codec, insert, row_of, unpack
 from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
 from waybill.transport.mounts import refuse_network_file_system
 
@@ -40,14 +40,14 @@ WHERE seq > ? ORDER BY seq LIMIT ?
 
 
 class Kind(IntEnum):
-    """What an entry's body is."""
+    """What the body of an entry holds."""
 
     OPENLINEAGE = 0
     """One OpenLineage event, JSON."""
     PROVENANCE = 1
     """A JSON array of DeltaFi provenance records."""
     MARK = 2
-    """``settle`` or ``flush``: a moment that every projection must see at the same place of the sequence."""
+    """``settle`` or ``flush``: a moment that every projection must meet at the same place of the sequence."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -68,44 +68,39 @@ class Entry(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class _Pending:
-    """One caller's entries on their way through the group commit."""
-
-    __slots__ = ("done", "error", "rows", "seqs")
-
-    def __init__(self, rows: list[Row]) -> None:
-        self.rows = rows
-        self.seqs: list[int] = []
-        self.error: Exception | None = None
-        self.done = False
-
-
 class Journal:
     """A home's journal; threads may share one, processes open one each, and it may be carried over a fork.
 
     Args:
         home: the folder; made when missing.
-        max_bytes: new entries are refused when the journal's content is larger; may be set anew.
+        max_bytes: new entries are refused while the content is larger than this; it may be changed.
         vfs: SQLite's file system by name; the fault tests pass theirs.
-        packs: whether large bodies are compressed, which needs pyarrow loaded.
+        packs: whether large bodies are compressed, for which pyarrow is loaded.
+        clock: tells the seconds by which fsyncs and looks at the size are spaced out.
 
     Raises:
-        JournalError: the home cannot hold a journal, or what is there is none.
+        JournalError: the home cannot hold a journal, or its file is no journal.
     """
 
     def __init__(
-        self, home: Path, *, max_bytes: int = 10 * 2**30, vfs: str | None = None, packs: bool = False
+        self,
+        home: Path,
+        *,
+        max_bytes: int = 10 * 2**30,
+        vfs: str | None = None,
+        packs: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the journal, making or migrating it where needed."""
+        """Open the journal; it is made where there is none, and migrated where it is older."""
         self.home = home
         self.path = home / "journal.db"
         self.max_bytes = max_bytes
         self._packs = packs
         if packs:
-            codec()  # loaded now, and not while a request waits
-        self._queue: deque[_Pending] = deque()
-        self._full = False
-        self._size_checked_s = 0.0
+            codec()  # loaded now, so that no request waits for it
+        self._clock = clock
+        self._is_full = False
+        self._size_checked_s = float("-inf")
         try:
             Files().make_folder(home)
             refuse_network_file_system(home)
@@ -113,9 +108,10 @@ class Journal:
             raise JournalError(
                 f"the home {home} cannot be used ({error}); give another one with `home`"
             ) from None
-        self._database = Database(self.path, vfs)
+        self._database = Database(self.path, vfs, clock)
+        self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # Other threads' entries are committed by the parent, where those threads live on.
-        self._database.on_fork = self._queue.clear
+        self._database.on_fork = self._commits.reset
         self._database.prepare()
         self.node = cast("str", self.meta("node"))
         self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
@@ -131,7 +127,7 @@ class Journal:
         """Keep one entry; see `append_many`."""
         return self.append_many(((kind, body, system_name),))[0]
 
-    def append_many(self, items: Iterable[tuple[Kind, bytes, str]]) -> list[int]:
+    def append_many(self, items: Iterable[Item]) -> list[int]:
         """Keep entries, all or none of them, durable on return.
 
         Args:
@@ -144,63 +140,34 @@ class Journal:
             JournalFullError: no room, on the disk or within `max_bytes`; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
-        pending = _Pending([row_of(kind, system, body, pack=self._packs) for kind, body, system in items])
-        self._submit(pending)
-        return pending.seqs
+        return self._commits.keep(self._rows_of(items))
+
+    def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
+        """Keep entries without waiting for the disk, from an event loop say; see `append_many`.
+
+        Args:
+            items: kind, body and stamped system name of each.
+            on_done: called in the committing thread with the sequence numbers or the error; it must neither
+                raise nor take long. `close` calls it for all that is left.
+        """
+        self._commits.submit(items, on_done)
+
+    @property
+    def committing_s(self) -> float:
+        """How long what was submitted has been waiting for the commit under way; 0 when nothing waits."""
+        return self._commits.committing_s
 
     def mark(self, body: Literal[b"settle", b"flush"]) -> int:
         """Append a mark and return its sequence number; marks are never refused for size."""
-        pending = _Pending([Row(Kind.MARK, "", None, body)])
-        self._submit(pending)
-        return pending.seqs[0]
+        return self._commits.keep([Row(Kind.MARK, "", None, body)])[0]
 
-    def _submit(self, pending: _Pending) -> None:
-        # Whoever holds the lock commits for everybody in the queue, so one fsync serves all who came
-        # meanwhile.
-        self._queue.append(pending)
-        with self._database.write_lock:
-            if not pending.done:
-                self._refuse_reentry(pending)
-                self._commit_queue()
-        if pending.error is not None:
-            raise pending.error
+    def _rows_of(self, items: Iterable[Item]) -> list[Row]:
+        return [row_of(kind, system, body, pack=self._packs) for kind, body, system in items]
 
-    def _refuse_reentry(self, pending: _Pending) -> None:
-        try:
-            self._database.refuse_reentry()
-        except JournalError:
-            self._queue.remove(pending)
-            raise
-
-    def _commit_queue(self) -> None:
-        # Taken out only when done: an interruption (KeyboardInterrupt) at any place leaves the rest for the
-        # threads that wait for it.
-        self._commit_group([pending for pending in list(self._queue) if not pending.done])
-        while self._queue and self._queue[0].done:
-            self._queue.popleft()
-
-    def _commit_group(self, group: Sequence[_Pending]) -> None:
-        try:
-            seqs = self._database.write_locked(lambda writer: self._insert(writer, group))
-        except Exception as error:  # noqa: BLE001 - raised again for the one whose entry it is about
-            if len(group) == 1:
-                group[0].error = error
-                group[0].done = True
-                return
-            for pending in group:
-                self._commit_group([pending])
-            return
-        at = 0
-        for pending in group:
-            pending.seqs = seqs[at : at + len(pending.rows)]
-            at += len(pending.rows)
-            pending.done = True
-
-    def _insert(self, writer: apsw.Connection, group: Sequence[_Pending]) -> list[int]:
+    def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
         self._check_size(writer)
-        rows = [row for pending in group for row in pending.rows]
         marks = any(row.kind == Kind.MARK for row in rows)
-        if self._full and not (marks and len(rows) == 1):
+        if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
                 "let its projections catch up (`waybill status`), or raise the setting"
@@ -209,16 +176,15 @@ class Journal:
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
 
     def _check_size(self, writer: apsw.Connection) -> None:
-        now_s = time.monotonic()
-        if now_s - self._size_checked_s < _SIZE_CHECK_EVERY_S:
-            return
-        self._size_checked_s = now_s
-        self._full = _content_bytes(writer) >= self.max_bytes
+        now_s = self._clock()
+        if now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
+            self._size_checked_s = now_s
+            self._is_full = _content_bytes(writer) >= self.max_bytes
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
-        """The entries that follow, in order: at least one if there is any, else up to both limits."""
+        """The entries that follow, in order: as many as the limits allow, but one at least if any."""
         entries: list[Entry] = []
         size_bytes = 0
         with self._database.reading() as reader:
@@ -388,7 +354,8 @@ class Journal:
         return 0
 
     def close(self) -> None:
-        """Let go of the database. A closed journal may be used again; it opens anew."""
+        """Commit what was submitted and let go of the database. A closed journal may be used again."""
+        self._commits.close()
         self._database.close()
 
 

@@ -1,4 +1,4 @@
-"""Entries as they lie in the journal's database: how they are told apart, packed, inserted and found."""
+"""Entries as rows of the journal's database: their digests, their packing, and how they are inserted."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PACK_BYTES_MIN: Final = 8 * 2**10
-"""Bodies from this size on may be packed; smaller ones have little in them that repeats."""
+"""Smaller bodies are not packed, because little in them repeats."""
 
 PACK_BYTES_MAX: Final = 8 * 2**20
-"""Larger ones are not, for they would be in memory three times."""
+"""Larger bodies are not packed, because they would be in memory three times."""
 
 _ROWS_AT_ONCE: Final = 64
 _INSERT: Final = (
@@ -29,7 +29,7 @@ _NEWEST_MS: Final = "SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1"
 _FIND: Final = "SELECT seq FROM entries WHERE digest = ?"
 
 _MOMENTS: Final = {0: b'"eventTime"', 1: b'"completed"'}
-"""By kind, the member of an event or record that tells when it happened."""
+"""By kind, the member of an event or record that says when it happened."""
 
 _MOMENT_WITHIN_BYTES: Final = 64 * 2**10
 _MOMENT_CHARS: Final = 40
@@ -40,15 +40,17 @@ _MOMENT_BYTES: Final = 8
 _NO_DIGITS: Final = bytes(set(range(256)) - set(b"0123456789"))
 
 
+Item = tuple[int, bytes, str]
+"""Kind, body and stamped system name of an entry that is to be kept."""
+
+
 class Row(NamedTuple):
-    """An entry before it has a number.
+    """An entry before it has a sequence number.
 
     Attributes:
-        kind: a `Kind` as a number.
-        system_name: stamped on records that carry none.
         digest: see `digest_of`; None for a mark, which is never a repeat.
         body: the bytes as accepted, or packed.
-        unpacked_bytes: the size that they had, if they are packed.
+        unpacked_bytes: the size of the body as accepted, if it is packed.
     """
 
     kind: int
@@ -61,12 +63,8 @@ class Row(NamedTuple):
 def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
     """The row of an entry.
 
-    Args:
-        kind: a `Kind` as a number.
-        system_name: stamped on records that carry none.
-        body: the bytes as accepted.
-        pack: whether a large body is packed, which is less work than writing it twice, to the log and to the
-            database, and needs a quarter of the room.
+    A large body is packed if `pack` says so: that is less work than writing it as it is to the log and to the
+    database, and it needs a quarter of the room.
     """
     digest = digest_of(kind, body)
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
@@ -77,15 +75,12 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
 
 
 def digest_of(kind: int, body: bytes) -> bytes:
-    """By what a repeat is known: the same bytes of the same kind have the same digest, and no others have it.
+    """The digest by which a repeat is recognised: 8 bytes of the moment that the body names, 16 of its hash.
 
-    It begins with the moment that the body tells, so that what is kept at one time lies together in the
-    index: the entries of a commit then change few of its pages, where with hashes alone each changes one of
-    its own, which goes to the log and to the disk again. A moment that is missing or far away costs that and
-    nothing else, so it is taken from where it mostly is, and what it says is not looked into.
-
-    Returns:
-        8 bytes of moment, 16 of hash.
+    With the moment first, entries of the same time are neighbours in the index, so a commit changes few of
+    its pages. With hashes alone each entry would change a page of its own, which is then written to the log
+    and to the disk. A missing or wrong moment costs only that, so the moment is taken from where it usually
+    is, without a check.
     """
     return _moment_of(kind, body) + blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
 
@@ -101,11 +96,7 @@ def _moment_of(kind: int, body: bytes) -> bytes:
 
 
 def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
-    """A body as it was accepted.
-
-    Raises:
-        JournalError: it is damaged.
-    """
+    """A body as it was accepted; a damaged one raises a `JournalError`."""
     if unpacked_bytes is None:
         return body
     try:
@@ -117,17 +108,17 @@ def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
 def insert(
     writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool, old_digests: bool = False
 ) -> list[int]:
-    """Insert what is new; the caller has begun a transaction.
+    """Insert rows that are no repeats; the caller has begun a transaction.
 
     Args:
         writer: the connection.
         rows: what is inserted.
-        now_ms: when, epoch milliseconds; later where the newest entry is.
-        marks: whether there may be marks among the rows.
-        old_digests: whether there may be entries whose digest is the hash alone, as version 3 had it.
+        now_ms: the time, epoch milliseconds; the newest entry's is taken where that is later.
+        marks: whether marks are among the rows.
+        old_digests: whether the journal has entries whose digest is the hash alone, as version 3 had it.
 
     Returns:
-        The sequence number of each row; that of the first one for a repeat.
+        The sequence number of each row; for a repeat that of the first entry with these bytes.
     """
     known = _known_by_hash(writer, rows) if old_digests else {}
     if known:
@@ -135,7 +126,7 @@ def insert(
         numbers = iter(insert(writer, fresh, now_ms, marks=marks))
         return [known[row.digest] if row.digest in known else next(numbers) for row in rows]
     received_ms = max(now_ms, writer.execute(_NEWEST_MS).get or 0)
-    # A mark has no digest by which its number could be found among those of repeats.
+    # A mark has no digest by which its number could be found if other rows of the statement are repeats.
     at_once = 1 if marks else _ROWS_AT_ONCE
     seqs: list[int] = []
     for at in range(0, len(rows), at_once):
@@ -144,14 +135,14 @@ def insert(
 
 
 def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes | None, int]:
-    """The entries of version 3 that rows are repeats of: the sequence number by the row's digest."""
+    """The sequence number by digest of each row that repeats an entry of version 3."""
     digests = {row.digest for row in rows if row.digest is not None}
     found = {digest: writer.execute(_FIND, (digest[_MOMENT_BYTES:],)).get for digest in digests}
     return {digest: cast("int", seq) for digest, seq in found.items() if seq is not None}
 
 
 def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Row]) -> Sequence[int]:
-    # One statement for all: between two of them other threads would take the interpreter.
+    # One statement for all, because other threads would take the interpreter between two statements.
     begin, row, end = _INSERT
     writer.execute(
         begin + ",".join([row] * len(rows)) + end, [at for row in rows for at in (received_ms, *row)]
@@ -164,8 +155,7 @@ def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Ro
 
 @cache
 def codec() -> pa.Codec:
-    """What packs; it loads pyarrow."""
-    # Who keeps single events loads no pyarrow.
+    """What packs bodies. It needs pyarrow, which a pipeline that keeps single events does not load."""
     import pyarrow as pa
 
     return pa.Codec("lz4_raw")

@@ -1,13 +1,13 @@
 """The spool: durability ``process``. An entry is with the operating system when `Spool.append` returns.
 
-One write to a file of this process's own, which survives the process; a thread has it fsynced within
+That is one write to a file of this process's own, which survives the process; a thread has it fsynced within
 `SYNC_WITHIN_S`. The home's runner, or whoever flushes, adopts what is written: takes it into the journal. So
 a pipeline pays for one write, and SQLite's work is done in another process.
 
-A spool is a row of segments, ``<stem>.<number>.spool``. The one being written is locked; it is closed when it
-is old or large, and what is closed, or was left by a process that died, is adopted and removed. The journal
-keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what follows,
-body size, kind, size of the system name), the system name and the body; a torn last record was never
+A spool is a series of segments, ``<stem>.<number>.spool``. The one being written is locked; it is closed when
+it is old or large. Segments that are closed, or that a process left when it died, are adopted and removed.
+The journal keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what
+follows, body size, kind, size of the system name), the system name and the body. A torn last record was never
 acknowledged.
 """
 
@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
@@ -35,20 +35,16 @@ from waybill.transport.journal.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.transport.journal.journal import Journal
+    from waybill.transport.journal.rows import Item
 
 SYNC_WITHIN_S: Final = 0.1
 """How long an entry may wait for its fsync."""
 
 _HEADER: Final = struct.Struct("<IIBH")
-_AFTER_CRC: Final = 4
+_CRC_BYTES: Final = 4
 _GATHER_S: Final = SYNC_WITHIN_S / 4
-_SEGMENT_S: Final = 0.25
-_SEGMENT_BYTES: Final = 2**20
-_ADOPT_EVERY_BYTES: Final = 64 * 2**20
 _SUFFIX: Final = ".spool"
 _FOLDER: Final = "spool"
-
-Item = tuple[Kind, bytes, str]
 
 
 class _Segment:
@@ -56,41 +52,38 @@ class _Segment:
 
     def __init__(self, folder: Path, name: str) -> None:
         Files().make_folder(folder)
-        # Locked before it has the name by which an adopter looks for it.
+        # Locked before it gets the name by which an adopter looks for it.
         hidden = folder / f"{name}.new"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         self.descriptor = os.open(hidden, flags, 0o600)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
         hidden.rename(folder / f"{name}{_SUFFIX}")
         self.size_bytes = 0
-        self.begun_s = 0.0
-        self.torn = False
+        self.begun_s = float("inf")
+        """When its first record was written, on the monotonic clock."""
+        self.is_torn = False
         """Whether it ends in a part of a record, which would hide what follows it."""
         self._folder = folder
         self._name_is_durable = False
 
     def write(self, record: bytes) -> None:
-        if self.torn:
+        if self.is_torn:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        written = os.write(self.descriptor, record)
-        if written < len(record):
-            self.torn = True
+        written_bytes = os.write(self.descriptor, record)
+        if written_bytes < len(record):
+            self.is_torn = True
             os.ftruncate(self.descriptor, self.size_bytes)
-            self.torn = False
+            self.is_torn = False
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.size_bytes += written
-        self.begun_s = self.begun_s or time.monotonic()
+        if not self.size_bytes:
+            self.begun_s = time.monotonic()
+        self.size_bytes += written_bytes
 
     def sync(self) -> None:
         sync(self.descriptor)
         if not self._name_is_durable:
             Files().fsync_folder(self._folder)
             self._name_is_durable = True
-
-    @property
-    def full(self) -> bool:
-        old = self.begun_s > 0 and time.monotonic() - self.begun_s >= _SEGMENT_S
-        return old or self.torn or self.size_bytes >= _SEGMENT_BYTES
 
     def close(self) -> None:
         """Leave it to whoever adopts; its lock goes with the descriptor."""
@@ -100,25 +93,33 @@ class _Segment:
 class Spool:
     """One process's spool of a home; threads may share one, and it may be carried over a fork.
 
+    Made by `open_spool`.
+
     Args:
         journal: where the entries go.
+        segment_bytes: a segment of this size is closed.
+        segment_s: and one of this age.
+        adopt_every_bytes: so much is written before this process adopts it itself.
     """
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(
+        self, journal: Journal, *, segment_bytes: int, segment_s: float, adopt_every_bytes: int
+    ) -> None:
         self._journal = journal
         self._folder = journal.home / _FOLDER
-        self._begin()
-        adopt(journal)
-        survive_forks(self)
-        atexit.register(_close_at_exit, weakref.ref(self))
+        self._segment_bytes = segment_bytes
+        self.segment_s = segment_s
+        self._adopt_every_bytes = adopt_every_bytes
+        self._reset()
 
-    def _begin(self) -> None:
-        """Be as new: nothing is unsynced, no segment is open."""
-        # A signal handler may append in the middle of an append.
+    def _reset(self) -> None:
+        """Begin with no segment and nothing to fsync, as a new spool does, and in the child of a fork."""
+        # Reentrant, because a signal handler may append in the middle of an append.
         self._lock = threading.RLock()
         self._sync_lock = threading.RLock()
-        """Held by whoever syncs and turns segments; taken before `_lock`."""
+        """Held by whoever syncs or closes segments; taken before `_lock`."""
         self._wanted = threading.Event()
+        """Set while something waits for its fsync."""
         weakref.finalize(self, self._wanted.set)  # the thread ends with the spool
         self._thread: threading.Thread | None = None
         self._segment: _Segment | None = None
@@ -131,19 +132,25 @@ class Spool:
         """Hand an entry to the operating system.
 
         Raises:
-            JournalFullError: no room; the entry was not kept.
+            JournalFullError: the disk is full; the entry was not kept.
             JournalError: the disk failed; the entry was not kept.
         """
         record = _encode(kind, body, system_name)
-        if self._unadopted_bytes > _ADOPT_EVERY_BYTES:
-            self._adopt_own()
-        if self._segment is not None and self._segment.torn:
-            self.sync()  # goes on with another segment
+        if self._unadopted_bytes > self._adopt_every_bytes:  # nobody else has adopted it in time
+            self._adopt()
+        if self._segment is not None and self._segment.is_torn:
+            self.sync()  # which begins another segment
         with self._lock:
             try:
-                if self._segment is None:
-                    self._begin_segment()
-                cast("_Segment", self._segment).write(record)
+                segment = self._segment
+                if segment is None:
+                    segment = self._new_segment()
+                    if self._segment is None:
+                        self._segment = segment
+                    else:  # a signal handler has appended meanwhile and begun one
+                        segment.close()
+                        segment = self._segment
+                segment.write(record)
             except OSError as error:
                 raise JournalFullError(
                     f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
@@ -156,7 +163,7 @@ class Spool:
 
     @property
     def in_use(self) -> bool:
-        """Whether the segment that is open has entries, so that it must be closed before long."""
+        """Whether the open segment has entries, so that it must be closed before long."""
         return self._segment is not None and self._segment.size_bytes > 0
 
     @property
@@ -194,14 +201,15 @@ class Spool:
             if self._segment is not None:
                 self._segment.close()
                 self._segment = None
-        self._adopt_own()
+        self._adopt()
 
     def _sync_segment(self) -> None:
         segment = self._segment
         if segment is None:
             return
-        if segment.full:
-            # Without room for another file this one goes on, and is synced all the same.
+        is_old = time.monotonic() - segment.begun_s >= self.segment_s
+        if is_old or segment.is_torn or segment.size_bytes >= self._segment_bytes:
+            # Without room for another file this one is used further, and synced all the same.
             with contextlib.suppress(OSError):
                 following = self._new_segment()
                 with self._lock:
@@ -209,72 +217,92 @@ class Spool:
         try:
             segment.sync()
         except OSError:
-            # The next try may succeed although the kernel has dropped what it could not write. Whoever adopts
-            # the segment writes it anew.
-            self._leave(segment)
+            # The next attempt may succeed although the kernel has dropped what it could not write. So the
+            # segment is closed, and whoever adopts it writes its entries anew.
+            with self._lock:
+                if self._segment is segment:
+                    self._segment = None
+            segment.close()
             raise
         if segment is not self._segment:
-            segment.close()
-
-    def _leave(self, segment: _Segment) -> None:
-        with self._lock:
-            if self._segment is segment:
-                self._segment = None
-        segment.close()
-
-    def _begin_segment(self) -> None:
-        segment = self._new_segment()
-        if self._segment is None:
-            self._segment = segment
-        else:  # a signal handler's append has begun one meanwhile
             segment.close()
 
     def _new_segment(self) -> _Segment:
         self._number += 1
         return _Segment(self._folder, f"{self._stem}.{self._number:08}")
 
-    def _adopt_own(self) -> None:
-        """Do the adoption here, where nobody else has done it in time."""
+    def _adopt(self) -> None:
         adopt(self._journal)
         self._unadopted_bytes = 0
 
     def _start_thread(self) -> None:
         with self._sync_lock:
             if self._thread is None:
-                reference = weakref.ref(self)
                 thread = threading.Thread(
-                    target=_keep_syncing, args=(reference, self._wanted), name="waybill-spool", daemon=True
+                    target=_keep_syncing,
+                    args=(weakref.ref(self), self._wanted),
+                    name="waybill-spool",
+                    daemon=True,
                 )
                 try:
                     thread.start()
                 except RuntimeError:
-                    # From 3.12 on there is no new thread once the interpreter shuts down.
+                    # From 3.12 on no thread can be started once the interpreter shuts down.
                     with contextlib.suppress(JournalError):
                         self.sync()
                 else:
                     self._thread = thread
 
     def before_fork(self) -> None:
-        """Finish what is under way."""
+        """Let the append and the sync under way finish."""
         self._sync_lock.acquire()
         self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Be usable again, on either side; the child begins a spool of its own."""
+        """Be usable again; the child begins a spool of its own."""
         if not in_child:
             self._lock.release()
             self._sync_lock.release()
             return
         if self._segment is not None:
-            # The lock is the parent's; it would outlive the parent in this descriptor.
+            # The lock is the parent's; through this descriptor it would outlive the parent.
             self._segment.close()
-        self._begin()
+        self._reset()
+
+
+def open_spool(
+    journal: Journal,
+    *,
+    segment_bytes: int = 2**20,
+    segment_s: float = 0.25,
+    adopt_every_bytes: int = 64 * 2**20,
+) -> Spool:
+    """Begin a spool that is closed when the process ends, and adopt what earlier ones left; see `Spool`.
+
+    Raises:
+        JournalError: the journal cannot take what earlier spools left.
+    """
+    spool = Spool(
+        journal, segment_bytes=segment_bytes, segment_s=segment_s, adopt_every_bytes=adopt_every_bytes
+    )
+    adopt(journal)
+    survive_forks(spool)
+    atexit.register(_close_at_exit, weakref.ref(spool))
+    return spool
+
+
+def _close_at_exit(reference: weakref.ref[Spool]) -> None:
+    spool = reference()
+    if spool is not None:
+        # What cannot be taken now is adopted later.
+        with contextlib.suppress(JournalError):
+            spool.close()
 
 
 def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> None:
-    turns_s: float | None = None
+    timeout_s: float | None = None
     while True:
-        if wanted.wait(turns_s):
+        if wanted.wait(timeout_s):
             time.sleep(_GATHER_S)
         spool = reference()
         if spool is None:
@@ -282,7 +310,7 @@ def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> Non
         # A disk that fails here fails the next append too, and that one can tell its caller.
         with contextlib.suppress(JournalError):
             spool.sync()
-        turns_s = _SEGMENT_S if spool.in_use else None
+        timeout_s = spool.segment_s if spool.in_use else None
         del spool
 
 
@@ -297,7 +325,7 @@ def adopt(journal: Journal, *, living: bool = False) -> int:
         How many entries were read.
 
     Raises:
-        JournalError: the journal cannot take them now; they stay.
+        JournalError: the journal cannot take them now; they stay in the spools.
     """
     folder = journal.home / _FOLDER
     try:
@@ -316,38 +344,30 @@ def waiting(home: Path) -> bool:
 
 
 def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
-    with _claimed(path) as free:
-        if not (free or living):
-            return 0
-        items = list(_records(path))
-        journal.append_many(items)
-        if free:
-            path.unlink(missing_ok=True)
-        return len(items)
-
-
-@contextlib.contextmanager
-def _claimed(path: Path) -> Iterator[bool]:
-    """Hold a segment that nobody writes; False when it is being written or somebody else has it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        yield False
-        return
+        return 0
     try:
+        is_free = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        except BlockingIOError:  # it is being written, or somebody else adopts it
+            is_free = False
+        if not (is_free or living):
+            return 0
+        items = list(_records(path))
+        journal.append_many(items)
+        if is_free:
+            path.unlink(missing_ok=True)
+        return len(items)
     finally:
         os.close(descriptor)
 
 
 def _encode(kind: Kind, body: bytes, system_name: str) -> bytes:
     name = system_name.encode()
-    head = _HEADER.pack(0, len(body), kind, len(name))[_AFTER_CRC:] + name
+    head = _HEADER.pack(0, len(body), kind, len(name))[_CRC_BYTES:] + name
     return struct.pack("<I", crc32(body, crc32(head))) + head + body
 
 
@@ -357,20 +377,12 @@ def _records(path: Path) -> Iterator[Item]:
         content = path.read_bytes()
     except FileNotFoundError:
         return
-    place = 0
-    while place + _HEADER.size <= len(content):
-        crc, body_size, kind, name_size = _HEADER.unpack_from(content, place)
-        body_at = place + _HEADER.size + name_size
-        end = body_at + body_size
-        if end > len(content) or crc32(content[place + _AFTER_CRC : end]) != crc:
+    at = 0
+    while at + _HEADER.size <= len(content):
+        crc, body_bytes, kind, name_bytes = _HEADER.unpack_from(content, at)
+        body_at = at + _HEADER.size + name_bytes
+        end = body_at + body_bytes
+        if end > len(content) or crc32(content[at + _CRC_BYTES : end]) != crc:
             return
-        yield Kind(kind), content[body_at:end], content[place + _HEADER.size : body_at].decode()
-        place = end
-
-
-def _close_at_exit(reference: weakref.ref[Spool]) -> None:
-    spool = reference()
-    if spool is not None:
-        # What cannot be taken now is adopted later.
-        with contextlib.suppress(JournalError):
-            spool.close()
+        yield Kind(kind), content[body_at:end], content[at + _HEADER.size : body_at].decode()
+        at = end

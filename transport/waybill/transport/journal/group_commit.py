@@ -1,0 +1,175 @@
+"""The group commit: one transaction, and so one fsync, for everybody who has entries to keep at that moment.
+
+- Who waits for the answer (`GroupCommit.keep`) commits in its own thread: whoever holds the lock commits for
+  all threads that wait for it.
+- Who must not wait, such as an event loop (`GroupCommit.submit`), is called back. One thread, started with
+  the first of them, commits whatever was submitted while it was busy.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from waybill.transport.journal.rows import Item, Row
+
+if TYPE_CHECKING:
+    import apsw
+
+    from waybill.transport.journal.database import Database
+
+_COMMIT_BYTES_MAX: Final = 16 * 2**20
+"""A transaction takes no further entries once its entries are larger than this together."""
+
+OnDone = Callable[[list[int] | Exception], None]
+"""Takes the sequence numbers of what was submitted, or the error; it is called in the committing thread."""
+
+_Submitted = tuple[Sequence[Item], OnDone]
+
+
+class _Pending:
+    """One caller's entries on their way through a commit."""
+
+    __slots__ = ("done", "error", "rows", "seqs")
+
+    def __init__(self, rows: list[Row]) -> None:
+        self.rows = rows
+        self.seqs: list[int] = []
+        self.error: Exception | None = None
+        self.done = False
+
+
+class GroupCommit:
+    """Commits the entries of all threads of a process.
+
+    Args:
+        database: where they go.
+        rows_of: makes rows of what was submitted.
+        insert: inserts rows within a transaction and returns their sequence numbers.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        rows_of: Callable[[Sequence[Item]], list[Row]],
+        insert: Callable[[apsw.Connection, list[Row]], list[int]],
+    ) -> None:
+        self._database = database
+        self._rows_of = rows_of
+        self._insert = insert
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what others wait for: in the child of a fork their threads do not live on."""
+        # A dictionary for its order.
+        self._pending: dict[_Pending, None] = {}
+        self._submitted: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._thread_lock = threading.Lock()
+        self._began_s: float | None = None
+
+    @property
+    def committing_s(self) -> float:
+        """How long the thread has been at the commit under way; 0 when it waits for something to commit."""
+        began_s = self._began_s
+        return 0.0 if began_s is None else time.monotonic() - began_s
+
+    def keep(self, rows: list[Row]) -> list[int]:
+        """Commit rows, all or none of them, and return their sequence numbers."""
+        pending = _Pending(rows)
+        self._commit((pending,))
+        if pending.error is not None:
+            raise pending.error
+        return pending.seqs
+
+    def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
+        """Have entries committed by the thread."""
+        self._submitted.put((items, on_done))
+        if self._thread is None:
+            with self._thread_lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="waybill-commit", daemon=True)
+                    self._thread.start()
+
+    def close(self) -> None:
+        """Commit what was submitted and end the thread."""
+        with self._thread_lock:
+            if self._thread is not None:
+                self._submitted.put(None)
+                self._thread.join()
+                self._thread = None
+
+    def _commit(self, own: Sequence[_Pending]) -> None:
+        # An interruption (KeyboardInterrupt) at any place leaves the others to the threads that wait for
+        # them, because nobody removes anything but its own.
+        try:
+            for pending in own:
+                self._pending[pending] = None
+            with self._database.write_lock:
+                while not own[-1].done:
+                    self._database.refuse_reentry()
+                    self._commit_group(self._next_group() or own)
+        finally:
+            for pending in own:
+                self._pending.pop(pending, None)
+
+    def _next_group(self) -> Sequence[_Pending]:
+        group: list[_Pending] = []
+        size_bytes = 0
+        for pending in list(self._pending):
+            if not pending.done and size_bytes <= _COMMIT_BYTES_MAX:
+                group.append(pending)
+                size_bytes += sum([len(row.body) for row in pending.rows])
+        return group
+
+    def _commit_group(self, group: Sequence[_Pending]) -> None:
+        rows = [row for pending in group for row in pending.rows]
+        try:
+            seqs = self._database.write_locked(lambda writer: self._insert(writer, rows))
+        except Exception as error:  # noqa: BLE001 - raised again for the caller whose entry caused it
+            if len(group) == 1:
+                group[0].error = error
+                group[0].done = True
+            else:
+                for pending in group:
+                    self._commit_group((pending,))
+            return
+        at = 0
+        for pending in group:
+            pending.seqs = seqs[at : at + len(pending.rows)]
+            at += len(pending.rows)
+            pending.done = True
+
+    def _run(self) -> None:
+        goes_on = True
+        while goes_on:
+            batch, goes_on = self._next_batch()
+            self._began_s = time.monotonic()
+            self._commit_batch(batch)
+            self._began_s = None
+
+    def _next_batch(self) -> tuple[list[_Submitted], bool]:
+        """What was submitted, as soon as there is something, and whether more may come."""
+        batch: list[_Submitted] = []
+        size_bytes = 0
+        while (submitted := self._submitted.get()) is not None:
+            batch.append(submitted)
+            size_bytes += sum([len(body) for _, body, _ in submitted[0]])
+            if size_bytes > _COMMIT_BYTES_MAX or self._submitted.empty():
+                return batch, True
+        return batch, False
+
+    def _commit_batch(self, batch: list[_Submitted]) -> None:
+        waiting: dict[_Pending, OnDone] = {}
+        for items, on_done in batch:
+            try:
+                waiting[_Pending(self._rows_of(items))] = on_done
+            except Exception as error:  # noqa: BLE001 - whoever submitted it is told
+                on_done(error)
+        if waiting:
+            self._commit(tuple(waiting))
+        for pending, on_done in waiting.items():
+            on_done(pending.error or pending.seqs)
