@@ -14,6 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, Verdict
 from waybill.marquez.delivery import CONNECTIONS, Delivery
 from waybill.marquez.readback import EventReader, MarquezReadError
+from waybill.marquez.summaries import SummaryRules
 from waybill.transport.config import MARQUEZ, obey
 from waybill.transport.errors import SettingsError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from waybill.marquez.backend import Target
-    from waybill.transport.config import BackendSetting, Settings
+    from waybill.transport.config import BackendSetting, Detail, Settings
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
@@ -37,37 +38,27 @@ _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared 
 
 
 def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
-    """The projections of the entry point ``marquez``: one for each backend, named as that is."""
+    """The projections of the entry point ``marquez``: one for each backend, under its name."""
+
+    def delivery(name: str, target: Target, detail: Detail, connections: int, *, draws: bool) -> Delivery:
+        rules = SummaryRules(
+            detail=detail, collector_url=collector_url(settings), backlog=settings.detail_backlog
+        )
+        return Delivery(journal, target, name=name, connections=connections, draws=draws, summaries=rules)
+
     deliveries = []
     if settings.marquez_url is not None:
         read_key = functools.partial(_key_now, journal, MARQUEZ)
         backend = Backend(settings.marquez_url, settings.marquez_api_key, read_key=read_key)
-        delivery = Delivery(
-            journal,
-            backend,
-            name=MARQUEZ,
-            draws=True,
-            detail=settings.marquez_detail,
-            collector_url=collector_url(settings),
-            backlog=settings.detail_backlog,
-        )
-        deliveries.append(delivery)
+        deliveries.append(delivery(MARQUEZ, backend, settings.marquez_detail, CONNECTIONS, draws=True))
     for one in settings.backends:
+        target = _target(one, functools.partial(_key_now, journal, one.name))
+        # Others neither say that they take JobEvents nor that they are slow.
+        is_marquez = one.backend == "marquez"
+        detail = one.detail or ("auto" if is_marquez else "every")
         # Lines of a file have the order of the journal; a server gets several runs at a time.
         connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
-        # The others do not say that they take JobEvents, nor that they are slow.
-        is_marquez = one.backend == "marquez"
-        delivery = Delivery(
-            journal,
-            _target(one, functools.partial(_key_now, journal, one.name)),
-            name=one.name,
-            connections=connections,
-            draws=is_marquez,
-            detail=one.detail or ("auto" if is_marquez else "every"),
-            collector_url=collector_url(settings),
-            backlog=settings.detail_backlog,
-        )
-        deliveries.append(delivery)
+        deliveries.append(delivery(one.name, target, detail, connections, draws=is_marquez))
     return deliveries
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.backend.answers import Answer, Verdict, one_line
-from waybill.marquez.ordering import subject_of
+from waybill.marquez.envelope import envelope_of
 from waybill.transport.config import kafka_address
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class KafkaTarget:
             heard.append(error)
 
         try:
-            producer.produce(self._topic, body, key=subject_of(body, 0).key.encode(), on_delivery=hear)
+            producer.produce(
+                self._topic, body, key=envelope_of(body).subject(0).key.encode(), on_delivery=hear
+            )
             self._wait(producer, lambda: bool(heard))
         except KafkaException as error:
             heard.append(error.args[0])

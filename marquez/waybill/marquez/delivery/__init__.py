@@ -9,4 +9,8 @@ from waybill.marquez.delivery.dead_letter_box import (
     drop_dead_letters as drop_dead_letters,
     replay_dead_letters as replay_dead_letters,
 )
-from waybill.marquez.delivery.delivery import CONNECTIONS as CONNECTIONS, Delivery as Delivery
+from waybill.marquez.delivery.delivery import (
+    CONNECTIONS as CONNECTIONS,
+    Delivery as Delivery,
+    progress_of as progress_of,
+)

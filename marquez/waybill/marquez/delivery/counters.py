@@ -11,7 +11,7 @@ from waybill.transport.config import MARQUEZ
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
-FIGURES: Final = "figures"
+COUNTERS: Final = "figures"
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,24 +31,12 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     coalesced: int = 0
     summaries: int = 0
 
-    def plus(
-        self, *, delivered: int = 0, failed: int = 0, refused: int = 0, coalesced: int = 0, summaries: int = 0
-    ) -> Counters:
-        """The counts with others added."""
-        return Counters(
-            delivered=self.delivered + delivered,
-            failed=self.failed + failed,
-            refused=self.refused + refused,
-            coalesced=self.coalesced + coalesced,
-            summaries=self.summaries + summaries,
-        )
-
     def row(self) -> bytes:
-        """The row that keeps them."""
+        """The counts as they are stored."""
         return msgspec.json.encode(self)
 
 
 def counters_of(journal: Journal, backend: str = MARQUEZ) -> Counters | None:
     """The counts of one backend, by the name of its projection; None before anything was sent there."""
-    row = journal.state_get(backend, FIGURES)
+    row = journal.state_get(backend, COUNTERS)
     return None if row is None else msgspec.json.decode(row, type=Counters)

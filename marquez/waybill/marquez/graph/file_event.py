@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, FinalState, parse_instant_us
 
-_FACETED: Final = DELTA_FILE_FACET.encode()
+if TYPE_CHECKING:
+    from waybill.marquez.envelope import Envelope
+
+_FACET: Final = DELTA_FILE_FACET.encode()
 _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
+
+T = TypeVar("T")
 
 
 class Node(NamedTuple):
@@ -37,16 +42,11 @@ class FileEvent(NamedTuple):
     """One event of a file.
 
     Attributes:
-        flow: what it belongs to.
-        run_id: its run.
-        parent_run_id: its run's parent, if it has one.
         comes_from: the job of the file that it was split from.
         state: how a path of the file ended; None while it has not.
-        completed_ms: when; of a path that has not ended, when the event happened; epoch milliseconds.
+        completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
         transforms: the flows that changed it, in order.
         sink: the flow it left by.
-        inputs: the datasets that it reads.
-        outputs: those that it writes.
         size_bytes: how much was written, as the outputs' statistics say.
     """
 
@@ -96,11 +96,6 @@ class _Facets(msgspec.Struct):
     parent: _Parent | None = None
 
 
-class _Run(msgspec.Struct, rename="camel"):
-    run_id: str
-    facets: _Facets | None = None
-
-
 class _Statistics(msgspec.Struct):
     size: int | None = None
 
@@ -113,50 +108,42 @@ class _Output(_Named, rename="camel"):
     output_facets: _OutputFacets | None = None
 
 
-class _Event(msgspec.Struct, rename="camel"):
-    """The few members of an event that have to be known; nothing else of it is decoded."""
-
-    event_time: str
-    run: _Run
-    job: _Named
-    event_type: str | None = None
-    inputs: list[_Named] | None = None
-    outputs: list[_Output] | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Event)
-
-
-def file_event_of(body: bytes) -> FileEvent | None:
+def file_event_of(envelope: Envelope) -> FileEvent | None:
     """What an event says of a file; None where it is not one of a file."""
-    if _FACETED not in body:
+    run, job = envelope.run, envelope.job
+    if run is None or not run.run_id or job is None or _FACET not in bytes(run.facets):
         return None
     try:
-        event = _DECODER.decode(body)
-        facets = event.run.facets
-        if facets is None or facets.file is None or not event.run.run_id:
+        facets = msgspec.json.decode(run.facets, type=_Facets)
+        if facets.file is None:
             return None
-        said, parent = facets.file, facets.parent
-        completed_ms = parse_instant_us(said.completed or event.event_time) // 1000
+        file, parent = facets.file, facets.parent
+        inputs = _decode(envelope.inputs, list[_Named])
+        outputs = _decode(envelope.outputs, list[_Output])
+        completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    end = _ENDS.get((event.event_type or "").upper())
+    end = _ENDS.get(envelope.type_name)
     parents = parent.job.node if parent is not None else None
-    of_file = parent is not None and parent.run.run_id == said.parent_did
-    source = Node(said.system_name or event.job.namespace, said.data_source or event.job.name)
+    is_of_file = parent is not None and parent.run.run_id == file.parent_did
+    source = Node(file.system_name or job.namespace, file.data_source or job.name)
     return FileEvent(
-        flow=Flow(event.job.node, parents, source),
-        run_id=event.run.run_id,
+        flow=Flow(Node(job.namespace, job.name), parents, source),
+        run_id=run.run_id,
         parent_run_id=parent.run.run_id if parent is not None else None,
-        comes_from=parents if of_file else None,
-        state=end and (said.final_state or end),
+        comes_from=parents if is_of_file else None,
+        state=end and (file.final_state or end),
         completed_ms=completed_ms,
-        transforms=said.transforms or (),
-        sink=said.data_sink if end else None,
-        inputs=[dataset.node for dataset in event.inputs or ()],
-        outputs=[dataset.node for dataset in event.outputs or ()],
-        size_bytes=sum(map(_size_bytes, event.outputs or ())) if end else 0,
+        transforms=file.transforms or (),
+        sink=file.data_sink if end else None,
+        inputs=[dataset.node for dataset in inputs or ()],
+        outputs=[dataset.node for dataset in outputs or ()],
+        size_bytes=sum(map(_size_bytes, outputs or ())) if end else 0,
     )
+
+
+def _decode(raw: msgspec.Raw, kind: type[T]) -> T | None:
+    return msgspec.json.decode(raw, type=kind | None) if raw else None
 
 
 def _size_bytes(output: _Output) -> int:

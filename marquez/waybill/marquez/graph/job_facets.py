@@ -6,18 +6,17 @@ puts them on each event, for example by ``tags`` in ``openlineage.yml``.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+
+if TYPE_CHECKING:
+    from waybill.marquez.envelope import Envelope
 
 T = TypeVar("T")
 
 NOTES_MAX_BYTES: Final = 16 * 1024
-"""Facets larger than that are no notes: what is kept of a job stays small."""
-
-_DOCUMENTATION: Final = b'"documentation"'
-_OWNERSHIP: Final = b'"ownership"'
-_TAGS: Final = b'"tags"'
+"""Larger facets are ignored: what is stored of a job stays small."""
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -71,27 +70,13 @@ class _Facets(msgspec.Struct):
     tags: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
-class _Job(msgspec.Struct):
-    facets: _Facets | None = None
-
-
-class _Event(msgspec.Struct):
-    job: _Job | None = None
-
-
-_DECODER: Final = msgspec.json.Decoder(_Event)
-
-
-def job_facets_of(body: bytes) -> JobFacets:
-    """What the job facets of an event say; a facet that is not as its schema has it says nothing."""
-    if not any(name in body for name in (_DOCUMENTATION, _OWNERSHIP, _TAGS)):
+def job_facets_of(envelope: Envelope) -> JobFacets:
+    """What the job facets of an event say; a facet that does not follow its schema says nothing."""
+    if envelope.job is None or not envelope.job.facets:
         return JobFacets()
     try:
-        job = _DECODER.decode(body).job
+        facets = msgspec.json.decode(envelope.job.facets, type=_Facets | None) or _Facets()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return JobFacets()
-    facets = job.facets if job is not None else None
-    if facets is None:
         return JobFacets()
     return JobFacets(
         _read(facets.documentation, _Documentation()).description,

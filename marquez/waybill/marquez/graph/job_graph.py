@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from waybill.facets import ProvenanceRecord
+    from waybill.marquez.envelope import Envelope
     from waybill.marquez.graph.file_event import FileEvent
     from waybill.transport.journal import Entry
 
@@ -118,17 +119,11 @@ def split_of(source: Node) -> Node:
     return Node(source.namespace, f"{source.name}.{SPLIT}")
 
 
-def path_of(event: FileEvent, body: bytes) -> Path:
-    """What one event says of the path of its file.
-
-    Args:
-        event: what it says.
-        body: all of it, for the notes.
-    """
+def path_of(event: FileEvent, envelope: Envelope) -> Path:
+    """What one event says of the path of its file."""
     is_split = event.state is FinalState.SPLIT
-    return Path(
-        event.flow.source, event.transforms, event.sink, is_split, event.comes_from, job_facets_of(body)
-    )
+    notes = job_facets_of(envelope)
+    return Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
 
 
 def paths_of_records(entry: Entry) -> list[Path]:
@@ -252,9 +247,9 @@ class JobGraph:
         job.told_ms = now_ms if is_all else 0
         return is_all
 
-    def row(self, node: Node) -> dict[str, bytes]:
-        """The row that keeps a job."""
-        return {row_key(node): msgspec.json.encode(self._jobs[node], order="deterministic")}
+    def row(self, node: Node) -> bytes:
+        """A job as it is stored."""
+        return msgspec.json.encode(self._jobs[node], order="deterministic")
 
     def forgotten(self, keys: Collection[str]) -> list[Node]:
         """The jobs of some rows, which the backend lacks: it has to be told of them again."""

@@ -12,14 +12,16 @@ JobEvents back, but what came of them.
 
 from __future__ import annotations
 
+import contextlib
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets.event import parse_instant_us
+from waybill.facets import parse_instant_us
 from waybill.marquez.acks import ROW_PREFIX, Acks
 from waybill.marquez.delivery import OWED_PREFIX, dead_letters
+from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JOURNEY_PREFIX, Job, Node, row_key
 from waybill.marquez.summaries import CoalescedEntries, summary_event
 from waybill.transport.config import MARQUEZ
@@ -79,28 +81,18 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     missing_jobs: tuple[MissingJob, ...] = ()
 
 
-class _Run(msgspec.Struct, rename="camel"):
+class _RunEvent(NamedTuple):
+    """What tells a run event from others, here and at the backend."""
+
     run_id: str
-
-
-class _Said(msgspec.Struct, rename="camel"):
-    """What tells an event from others, here and there."""
-
+    event_type: str
     event_time: str
-    run: _Run
-    event_type: str | None = None
-
-    @property
-    def time_us(self) -> int:
-        return parse_instant_us(self.event_time)
+    time_us: int
 
     @property
     def identity(self) -> bytes:
-        text = f"{self.run.run_id} {self.time_us} {(self.event_type or '').upper()}"
+        text = f"{self.run_id} {self.time_us} {self.event_type.upper()}"
         return blake2b(text.encode(), digest_size=16).digest()
-
-
-_DECODER: Final = msgspec.json.Decoder(_Said)
 
 
 def reconcile(
@@ -163,17 +155,17 @@ def reconcile_new(
 def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for seq, said in _delivered(journal, backend, after, upto):
+    for seq, event in _delivered(journal, backend, after, upto):
         compared += 1
-        wanted.setdefault(said.identity, seq)
-        first_us, last_us = min(first_us, said.time_us), max(last_us, said.time_us)
+        wanted.setdefault(event.identity, seq)
+        first_us, last_us = min(first_us, event.time_us), max(last_us, event.time_us)
     if wanted:
         for bodies in reader.read(first_us, last_us + 1):
             for body in bodies:
-                wanted.pop(_decode(body, seq=0).identity, None)
-    return Reconciliation(
-        compared=compared, missing=tuple(_missing(journal, backend, seq) for seq in sorted(wanted.values()))
-    )
+                if (found := _run_event_of(body)) is not None:
+                    wanted.pop(found.identity, None)
+    missing = tuple(_missing(journal, backend, sorted(wanted.values())))
+    return Reconciliation(compared=compared, missing=missing)
 
 
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
@@ -198,25 +190,23 @@ def _forgotten(told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ..
     )
 
 
-def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[tuple[int, _Said]]:
-    ledger = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
-    not_there = {letter.seq for letter in dead_letters(journal, backend)}
+def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[tuple[int, _RunEvent]]:
+    acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
+    not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
     owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
-    not_there |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
-    marks = CoalescedEntries(journal, backend)
+    not_delivered |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
+    coalesced = CoalescedEntries(journal, backend)
     while entries := [entry for entry in journal.read(after) if entry.seq <= upto]:
         after = entries[-1].seq
         for entry in entries:
-            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in ledger or entry.seq in not_there:
+            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in not_delivered:
                 continue
-            body = entry.body if entry.seq not in marks else summary_event(journal, backend, entry.seq)
+            body = entry.body if entry.seq not in coalesced else summary_event(journal, backend, entry.seq)
             if body is None:
                 continue
-            try:
-                said = _decode(body, entry.seq)
-            except ValueError:
-                continue  # a JobEvent or DatasetEvent, which the backend does not give back
-            yield entry.seq, said
+            # JobEvents and DatasetEvents are left out: the backend does not give them back.
+            if (event := _run_event_of(body)) is not None:
+                yield entry.seq, event
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:
@@ -232,23 +222,22 @@ def _last_before(journal: Journal, since_ms: int) -> int:
     return low
 
 
-def _decode(body: bytes, seq: int) -> _Said:
-    """What tells an event from others.
-
-    Raises:
-        ValueError: it is no run event, or its time cannot be read.
-    """
-    try:
-        said = _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"entry {seq} is no run event: {error}") from None
-    _ = said.time_us
-    return said
+def _run_event_of(body: bytes) -> _RunEvent | None:
+    """What tells an event from others; None where it is no run event, or its time cannot be read."""
+    envelope = envelope_of(body)
+    event_type, event_time = envelope.event_type or "", envelope.event_time
+    if envelope.run is None or not isinstance(event_type, str) or not isinstance(event_time, str):
+        return None
+    with contextlib.suppress(ValueError):
+        return _RunEvent(envelope.run.run_id, event_type, event_time, parse_instant_us(event_time))
+    return None
 
 
-def _missing(journal: Journal, backend: str, seq: int) -> MissingEvent:
-    (entry,) = journal.read(seq - 1, limit=1)
-    said = _decode(summary_event(journal, backend, seq) or entry.body, seq)
-    return MissingEvent(
-        seq=seq, run_id=said.run.run_id, event_type=said.event_type or "", event_time=said.event_time
-    )
+def _missing(journal: Journal, backend: str, seqs: Iterable[int]) -> Iterator[MissingEvent]:
+    for seq in seqs:
+        (entry,) = journal.read(seq - 1, limit=1)
+        event = _run_event_of(summary_event(journal, backend, seq) or entry.body)
+        if event is not None:
+            yield MissingEvent(
+                seq=seq, run_id=event.run_id, event_type=event.event_type, event_time=event.event_time
+            )
