@@ -14,7 +14,7 @@ import requests
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
 from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JobGraph, Node, row_key
-from waybill.marquez.graph.job_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
+from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
 from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Path as FilePath
 from waybill.transport import Journal, Kind, Settings, Tracker
 

@@ -15,7 +15,6 @@ class Subject(NamedTuple):
 
     Attributes:
         key: its run; for a JobEvent its job; for a DatasetEvent its dataset.
-        is_run: whether it is about a run.
         ends: whether it is the run's terminal event.
     """
 
@@ -55,11 +54,7 @@ class Envelope(msgspec.Struct, rename="camel"):
         return str(self.event_type or "").upper()
 
     def subject(self, seq: int) -> Subject:
-        """What the event is about; one that names neither run, job nor dataset waits for no other event.
-
-        Args:
-            seq: its sequence number in the journal.
-        """
+        """What the event is about; `seq` stands for one that names neither run, job nor dataset."""
         if self.run is not None and self.run.run_id:
             return Subject(f"run {self.run.run_id}", is_run=True, ends=self.type_name in _ENDS)
         for kind, named in (("job", self.job), ("dataset", self.dataset)):

@@ -44,13 +44,9 @@ class StateBatch:
             JournalError: the disk failed or is full; nothing was stored.
         """
         if self._put or self._delete or cursor != self._cursor:
+            put, delete, seqs = self._put, self._delete, self._seqs
             self._journal.commit(
-                self._projection,
-                cursor=cursor,
-                put=self._put,
-                delete=self._delete,
-                seqs=self._seqs,
-                durable=False,
+                self._projection, cursor=cursor, put=put, delete=delete, seqs=seqs, durable=False
             )
             self._cursor = cursor
             self._put, self._seqs, self._delete = {}, {}, set()

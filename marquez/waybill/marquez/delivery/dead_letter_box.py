@@ -34,11 +34,9 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """One event that the backend refused for good.
 
     Attributes:
-        seq: its sequence number in the journal.
         key: what it is about: ``run <id>``, ``job <namespace> <name>`` or ``dataset <namespace> <name>``.
         received_ms: when the journal accepted it, epoch milliseconds.
         parked_ms: when it was given up, epoch milliseconds.
-        tries: how often it was sent.
         status: the HTTP status of the last answer; None when there was none.
         words: what the backend said, one line of at most 1000 characters.
     """
@@ -84,13 +82,7 @@ def _keys_of(seq: int) -> list[str]:
 
 
 class DeadLetterBox:
-    """The dead letters of one backend, within their bounds.
-
-    Args:
-        letters: those that are stored already.
-        letters_max: how many are kept.
-        bodies_max_bytes: how much room their events may take together.
-    """
+    """The dead letters of one backend, within their bounds; `letters` are those already stored."""
 
     def __init__(
         self,

@@ -17,7 +17,6 @@ import msgspec
 
 from waybill.marquez.acks import ROW_PREFIX, Acks
 from waybill.marquez.backend import Answer, Verdict, explain, setting_of
-from waybill.marquez.delivery.counters import COUNTERS, Counters, counters_of
 from waybill.marquez.delivery.dead_letter_box import (
     OWED_PREFIX,
     DeadLetter,
@@ -47,6 +46,7 @@ log = logging.getLogger("waybill.marquez")
 
 CONNECTIONS: Final = 8
 
+_COUNTERS: Final = "figures"
 _VIEWED: Final = "held"
 """State key of the last event that came into view, which may have been on its way when a runner died."""
 _FLUSH: Final = b"flush"
@@ -55,12 +55,39 @@ _STUCK_LOOK_EVERY_S: Final = 1.0
 _ANSWER_POLL_S: Final = 0.05
 
 
+class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one backend's events, counted over all runners.
+
+    Attributes:
+        delivered: answers that took an event; an event that is sent again counts again.
+        failed: attempts that came to nothing and were, or will be, repeated.
+        refused: answers that made an event a dead letter.
+        coalesced: events that summaries stand for.
+        summaries: those of `delivered` that were summaries.
+    """
+
+    delivered: int = 0
+    failed: int = 0
+    refused: int = 0
+    coalesced: int = 0
+    summaries: int = 0
+
+    def row(self) -> bytes:
+        """The counts as they are stored."""
+        return msgspec.json.encode(self)
+
+
+def counters_of(journal: Journal, backend: str = MARQUEZ) -> Counters | None:
+    """The counts of one backend, by the name of its projection; None before anything was sent there."""
+    row = journal.state_get(backend, _COUNTERS)
+    return None if row is None else msgspec.json.decode(row, type=Counters)
+
+
 class Delivery:
     """Delivers in order per run, at least once, and exactly once where every answer was seen.
 
     Args:
-        journal: where the events are.
-        backend: where they go; closed with the delivery.
+        backend: where the events go; closed with the delivery.
         name: the projection's own, under which its cursor and its state are kept.
         connections: how many events may be on their way at a time.
         draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.graph`.
@@ -355,7 +382,7 @@ class Delivery:
     def _count(self, **more: int) -> None:
         sums = {name: getattr(self._counters, name) + count for name, count in more.items()}
         self._counters = msgspec.structs.replace(self._counters, **sums)
-        self._batch.put(COUNTERS, self._counters.row())
+        self._batch.put(_COUNTERS, self._counters.row())
 
     # -- what is stored, and what is said of a step ----------------------------------------------------------
 

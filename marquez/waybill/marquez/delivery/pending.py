@@ -1,10 +1,10 @@
-"""The waiting events that are in view: which may go next, and what has to wait behind which.
+"""The pending events that are in view: which may go next, and which has to wait behind which.
 
-The journal may hold millions of waiting events; only a window of them is in memory, and of each only its
-place in the journal and its key. What holds:
+Millions of events may wait in the journal; only some of them are in memory, and of each only its sequence
+number and what it is about. What holds:
 
-- Of the events with one key at most one is out of the window's hands at a time, and it is the oldest. The
-  next one is not given out before it is durable that this one is dealt with.
+- Of the events with one key at most one is given out at a time, and it is the oldest. The next one is not
+  given out before it is durable that this one is dealt with.
 - At most `HELD_MAX` events are held. Reading goes on past a key whose oldest event cannot be delivered now;
   of such a key at most `BLOCKED_KEY_MAX` later events are held. Those beyond are read again when the key has
   been worked off. So about `HELD_MAX / BLOCKED_KEY_MAX` keys with many events each, or `HELD_MAX` keys with
@@ -28,14 +28,7 @@ BLOCKED_KEY_MAX: Final = 64
 
 
 class PendingEvents:
-    """Order among the waiting events. Pure: it reads no journal and knows no time.
-
-    Args:
-        acks: what is dealt with already.
-        held_max: how many events may be held.
-        read_max: how many entries are asked for at once.
-        blocked_key_max: how many events of a blocked key may be held.
-    """
+    """The order of the pending events. Pure: it reads no journal and knows no time."""
 
     def __init__(
         self,
@@ -60,7 +53,7 @@ class PendingEvents:
 
     @property
     def held(self) -> int:
-        """How many events are in memory, the one on its way included."""
+        """How many events are in memory, those on their way included."""
         return len(self._subjects)
 
     @property
@@ -69,17 +62,13 @@ class PendingEvents:
         return bool(self._ready)
 
     def room(self, *, ahead: bool = False) -> int:
-        """How many entries to read now.
-
-        Args:
-            ahead: read on while there is something to send, because not all that is read is for sending.
-        """
+        """How many entries to read now; `ahead`: even while there are events to send."""
         if ahead:
             return min(READ_AHEAD_MAX, self._held_max - self.held)
         return 0 if self._ready else min(self._read_max, self._held_max - self.held)
 
     def read_after(self) -> int:
-        """The entry to read on from."""
+        """The entry after which to read on."""
         after = self._acks.next_open(self._looked_at + 1) - 1
         while after + 1 in self._subjects or after + 1 in self._held_back:
             after = self._acks.next_open(after + 2) - 1
@@ -87,12 +76,7 @@ class PendingEvents:
         return after
 
     def look_at(self, seq: int, subject: Subject | None) -> None:
-        """Take the next entry into view.
-
-        Args:
-            seq: its sequence number, above all that were looked at since `read_after`.
-            subject: None for an entry that is not for the backend.
-        """
+        """Take the next entry into view; one without a subject is not for the backend."""
         self._settle_gap(seq)
         self._looked_at = seq
         if subject is None:
@@ -104,7 +88,7 @@ class PendingEvents:
                 self._queue(seq, subject)
 
     def may_pass(self, seq: int, key: str) -> bool:
-        """Whether an entry that comes into view need not wait for others: it may be dealt with at once."""
+        """Whether an entry that comes into view may be dealt with at once, because no other has its key."""
         return self._is_new(seq) and key not in self._waiting and key not in self._first_beyond
 
     def hold_back(self, seq: int) -> None:
@@ -124,19 +108,19 @@ class PendingEvents:
         return self._subjects[seq]
 
     def take(self) -> int:
-        """The oldest event that may go, out of the window's hands until one of the next three is called."""
+        """Give out the oldest event that may go, until one of the next three is called for it."""
         return heapq.heappop(self._ready)
 
     def put_back(self, seq: int) -> None:
-        """The event may be taken again."""
+        """Let the event be taken again."""
         heapq.heappush(self._ready, seq)
 
     def block(self, seq: int) -> None:
-        """The event is for the caller to send again; what has its key waits until it is settled."""
+        """Leave it to the caller to send the event again; others with its key wait until it is settled."""
         self._blocked.add(self._subjects[seq].key)
 
     def settle(self, seq: int) -> None:
-        """The event is dealt with; the next one of its key may go from `stored` on."""
+        """Note that the event is dealt with; the next one of its key may go after `stored`."""
         self._acks.settle(seq)
         key = self._subjects.pop(seq).key
         self._unstored.add(key)
@@ -150,7 +134,7 @@ class PendingEvents:
             self._looked_at = min(self._looked_at, self._first_beyond.pop(key) - 1)
 
     def stored(self) -> None:
-        """All that was settled is durable."""
+        """Note that all that was settled is durable."""
         for key in self._unstored & self._waiting.keys():
             heapq.heappush(self._ready, self._waiting[key][0])
         self._unstored.clear()
@@ -159,11 +143,11 @@ class PendingEvents:
         return seq not in self._acks and seq not in self._subjects and seq not in self._held_back
 
     def _settle_gap(self, seq: int) -> None:
-        """What lies between two neighbours of the journal is there no more, or never was."""
+        """Settle the numbers before an entry that the journal does not have, or has no more."""
         if self._looked_at <= self._acks.cursor < seq - 1:
             self._acks.jump(seq - 1)
-        for gone in range(max(self._looked_at, self._acks.cursor) + 1, seq):
-            self._acks.settle(gone)
+        for missing in range(max(self._looked_at, self._acks.cursor) + 1, seq):
+            self._acks.settle(missing)
 
     def _queue(self, seq: int, subject: Subject) -> None:
         waiting = self._waiting.setdefault(subject.key, deque())

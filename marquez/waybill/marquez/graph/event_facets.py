@@ -1,8 +1,12 @@
-"""What an event says of a file, as far as the graph and the summaries have to know it."""
+"""What an event's facets say of its file and its job, as far as the graph and the summaries have to know it.
+
+Those of the job are the standard facets (https://openlineage.io/spec/facets: documentation, ownership, tags),
+which a client puts on each event, for example by ``tags`` in ``openlineage.yml``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -14,22 +18,26 @@ if TYPE_CHECKING:
 _FACET: Final = DELTA_FILE_FACET.encode()
 _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
 
-T = TypeVar("T")
+NOTES_MAX_BYTES: Final = 16 * 1024
+"""Larger facets are ignored: what is stored of a job stays small."""
+
+
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Node(NamedTuple):
-    """A job or a dataset."""
+    """A job or a dataset of the graph."""
 
     namespace: str
     name: str
 
 
 class Flow(NamedTuple):
-    """What a summary is for.
+    """Files that one summary stands for.
 
     Attributes:
-        job: what the files' runs are of.
-        parent: what their parents' runs are of, which Marquez makes part of the job's name.
+        job: the job of the files' runs.
+        parent: the job of their parent runs, which Marquez makes part of the job's name.
         source: the system and data source of the files.
     """
 
@@ -107,6 +115,16 @@ class _OutputFacets(msgspec.Struct, rename="camel"):
 class _Output(_Named, rename="camel"):
     output_facets: _OutputFacets | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        statistics = self.output_facets and self.output_facets.output_statistics
+        return max(statistics.size or 0, 0) if statistics else 0
+
+
+_FACETS: Final = msgspec.json.Decoder(_Facets)
+_INPUTS: Final = msgspec.json.Decoder(list[_Named] | None)
+_OUTPUTS: Final = msgspec.json.Decoder(list[_Output] | None)
+
 
 def file_event_of(envelope: Envelope) -> FileEvent | None:
     """What an event says of a file; None where it is not one of a file."""
@@ -114,14 +132,14 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
     if run is None or not run.run_id or job is None or _FACET not in bytes(run.facets):
         return None
     try:
-        facets = msgspec.json.decode(run.facets, type=_Facets)
+        facets = _FACETS.decode(run.facets)
         if facets.file is None:
             return None
         file, parent = facets.file, facets.parent
-        inputs = _decode(envelope.inputs, list[_Named])
-        outputs = _decode(envelope.outputs, list[_Output])
+        inputs = _INPUTS.decode(envelope.inputs or b"[]") or []
+        outputs = _OUTPUTS.decode(envelope.outputs or b"[]") or []
         completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except _UNREADABLE:
         return None
     end = _ENDS.get(envelope.type_name)
     parents = parent.job.node if parent is not None else None
@@ -136,16 +154,65 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
         completed_ms=completed_ms,
         transforms=file.transforms or (),
         sink=file.data_sink if end else None,
-        inputs=[dataset.node for dataset in inputs or ()],
-        outputs=[dataset.node for dataset in outputs or ()],
-        size_bytes=sum(map(_size_bytes, outputs or ())) if end else 0,
+        inputs=[dataset.node for dataset in inputs],
+        outputs=[dataset.node for dataset in outputs],
+        size_bytes=sum(output.size_bytes for output in outputs) if end else 0,
     )
 
 
-def _decode(raw: msgspec.Raw, kind: type[T]) -> T | None:
-    return msgspec.json.decode(raw, type=kind | None) if raw else None
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody who is responsible for a job."""
+
+    name: str
+    type: str | None = None
 
 
-def _size_bytes(output: _Output) -> int:
-    statistics = output.output_facets and output.output_facets.output_statistics
-    return max(statistics.size or 0, 0) if statistics else 0
+class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tag of a job."""
+
+    key: str
+    value: str = "true"
+    source: str | None = None
+
+
+class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a job."""
+
+    documentation: str = ""
+    owners: tuple[Owner, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.documentation or self.owners or self.tags)
+
+
+class _Facet(msgspec.Struct):
+    """Any of the three facets."""
+
+    description: str = ""
+    owners: tuple[Owner, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+
+def job_facets_of(envelope: Envelope) -> JobFacets:
+    """What the job facets of an event say; a facet that does not follow its schema says nothing."""
+    try:
+        raw = envelope.job.facets if envelope.job is not None else msgspec.Raw()
+        facets = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
+    except _UNREADABLE:
+        return JobFacets()
+    return JobFacets(
+        _read(facets.get("documentation")).description,
+        _read(facets.get("ownership")).owners,
+        _read(facets.get("tags")).tags,
+    )
+
+
+def _read(raw: msgspec.Raw | None) -> _Facet:
+    if raw is None or len(raw) > NOTES_MAX_BYTES:
+        return _Facet()
+    try:
+        return msgspec.json.decode(raw, type=_Facet)
+    except _UNREADABLE:
+        return _Facet()
