@@ -117,6 +117,7 @@ class Run:
     def __init__(self, settings: Settings, minutes: float) -> None:
         from waybill.exporter import open_layout
         from waybill.marquez import Delivery
+        from waybill.marquez.summaries import SummaryRules
         from waybill.transport import Journal
 
         self._clock = clock = Clock()
@@ -128,7 +129,7 @@ class Run:
             self.backend,
             connections=1,
             draws=True,
-            detail="auto",
+            summaries=SummaryRules(detail="auto"),
             clock=lambda: clock.now_s,
         )
         layout = open_layout(self._journal, settings)

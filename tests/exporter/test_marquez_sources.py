@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,11 +91,10 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
     page: int,
     window: int,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.readback.event_reader._PAGE", page)
     monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", window)
     fill(server, EVENTS)
     server.others = 5
-    source = MarquezSource(server.url)
+    source = MarquezSource(server.url, open_reader=partial(EventReader, page_events=page))
     assert isinstance(source, Source)
     assert len(source.parts()) == (1 if window > 1_000 else 6)
     assert rebuilt(source, tmp_path / "root") == expected
@@ -102,11 +102,9 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
 
 def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
     server: ContractServer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.readback.event_reader._PAGE", 10)
     fill(server, EVENTS)
-    reader = EventReader(server.url)
+    reader = EventReader(server.url, page_events=10)
     extent = reader.extent_us()
     assert extent is not None
     read: list[bytes] = []
@@ -133,7 +131,6 @@ def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
     expected: list[ProvenanceRecord],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("waybill.marquez.readback.event_reader._WAITS_S", (0.01,))
     monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", 40)
     fill(server, EVENTS)
 
@@ -141,7 +138,7 @@ def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
         if (what, done) == ("reading", 3):
             server.refuse()
 
-    source = MarquezSource(server.url)
+    source = MarquezSource(server.url, open_reader=partial(EventReader, retry_waits_s=(0.01,)))
     with pytest.raises(SourceUnreachableError, match="does not answer"):
         rebuild(source, tmp_path / "root", WANTED, on_progress=refuse)
     server.start()

@@ -13,6 +13,7 @@ import pytest
 from contract_server import ContractServer
 
 from waybill.marquez import Backend, Delivery
+from waybill.marquez.summaries import SummaryRules
 from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
 
@@ -61,9 +62,7 @@ class Worker:
             backend,
             connections=connections,
             draws=draws,
-            detail=detail,
-            backlog=backlog,
-            collector_url="http://collector:8090",
+            summaries=SummaryRules(detail=detail, collector_url="http://collector:8090", backlog=backlog),
             clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter
         )

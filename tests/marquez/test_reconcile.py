@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -153,9 +154,7 @@ def test_only_what_was_accepted_since_then_is_compared(
     instants_ms = [1_000, 2_000, 3_000]
     for number, instant_ms in enumerate(instants_ms):
         with monkeypatch.context() as patch:
-            patch.setattr(
-                "waybill.transport.journal.journal.time.time_ns", lambda ms=instant_ms: ms * 1_000_000
-            )
+            patch.setattr(time, "time_ns", lambda ms=instant_ms: ms * 1_000_000)
             keep("run", number)
     worker.run()
     reader = EventReader(marquez.url)

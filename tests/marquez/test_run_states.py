@@ -9,7 +9,6 @@ import pytest
 import requests
 
 from waybill.marquez import dead_letters
-from waybill.marquez.delivery.run_states import RunStates
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -107,18 +106,19 @@ def test_the_terminal_event_of_a_run_that_the_journal_let_go_of_is_missed_by_nob
     assert worker.delivery.pending() == 0
 
 
-def test_what_is_known_of_ends_goes_with_the_journal(journal: Journal, keep: Keep) -> None:
-    endings = RunStates(journal, "marquez")
-    rows: dict[str, bytes] = {}
-    for number in range(4_000):
-        rows |= endings.note(f"run {number}", 1)[0]
-    journal.commit("marquez", put=rows)
-    keep("run")
-    keep("run", 1)
-    journal.prune(1, 2**62)
-    gone = {key for number in range(4_000) for key in endings.note(f"run later {number}", 2)[1]}
-    assert gone
-    assert gone <= rows.keys()
+def test_what_is_known_of_runs_goes_with_the_journal(journal: Journal, worker: Worker, keep: Keep) -> None:
+    keep("ended", 0, eventType="COMPLETE")
+    keep("open", 0, eventType="START")
+    last = keep("later", 0, eventType="COMPLETE")
+    worker.run()
+    rows = journal.state("marquez", "end:")
+    assert len(rows) == 3
+    journal.prune(last - 1, 2**62)
+    (row,) = journal.state("marquez", "end:").values()
+    assert row == str(last).encode()
+    keep("ended", 1)
+    worker.run()
+    assert len(journal.state("marquez", "end:")) == 2, "what is delivered from now on is known"
 
 
 def test_marquez_takes_the_last_event_for_the_state_of_a_run(

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from stored_rows import StoredRows
 
 from waybill.marquez.acks import PAGE_ENTRIES, Acks
 from waybill.marquez.backend import Answer, Verdict
@@ -15,7 +16,7 @@ from waybill.marquez.backend.answers import judge
 from waybill.marquez.delivery.circuit import Circuit, full_jitter
 from waybill.marquez.delivery.pending import PendingEvents
 from waybill.marquez.delivery.schedule import POISON_AFTER_S, POISON_TRIES, Schedule, SendOutcome
-from waybill.marquez.ordering import subject_of
+from waybill.marquez.envelope import Subject, envelope_of
 
 DELIVERED = Answer(verdict=Verdict.DELIVERED, status=201)
 SENT_S = 0.02
@@ -27,23 +28,24 @@ class Bench:
     def __init__(self, keys: Sequence[str | None], *, held_max: int = 12, read_max: int = 4) -> None:
         self.keys = keys
         self.held_max = held_max
-        self.ledger = Acks(0, {})
-        self.window = PendingEvents(self.ledger, held_max=held_max, read_max=read_max, blocked_key_max=3)
-        self.schedule = Schedule(self.window, Random(1))  # noqa: S311 - jitter
+        self.acks = Acks(0, {})
+        self.pending = PendingEvents(self.acks, held_max=held_max, read_max=read_max, blocked_key_max=3)
+        self.schedule = Schedule(self.pending, Random(1))  # noqa: S311 - jitter
         self.now_s = 0.0
         self.sent: list[tuple[int, Answer]] = []
         self.outcomes: dict[int, SendOutcome] = {}
 
     def step(self, answer_to: Callable[[int], Answer]) -> bool:
         """As one step of a delivery; False when nothing is left to wait for."""
-        self.window.stored()
+        self.pending.stored()
         looked_at = range(0)
-        if room := self.window.room():
-            after = self.window.read_after()
+        if room := self.pending.room():
+            after = self.pending.read_after()
             looked_at = range(after + 1, min(len(self.keys), after + room) + 1)
             for place in looked_at:
-                self.window.look_at(place, self.keys[place - 1])
-        assert self.window.held <= self.held_max
+                key = self.keys[place - 1]
+                self.pending.look_at(place, None if key is None else Subject(key))
+        assert self.pending.held <= self.held_max
         seq = self.schedule.next(self.now_s)
         if seq is None and looked_at:
             return True
@@ -64,7 +66,7 @@ class Bench:
 
     def run(self, answer_to: Callable[[int], Answer]) -> None:
         for _ in range(200_000):
-            if self.ledger.cursor == len(self.keys) or not self.step(answer_to):
+            if self.acks.cursor == len(self.keys) or not self.step(answer_to):
                 return
         raise AssertionError("it never comes to an end")
 
@@ -99,8 +101,8 @@ def test_any_backend_that_recovers_gets_each_event_once_in_the_order_of_its_key(
     bench.run(answer_to)
     events = {seq for seq, key in enumerate(keys, 1) if key is not None}
     assert bench.outcomes.keys() == events
-    assert bench.ledger.cursor == len(keys)
-    assert bench.window.held == 0
+    assert bench.acks.cursor == len(keys)
+    assert bench.pending.held == 0
     assert {
         seq for seq, outcome in bench.outcomes.items() if outcome is SendOutcome.PARKED
     } == refused & events
@@ -187,22 +189,23 @@ def test_the_window_reads_past_a_blocked_key_and_comes_back_for_what_it_left() -
 def test_no_event_is_given_out_before_it_is_durable_that_the_one_before_it_is_dealt_with(
     keys: list[str], data: st.DataObject
 ) -> None:
-    window = PendingEvents(Acks(0, {}))
+    pending = PendingEvents(Acks(0, {}))
     out: list[int] = []
     unstored: set[str] = set()
     for seq, key in enumerate(keys, 1):
-        window.look_at(seq, key)
+        pending.look_at(seq, Subject(key))
         for _ in range(data.draw(st.integers(0, 3))):
             act = data.draw(st.sampled_from(["take", "settle", "store"]))
-            if act == "take" and window.any_ready:
-                taken = window.take()
-                assert window.key_of(taken) not in {window.key_of(other) for other in out} | unstored
+            if act == "take" and pending.any_ready:
+                taken = pending.take()
+                in_flight = {pending.subject_of(other).key for other in out}
+                assert pending.subject_of(taken).key not in in_flight | unstored
                 out.append(taken)
             elif act == "settle" and out:
-                unstored.add(window.key_of(out[0]))
-                window.settle(out.pop(0))
+                unstored.add(pending.subject_of(out[0]).key)
+                pending.settle(out.pop(0))
             elif act == "store":
-                window.stored()
+                pending.stored()
                 unstored.clear()
 
 
@@ -235,27 +238,26 @@ def test_a_circuit_opens_at_once_when_nobody_answers_and_after_three_answers_of_
     restart_every=st.integers(1, 20),
 )
 @settings(deadline=None)
-def test_a_ledger_restored_from_its_rows_is_the_same(
+def test_acks_restored_from_their_rows_are_the_same(
     settled: list[int], jump: int, restart_every: int
 ) -> None:
-    ledger, rows = Acks(0, {}), dict[str, bytes]()
+    acks, stored = Acks(0, {}), StoredRows()
     expected = set()
     for number, seq in enumerate(settled):
-        ledger.settle(seq)
+        acks.settle(seq)
         expected.add(seq)
         if number == len(settled) // 2:
-            ledger.jump(max(ledger.cursor, jump))
+            acks.jump(max(acks.cursor, jump))
             expected |= set(range(1, jump + 1))
         if number % restart_every == 0:
-            put, gone = ledger.take_changes()
-            rows = {key: row for key, row in (rows | put).items() if key not in gone}
-            ledger = Acks(ledger.cursor, rows)
+            acks.save(stored)
+            acks = Acks(acks.cursor, stored.rows)
     expected_cursor = next(seq for seq in range(1, 4 * PAGE_ENTRIES) if seq not in expected) - 1
-    assert ledger.cursor == expected_cursor
-    assert ledger.above == len([seq for seq in expected if seq > expected_cursor])
-    assert all((seq in ledger) == (seq in expected) for seq in range(1, 3 * PAGE_ENTRIES + 2))
-    assert ledger.next_open(1) == expected_cursor + 1
-    assert len(rows) <= math.ceil(3 * PAGE_ENTRIES / PAGE_ENTRIES) + 1
+    assert acks.cursor == expected_cursor
+    assert acks.above == len([seq for seq in expected if seq > expected_cursor])
+    assert all((seq in acks) == (seq in expected) for seq in range(1, 3 * PAGE_ENTRIES + 2))
+    assert acks.next_open(1) == expected_cursor + 1
+    assert len(stored.rows) <= math.ceil(3 * PAGE_ENTRIES / PAGE_ENTRIES) + 1
 
 
 @pytest.mark.parametrize(
@@ -272,7 +274,7 @@ def test_a_ledger_restored_from_its_rows_is_the_same(
     ],
 )
 def test_an_events_key_is_what_it_is_about(body: bytes, key: str) -> None:
-    assert subject_of(body, 7).key == key
+    assert envelope_of(body).subject(7).key == key
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ MODULE = '''
 import json, os, time
 from pathlib import Path
 from waybill.transport import Kind, Step
+from waybill.transport.runner import Progress, note_published
 
 class Copy:
     """Copies entries into a file; its script decides how each step goes."""
@@ -39,8 +40,11 @@ class Copy:
                 if entry.kind is not Kind.MARK:
                     file.write(entry.body + b"\\n")
         self.cursor = entries[-1].seq
-        put = {f"flush:{e.seq}": json.dumps(["copied"]).encode() for e in entries if e.body == b"flush"}
-        self.journal.commit(self.name, cursor=self.cursor, put=put)
+        put, delete = {}, []
+        for entry in entries:
+            if entry.body == b"flush":
+                put, delete = note_published(self.journal, self.name, entry.seq, ["copied"])
+        self.journal.commit(self.name, cursor=self.cursor, put=put, delete=delete)
         return Step(applied=len(entries))
     def pending(self):
         if (self.folder / "no count").exists():
@@ -54,12 +58,21 @@ class Copy:
 
 def open_copy(journal, settings):
     return Copy(journal, settings) if "WAYBILL_TEST_FOLDER" in os.environ else None
+
+def tell_progress(journal, projection, seq):
+    refused = Path(os.environ["WAYBILL_TEST_FOLDER"]) / "refused"
+    if projection == "copy" and refused.exists() and str(seq) in refused.read_text().split():
+        return Progress.REFUSED
 '''
 
 ENTRY_POINTS = """
 [waybill.projections]
 copy = third_party:open_copy
 broken = third_party:no_such_function
+
+[waybill.progress]
+broken = third_party:no_such_function
+copy = third_party:tell_progress
 """
 
 

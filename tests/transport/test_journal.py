@@ -481,6 +481,48 @@ def test_pruning_takes_old_entries_up_to_the_limit_and_keeps_the_newest(tmp_path
     assert journal.append(EVENT, b"next") == 11
 
 
+def test_state_that_is_tied_to_an_entry_goes_with_it_and_other_state_stays(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, b"%d" % number, "") for number in range(6))
+    rows = {f"row {seq}": b"" for seq in range(1, 7)} | {"range": b""}
+    journal.commit("p", put=rows, seqs={f"row {seq}": seq for seq in range(1, 7)})
+    journal.commit("p", put={"row 1": b"later"}, seqs={"row 1": 6})
+    journal.commit("p", put={"row 2": b"for good"})
+    journal.prune(3, received_before_ms=0)
+    assert len(journal.state("p")) == 7
+    journal.prune(4, received_before_ms=2**50)
+    assert sorted(journal.state("p")) == ["range", "row 1", "row 2", "row 5", "row 6"]
+    journal.close()
+
+
+@pytest.mark.parametrize("version", range(2, 5))
+def test_what_deliveries_of_an_earlier_version_kept_goes_with_its_entries_after_the_migration(
+    tmp_path: Path, version: int
+) -> None:
+    connection = apsw.Connection(str(tmp_path / "journal.db"))
+    for step in STEPS[:version]:
+        connection.execute(step)
+    connection.pragma("application_id", APPLICATION_ID)
+    connection.pragma("user_version", version)
+    connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
+    statement = "INSERT INTO entries (seq, received_ms, kind, system_name, body) VALUES (?, 5, 0, '', x'')"
+    connection.executemany(statement, [(seq,) for seq in (4095, 4096, 8191, 8192)])
+    old = {"end:aa": b"4095", "end:bb": b"~4095", "summed:255:4095": b"{}", "coalesced:0:0": b"bits"}
+    kept = {"end:cc": b"8192", "end:dd": b"~8191", "summed:0:8192": b"{}", "coalesced:1:1": b"bits"}
+    rows = old | kept | {"figures": b"{}", "held": b"1", "dead:1": b"{}", "job:1": b"{}"}
+    state = [("copy", key, value) for key, value in rows.items()] + [("mine", "end:of mine", b"1")]
+    connection.executemany("INSERT INTO state (projection, key, value) VALUES (?, ?, ?)", state)
+    connection.close()
+    journal = Journal(tmp_path)
+    assert journal.state("copy") == rows
+    journal.prune(4096, 2**50)
+    assert journal.state("copy") == {key: value for key, value in rows.items() if key not in old}
+    journal.prune(8191, 2**50)
+    assert {key for key in kept if journal.state_get("copy", key) is None} == {"end:dd", "coalesced:1:1"}
+    assert journal.state("mine") == {"end:of mine": b"1"}
+    journal.close()
+
+
 def test_a_journal_at_its_largest_size_refuses_and_takes_entries_again_when_there_is_room(
     tmp_path: Path,
 ) -> None:
@@ -529,7 +571,8 @@ def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
         connection.pragma("user_version", version)
         connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
         insert = "INSERT INTO entries (seq, received_ms, kind, system_name, digest, body) VALUES "
-        digest = blake2b(b"kept", digest_size=16, salt=bytes((EVENT,))).digest()
+        # From version 4 on a digest begins with a moment, which this body does not tell.
+        digest = bytes(8 * (version >= 4)) + blake2b(b"kept", digest_size=16, salt=bytes((EVENT,))).digest()
         connection.execute(insert + "(1, 5, 0, '', ?, x'6b657074')", (digest,))
     connection.close()
     journal = Journal(tmp_path)
@@ -542,7 +585,7 @@ def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
     assert seqs == ([2, 1, 3, 1, 2] if version else [1, 2, 3, 2, 1])
     assert Journal(tmp_path).append_many(items) == seqs
     assert journal.append(Kind.PROVENANCE, b"kept") == 4
-    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version == 0)
+    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version in {0, 4})
     journal.prune(99, 2**50, limit=1)
     assert journal.meta(OLD_DIGESTS_UPTO) is None, "the last entry of version 3 is gone"
     assert journal.append_many(items[:1]) == ([2] if version else [5])

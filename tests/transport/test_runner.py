@@ -27,7 +27,8 @@ from waybill.transport import (
     locks as leases,
 )
 from waybill.transport.config import agree, agreed
-from waybill.transport.runner import Runner, Supervisor, statuses
+from waybill.transport.runner import Progress, Runner, Supervisor, note_published, progress_of, statuses
+from waybill.transport.runner.projection import published
 
 
 def settings_of(home: Path, **given: object) -> Settings:
@@ -43,6 +44,32 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
 
 def copied(folder: Path) -> list[bytes]:
     return (folder / "copied").read_bytes().splitlines() if (folder / "copied").exists() else []
+
+
+def test_what_became_of_an_entry_is_told_by_its_projection_and_otherwise_by_the_cursor(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % number, "") for number in range(3))
+    (copy_folder / "refused").write_text("2")
+    for name in ("copy", "another"):
+        journal.commit(name, cursor=2)
+    told = {name: [progress_of(journal, name, seq) for seq in (1, 2, 3)] for name in ("copy", "another")}
+    assert told == {
+        "copy": [Progress.DONE, Progress.REFUSED, Progress.WAITING],
+        "another": [Progress.DONE, Progress.DONE, Progress.WAITING],
+    }
+    assert progress_of(journal, "new", 1) is Progress.WAITING
+    journal.close()
+
+
+def test_what_the_last_sixteen_flushes_published_is_kept(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for seq in range(1, 21):
+        put, delete = note_published(journal, "p", seq, {f"{seq}.parquet", "a.parquet"})
+        journal.commit("p", put=put, delete=delete)
+    assert published(journal, "p") == {seq: [f"{seq}.parquet", "a.parquet"] for seq in range(5, 21)}
+    journal.close()
 
 
 def test_a_flush_without_a_runner_works_the_projections_itself(tmp_path: Path, copy_folder: Path) -> None:

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from waybill.exporter.layout import Layout
 from waybill.exporter.query import Located, locate_entry
 from waybill.facets import DELTA_FILE_FACET, RunEvent, decode_event
-from waybill.marquez import dead_letters
-from waybill.marquez.acks import ROW_PREFIX, Acks
-from waybill.marquez.summaries import CoalescedEntries
 from waybill.transport.journal import Kind
-from waybill.transport.runner import statuses
+from waybill.transport.runner import Progress, progress_of, statuses
 
 if TYPE_CHECKING:
     from waybill.collector.intake import Receipt
     from waybill.transport import Entry, Journal
-
-_IN_ORDER: Final = (Layout.name, "archive")
-"""Projections that deal with entries strictly in order; all others are backends."""
-
-
-class Progress(StrEnum):
-    """How far a projection is with an entry."""
-
-    WAITING = "waiting"
-    DONE = "done"
-    COALESCED = "in a summary"
-    """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
-    REFUSED = "refused for good"
 
 
 class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +53,7 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
     if receipt.node != journal.node or receipt.seq > journal.last_seq():
         return None
     entries = [entry for entry in journal.read(receipt.seq - 1, limit=1) if entry.seq == receipt.seq]
-    progress = {name: _progress(journal, name, receipt.seq) for name in sorted(statuses(journal))}
+    progress = {name: progress_of(journal, name, receipt.seq) for name in sorted(statuses(journal))}
     filed = entries and progress.get(Layout.name) is Progress.DONE
     files = locate_entry(root, journal.node, entries[0]) if filed else []
     return ReceiptStatus(
@@ -96,15 +79,3 @@ def _remark(entry: Entry) -> str | None:
         f"its run has no facet {DELTA_FILE_FACET}, so that one record is made of all the run's events once "
         f"it has settled: `waybill explain {run}` names its file"
     )
-
-
-def _progress(journal: Journal, name: str, seq: int) -> Progress:
-    cursor = journal.cursor(name)
-    if name in _IN_ORDER:
-        return Progress.WAITING if seq > cursor else Progress.DONE
-    if any(letter.seq == seq for letter in dead_letters(journal, name)):
-        return Progress.REFUSED
-    if seq in CoalescedEntries(journal, name):
-        return Progress.COALESCED
-    ledger = Acks(cursor, journal.state(name, ROW_PREFIX))
-    return Progress.DONE if seq in ledger else Progress.WAITING

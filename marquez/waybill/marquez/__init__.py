@@ -1,36 +1,31 @@
-"""Marquez: how events reach the backend, and what becomes of those it refuses.
+"""Marquez: how events reach the backend, and what becomes of those that it refuses.
 
 `open_deliveries` gives the projections that the runner works; `probe` and `dead_letters` are for a person's
 questions; `EventReader` reads run events back.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from waybill.marquez.backend import Backend, ProbeResult, probe
-    from waybill.marquez.delivery import (
-        Counters,
-        DeadLetter,
-        Delivery,
-        counters_of,
-        dead_letter_body,
-        dead_letters,
-        drop_dead_letters,
-        replay_dead_letters,
-    )
-    from waybill.marquez.readback import (
-        EventReader,
-        MarquezReadError,
-        MissingEvent,
-        MissingJob,
-        Reconciliation,
-        reconcile,
-        reconcile_new,
-        repair,
-    )
-    from waybill.marquez.targets import open_deliveries, open_reader
+from waybill.marquez.backend import Backend, ProbeResult, probe
+from waybill.marquez.delivery import (
+    Counters,
+    DeadLetter,
+    Delivery,
+    counters_of,
+    dead_letter_body,
+    dead_letters,
+    drop_dead_letters,
+    replay_dead_letters,
+)
+from waybill.marquez.readback import (
+    EventReader,
+    MarquezReadError,
+    MissingEvent,
+    MissingJob,
+    Reconciliation,
+    reconcile,
+    reconcile_new,
+    repair,
+)
+from waybill.marquez.targets import open_deliveries, open_reader
 
 __all__ = [
     "Backend",
@@ -55,38 +50,3 @@ __all__ = [
     "repair",
     "replay_dead_letters",
 ]
-
-_PACKAGES = {
-    "waybill.marquez.backend": {"Backend", "ProbeResult", "probe"},
-    "waybill.marquez.delivery": {
-        "Counters",
-        "DeadLetter",
-        "Delivery",
-        "counters_of",
-        "dead_letter_body",
-        "dead_letters",
-        "drop_dead_letters",
-        "replay_dead_letters",
-    },
-    "waybill.marquez.readback": {
-        "EventReader",
-        "MarquezReadError",
-        "MissingEvent",
-        "MissingJob",
-        "Reconciliation",
-        "reconcile",
-        "reconcile_new",
-        "repair",
-    },
-    "waybill.marquez.targets": {"open_deliveries", "open_reader"},
-}
-"""Where each name comes from; its package is loaded when the name is asked for."""
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for package, names in _PACKAGES.items():
-        if name in names:
-            return getattr(import_module(package), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

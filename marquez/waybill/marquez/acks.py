@@ -1,8 +1,8 @@
-"""Which entries of the journal are dealt with: a low-water mark, and those above it.
+"""Which entries of the journal a backend has answered: all up to a cursor, and some beyond it.
 
-What it says is stored with the cursor, so that a restart repeats no event whose answer was seen. Entries
-above the mark are bits in pages of `PAGE_ENTRIES`; each page that has some is one row of the projection's
-state, so that an answer costs one row of half a KiB however far the marks reach.
+Both are stored together, so that a restart repeats no event whose answer was seen. Entries beyond the cursor
+are bits in pages of `PAGE_ENTRIES`; each page with any set is one row of the projection's state, so that an
+answer costs one row of half a KiB however far beyond the cursor it is.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from waybill.marquez.state_batch import StateBatch
+
 PAGE_ENTRIES: Final = 4096
 ROW_PREFIX: Final = "done:"
 
@@ -20,25 +22,25 @@ _FULL: Final = bytearray(b"\xff" * _PAGE_BYTES)
 
 
 class Acks:
-    """The entries that need no more work.
+    """The entries that are dealt with.
 
     Args:
-        cursor: the low-water mark: every entry up to it is dealt with.
-        rows: what `take_changes` gave, by key.
+        cursor: every entry up to it is dealt with.
+        rows: what `save` stored.
     """
 
     def __init__(self, cursor: int, rows: Mapping[str, bytes]) -> None:
         self.cursor = cursor
         self._pages = {int(key.removeprefix(ROW_PREFIX)): bytearray(value) for key, value in rows.items()}
         self._stored = set(self._pages)
-        self._touched: set[int] = set()
+        self._changed: set[int] = set()
         self.above = 0
-        """How many entries above the cursor are dealt with."""
+        """How many entries beyond the cursor are dealt with."""
         self.jump(cursor)
 
     def __contains__(self, seq: int) -> bool:
         """Whether an entry is dealt with."""
-        return seq <= self.cursor or self._is_marked(seq)
+        return seq <= self.cursor or self._is_set(seq)
 
     def settle(self, seq: int) -> None:
         """Note that an entry is dealt with; the cursor moves over all that follow it without a gap."""
@@ -46,12 +48,12 @@ class Acks:
             return
         number, place = divmod(seq, PAGE_ENTRIES)
         self._pages.setdefault(number, bytearray(_PAGE_BYTES))[place >> 3] |= 1 << (place & 7)
-        self._touched.add(number)
+        self._changed.add(number)
         self.above += 1
         self._advance()
 
     def jump(self, cursor: int) -> None:
-        """Move the cursor: every entry up to there is dealt with, or the journal never had it."""
+        """Move the cursor over entries that are dealt with or that the journal does not have."""
         self.cursor = cursor
         for number in [number for number in self._pages if number < cursor // PAGE_ENTRIES]:
             del self._pages[number]
@@ -66,26 +68,27 @@ class Acks:
             seq += PAGE_ENTRIES if is_full else 1
         return seq
 
-    def take_changes(self) -> tuple[dict[str, bytes], list[str]]:
-        """The rows to write and the keys to delete since the last call."""
-        needed = {number for number in self._touched & self._pages.keys() if self._bits_above_cursor(number)}
-        gone = {
-            number for number in self._stored if number in self._touched or number not in self._pages
+    def save(self, batch: StateBatch) -> None:
+        """Add to a batch what has changed since the last call."""
+        needed = {number for number in self._changed & self._pages.keys() if self._bits_above_cursor(number)}
+        outdated = {
+            number for number in self._stored if number in self._changed or number not in self._pages
         } - needed
-        self._stored = (self._stored | needed) - gone
-        self._touched.clear()
-        put = {f"{ROW_PREFIX}{number}": bytes(self._pages[number]) for number in needed}
-        return put, [f"{ROW_PREFIX}{number}" for number in gone]
+        self._stored = (self._stored | needed) - outdated
+        self._changed.clear()
+        for number in needed:
+            batch.put(f"{ROW_PREFIX}{number}", bytes(self._pages[number]))
+        batch.delete(*(f"{ROW_PREFIX}{number}" for number in outdated))
 
     def _advance(self) -> None:
         before = self.cursor // PAGE_ENTRIES
-        while self.above and self._is_marked(self.cursor + 1):
+        while self.above and self._is_set(self.cursor + 1):
             self.cursor += 1
             self.above -= 1
         for number in range(before, self.cursor // PAGE_ENTRIES):
             self._pages.pop(number, None)
 
-    def _is_marked(self, seq: int) -> bool:
+    def _is_set(self, seq: int) -> bool:
         page = self._pages.get(seq // PAGE_ENTRIES)
         return page is not None and bool(page[seq % PAGE_ENTRIES >> 3] >> (seq & 7) & 1)
 

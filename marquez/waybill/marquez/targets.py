@@ -1,4 +1,4 @@
-"""Which backends the settings name, each with a delivery of its own."""
+"""The backends that the settings name, each with a delivery of its own."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import logging
 import os
 import socket
 import sys
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, Verdict
+from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, Target, Verdict
 from waybill.marquez.delivery import CONNECTIONS, Delivery
 from waybill.marquez.readback import EventReader, MarquezReadError
+from waybill.marquez.summaries import SummaryRules
 from waybill.transport.config import MARQUEZ, obey
 from waybill.transport.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from waybill.marquez.backend import Target
-    from waybill.transport.config import BackendSetting, Settings
+    from waybill.transport.config import BackendSetting, Detail, Settings
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
@@ -37,45 +38,35 @@ _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared 
 
 
 def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
-    """The projections of the entry point ``marquez``: one for each backend, named as that is."""
+    """The projections of the entry point ``marquez``: one for each backend, under its name."""
+
+    def delivery(name: str, target: Target, detail: Detail, connections: int, *, draws: bool) -> Delivery:
+        rules = SummaryRules(
+            detail=detail, collector_url=collector_url(settings), backlog=settings.detail_backlog
+        )
+        return Delivery(journal, target, name=name, connections=connections, draws=draws, summaries=rules)
+
     deliveries = []
     if settings.marquez_url is not None:
         read_key = functools.partial(_key_now, journal, MARQUEZ)
         backend = Backend(settings.marquez_url, settings.marquez_api_key, read_key=read_key)
-        delivery = Delivery(
-            journal,
-            backend,
-            name=MARQUEZ,
-            draws=True,
-            detail=settings.marquez_detail,
-            collector_url=collector_url(settings),
-            backlog=settings.detail_backlog,
-        )
-        deliveries.append(delivery)
+        deliveries.append(delivery(MARQUEZ, backend, settings.marquez_detail, CONNECTIONS, draws=True))
     for one in settings.backends:
+        target = _target(one, functools.partial(_key_now, journal, one.name))
+        # Others neither say that they take JobEvents nor that they are slow.
+        is_marquez = one.backend == "marquez"
+        detail = one.detail or ("auto" if is_marquez else "every")
         # Lines of a file have the order of the journal; a server gets several runs at a time.
         connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
-        # The others do not say that they take JobEvents, nor that they are slow.
-        is_marquez = one.backend == "marquez"
-        delivery = Delivery(
-            journal,
-            _target(one, functools.partial(_key_now, journal, one.name)),
-            name=one.name,
-            connections=connections,
-            draws=is_marquez,
-            detail=one.detail or ("auto" if is_marquez else "every"),
-            collector_url=collector_url(settings),
-            backlog=settings.detail_backlog,
-        )
-        deliveries.append(delivery)
+        deliveries.append(delivery(one.name, target, detail, connections, draws=is_marquez))
     return deliveries
 
 
 def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
-    """What reads a backend's events back.
+    """Open a reader of a backend's events.
 
     Raises:
-        MarquezReadError: no backend has this name, or it is none that gives them back.
+        MarquezReadError: no backend has this name, or it cannot be read from.
     """
     if name == MARQUEZ and settings.marquez_url is not None:
         return EventReader(settings.marquez_url, settings.marquez_api_key)
@@ -96,11 +87,29 @@ def collector_url(settings: Settings) -> str:
     return f"http://{socket.gethostname() if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
 
 
-class FileTarget:
+class _LineTarget(Target):
+    """Takes each event as a line."""
+
+    def deliver(self, body: bytes) -> Answer:
+        """Write one event."""
+        try:
+            # Line breaks never stand in JSON's strings, and between its tokens they are white space.
+            self._write(body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
+        except OSError as error:
+            return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
+        return Answer(verdict=Verdict.DELIVERED)
+
+    def close(self) -> None:
+        """Nothing is open between two events."""
+
+    @abstractmethod
+    def _write(self, line: bytes) -> None: ...
+
+
+class FileTarget(_LineTarget):
     """A file that gets each event as a line, durable before it counts as delivered.
 
-    Args:
-        path: the file; it is appended to, and made anew when it is gone, so that it may be rotated.
+    The file is created again when it is missing, so that it may be rotated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,61 +117,33 @@ class FileTarget:
         self.to_correct = ("its endpoint in backends", "")
         self._path = path
 
-    def deliver(self, body: bytes) -> Answer:
-        """Append one event."""
-        try:
-            with self._path.open("ab") as file:
-                file.write(one_json_line(body))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
-        return Answer(verdict=Verdict.DELIVERED)
-
-    def renewed(self) -> bool:
-        """A file has no key."""
-        return False
-
-    def close(self) -> None:
-        """No file is open between two events."""
+    def _write(self, line: bytes) -> None:
+        with self._path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
 
 
-class ConsoleTarget:
-    """The output of the process that works the projections: that of a child goes to ``runner.log``."""
+class ConsoleTarget(_LineTarget):
+    """The output of the runner's process; that of a child process goes to ``runner.log``."""
 
     shown_url = "the console"
     to_correct = ("backends", "")
 
-    def deliver(self, body: bytes) -> Answer:
-        """Print one event as a line."""
-        try:
-            sys.stdout.buffer.write(one_json_line(body))
-            sys.stdout.flush()
-        except OSError as error:
-            return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
-        return Answer(verdict=Verdict.DELIVERED)
-
-    def renewed(self) -> bool:
-        """The console has no key."""
-        return False
-
-    def close(self) -> None:
-        """The output is the process's."""
-
-
-def one_json_line(body: bytes) -> bytes:
-    """An event on a line of its own: within JSON's texts no line can end, and elsewhere the end is space."""
-    return body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+    def _write(self, line: bytes) -> None:
+        sys.stdout.buffer.write(line)
+        sys.stdout.flush()
 
 
 def _key_now(journal: Journal, name: str) -> str | None:
-    """A backend's key as the settings' files have it by now; None where they have none.
+    """A backend's key in the settings' files now; None where they have none.
 
-    The environment of a process stays as it is, so what stands there is not asked for.
+    The environment is left out: that of a running process does not change.
     """
-    where_files_are = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
+    # The folder of the settings' files is the one thing that only the environment tells.
+    environment = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
     try:
-        settings = obey(journal, env=where_files_are)
+        settings = obey(journal, env=environment)
     except SettingsError as error:
         log.warning("whether %s has another key cannot be seen: %s", name, error)
         return None
@@ -181,7 +162,7 @@ def _target(one: BackendSetting, read_key: Callable[[], str | None]) -> Target:
     parts = urlsplit(one.endpoint)
     url, path = one.endpoint, _PATH_OF.get(one.backend)
     if path is None:
-        # Nothing is known of it: an address with a path is where it wants its events.
+        # Nothing is known about it: if its address has a path, that is where it wants its events.
         path = parts.path if parts.path.strip("/") else LINEAGE_PATH
         url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
     of = f"of {one.name} in backends"

@@ -34,7 +34,7 @@ from waybill.facets import UNREADABLE, RunEvent, decode_event
 from waybill.facets.arrow import to_table
 from waybill.transport.files import Files
 from waybill.transport.journal import Entry, Kind
-from waybill.transport.runner import Step
+from waybill.transport.runner import Step, note_published
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -47,8 +47,6 @@ SETTLE_S: Final = 10.0
 
 _NAME: Final = "layout"
 _RANGE: Final = "range"
-_FLUSH: Final = "flush:"
-_FLUSHES_KEPT: Final = 16
 _ENTRIES_MAX: Final = 50_000
 _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # what was one batch is one again
@@ -184,8 +182,9 @@ class Layout:
         put, delete = dict(outcome.put), [*outcome.delete, _RANGE]
         if _is_flush(last):
             published.update(self._compact(raw_hours(self._settings.root)).published)
-            put[f"{_FLUSH}{last.seq}"] = msgspec.json.encode(sorted(published))
-            delete += self._old_flushes()
+            noted, outdated = note_published(self._journal, _NAME, last.seq, published)
+            put |= noted
+            delete += outdated
         self._journal.commit(_NAME, cursor=raw.last, put=put, delete=delete)
         self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
         return Step(applied=len(entries), problem=self._damage)
@@ -240,10 +239,6 @@ class Layout:
     @property
     def _damage(self) -> str | None:
         return next(iter(self._damaged.values()), None)
-
-    def _old_flushes(self) -> list[str]:
-        stored = sorted(self._journal.state(_NAME, _FLUSH), key=lambda key: int(key.removeprefix(_FLUSH)))
-        return stored[: -(_FLUSHES_KEPT - 1)]
 
 
 def _log_unreadable(entry: Entry, error: Exception) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,10 +25,12 @@ class MarquezSource(msgspec.Struct, frozen=True):
     Attributes:
         url: its address.
         api_key: sent as a bearer token.
+        open_reader: opens what reads it.
     """
 
     url: str
     api_key: str | None = None
+    open_reader: Callable[[str, str | None], EventReader] = EventReader
 
     def describe(self) -> str:
         """Name the address."""
@@ -40,7 +42,7 @@ class MarquezSource(msgspec.Struct, frozen=True):
         Raises:
             SourceUnreachableError: it does not answer.
         """
-        reader = EventReader(self.url, self.api_key)
+        reader = self.open_reader(self.url, self.api_key)
         try:
             extent = reader.extent_us()
         except MarquezReadError as error:
@@ -61,7 +63,7 @@ class MarquezSource(msgspec.Struct, frozen=True):
             SourceUnreachableError: it does not answer.
         """
         start_us, end_us = map(int, part.split("-"))
-        reader = EventReader(self.url, self.api_key)
+        reader = self.open_reader(self.url, self.api_key)
         count = 0
         try:
             for events in reader.read(start_us, end_us):

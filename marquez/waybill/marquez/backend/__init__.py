@@ -1,4 +1,4 @@
-"""A backend, and how to talk to one: over HTTP or Kafka, and what its answers mean."""
+"""Backends: how events are sent over HTTP or to Kafka, and what the answers mean."""
 
 from waybill.marquez.backend.answers import (
     Answer as Answer,

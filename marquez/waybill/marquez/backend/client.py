@@ -1,9 +1,8 @@
-"""The backend over HTTP: one POST an event, one GET to see whether it answers."""
+"""A backend over HTTP: one POST for each event, and one GET to see whether it answers."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import gzip
 import http.client
 import ssl
@@ -61,10 +60,11 @@ class Target(Protocol):
         """Send one event; whatever comes of it is an answer."""
 
     def renewed(self) -> bool:
-        """Look for another key than the one that it refuses; whether there is one, which counts from now."""
+        """Look for a key that was not refused yet and use it from now on; returns whether there is one."""
+        return False
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Close its connections, if it has any."""
 
 
 class Backend:
@@ -72,12 +72,10 @@ class Backend:
 
     Args:
         url: where its API is, with or without the path of the lineage endpoint.
-        api_key: sent as a bearer token; None sends none.
-        connect_timeout_s: how long the backend has to take a connection, in seconds.
-        answer_timeout_s: how long it may be silent before and within its answer, in seconds.
-        path: the path of its lineage endpoint.
+        connect_timeout_s: how long the backend has to take a connection.
+        answer_timeout_s: how long it may be silent before and within its answer.
         to_correct: what to call the settings of its address and its key.
-        read_key: gives the key that the settings' files have now; None: only the given one counts.
+        read_key: reads the key that the settings' files have now; None: only the given key is used.
     """
 
     def __init__(
@@ -99,25 +97,24 @@ class Backend:
         self._refused: set[str | None] = set()
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
         self._compresses = True
-        self._open_session = functools.partial(open_session, url, None)
+        self._session_url = url
         self._idle: list[requests.Session] = []
 
     def deliver(self, body: bytes) -> Answer:
-        """Send one event and hear what the backend says; whatever it or the network does is an answer."""
+        """Send one event; whatever the backend or the network does is an answer."""
         compressed = self._compresses and len(body) >= COMPRESS_FROM_BYTES
         answer = self._post(body, compressed=compressed)
         if compressed and answer.status in _UNREADABLE:
-            # Marquez reads gzip; another backend may not, and its refusal must not be taken for the event's
-            # fault.
+            # Marquez reads gzip; another backend may not, which must not be taken for the event's fault.
             answer = self._post(body, compressed=False)
             self._compresses = answer.verdict is not Verdict.DELIVERED
         return answer
 
     def renewed(self) -> bool:
-        """Take the key of the settings' files if it was not refused yet, and else go back to the given one.
+        """Use the key of the settings' files if it was not refused yet, and otherwise the given one.
 
-        The given one may be the older: a pipeline that runs for days starts runners with the key that it
-        read as it began.
+        The given one may be older: a pipeline that runs for days starts runners with the key that it read
+        at its start.
         """
         key = self._read_key() if self._read_key is not None else None
         is_new = key is not None and key not in self._refused
@@ -125,17 +122,17 @@ class Backend:
         return is_new
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
     @contextlib.contextmanager
     def _session(self) -> Iterator[requests.Session]:
-        """A session of one's own, the one used last where one is idle, so that few connections stay open."""
+        """A session for one thread: the idle one that was used last, so that few connections stay open."""
         try:
             session = self._idle.pop()
         except IndexError:
-            session = self._open_session()
+            session = open_session(self._session_url, None)
         try:
             yield session
         finally:
@@ -173,15 +170,13 @@ class Backend:
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at the backend found.
+    """Whether a Marquez answers.
 
     Attributes:
-        url: where was looked, without secrets.
-        answers: whether Marquez's API answers there and lets us in.
-        status: the HTTP status; None without an answer.
-        server: what the server calls itself, with its version where it says one; Marquez's API says none.
-        latency_ms: how long the answer took, in milliseconds; None without an answer.
-        problem: what is wrong and the way out, in one sentence; None when nothing is.
+        url: the address without secrets.
+        answers: whether Marquez's API answers there and accepts the key.
+        server: what the server calls itself, maybe with its version; Marquez's API says nothing.
+        problem: what is wrong and what to do, in one sentence; None when nothing is.
     """
 
     url: str
@@ -198,7 +193,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
     Args:
         url: where its API is, as in the setting ``marquez_url``.
         api_key: sent as a bearer token; None sends none.
-        timeout_s: how long it may take to connect, and again to answer, in seconds.
+        timeout_s: how long it may take to connect, and again to answer.
     """
     shown_url = shown(url)
     timeouts_s = (timeout_s, timeout_s)
@@ -216,16 +211,15 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
         answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
         return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
     status = response.status_code
-    if status == _OK and '"namespaces"' not in words:
-        problem: str | None = (
+    problem = None
+    if status != _OK:
+        answer = Answer(verdict=judge(status), status=status, words=one_line(words))
+        problem = explain(answer, shown_url)
+    elif '"namespaces"' not in words:
+        problem = (
             f"{shown_url} answers, but not as Marquez's API does; correct marquez_url (by default the API is "
             "on port 5000, the page on 3000)"
         )
-    elif status == _OK:
-        problem = None
-    else:
-        answer = Answer(verdict=judge(status), status=status, words=one_line(words))
-        problem = explain(answer, shown_url)
     return ProbeResult(
         url=shown_url,
         answers=problem is None,
@@ -237,7 +231,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
 
 
 def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
-    """A backend's address without the path of its lineage endpoint, wherever that was cut off."""
+    """A backend's address without the path of its lineage endpoint, of which it may have only a part."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     known = endpoint
@@ -249,8 +243,8 @@ def base_url(url: str, endpoint: str = LINEAGE_PATH) -> str:
 def open_session(url: str, api_key: str | None) -> requests.Session:
     """One connection that is kept open, with the environment's proxies and certificates."""
     session = requests.Session()
-    # Proxies and certificates come from the environment, but are looked up once and not for every event; and
-    # ``~/.netrc`` is not asked for a password that nobody meant for this backend.
+    # They are looked up once and not for every event, and without ``~/.netrc``, whose passwords nobody meant
+    # for this backend.
     environment = session.merge_environment_settings(url, {}, None, None, None)
     session.proxies, session.verify = environment["proxies"], environment["verify"]
     session.trust_env = False
@@ -263,16 +257,16 @@ def open_session(url: str, api_key: str | None) -> requests.Session:
 
 
 def shown(url: str) -> str:
-    """An address as it may be shown: without a user and a password."""
+    """An address without user and password."""
     parts = urlsplit(base_url(url))
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def _words(response: Response, deadline_s: float) -> str:
-    """The beginning of an answer's body; the status said what matters, so it may break off."""
+    """The beginning of an answer's body; it may break off, because the status says what matters."""
     content = bytearray()
     with contextlib.suppress(requests.RequestException):
-        # Byte by byte: a larger chunk would wait until it is full, however slowly the backend drips.
+        # Byte by byte: a larger chunk would wait until it is full, however slowly the backend sends.
         for byte in response.iter_content(1):
             content += byte
             if len(content) >= _ANSWER_MAX_BYTES or time.monotonic() > deadline_s:
@@ -281,7 +275,7 @@ def _words(response: Response, deadline_s: float) -> str:
 
 
 def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
-    """What a response means, all of whose words may be shown."""
+    """What a response means; `words` is what of its body may be shown."""
     status = response.status_code
     verdict = judge(status, words)
     retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
@@ -302,7 +296,7 @@ def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
 def _unanswered(
     error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
 ) -> Answer:
-    """What a failed connection means: nobody there, an untrusted peer, or an exchange that broke off."""
+    """What a failed connection means: nobody is there, the peer is not trusted, or it broke off."""
     connect_timeout_s, answer_timeout_s = timeouts_s
     causes = list(_causes(error))
     if isinstance(error, requests.ConnectTimeout):
@@ -323,8 +317,8 @@ def _unanswered(
 
 
 _BROKEN_OFF: Final = (
-    ConnectionResetError,
     TimeoutError,
+    ConnectionResetError,
     ConnectionAbortedError,
     BrokenPipeError,
     http.client.HTTPException,
@@ -338,13 +332,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _last_words(causes: Sequence[BaseException], kind: type[Exception]) -> str:
-    """What the innermost cause of a kind says, in the operating system's words where it has some."""
+    """What the innermost cause of a kind says, in the operating system's words if it has any."""
     cause = [cause for cause in causes if isinstance(cause, kind)][-1]
     return str(getattr(cause, "strerror", None) or cause)
 
 
 def _retry_after_s(value: str) -> float:
-    """Seconds or a date, as RFC 9110, section 10.2.3, has it; 0 for anything else."""
+    """The header as seconds or a date (RFC 9110, section 10.2.3); 0 for anything else."""
     if value.isdecimal():
         return float(value)
     with contextlib.suppress(ValueError):

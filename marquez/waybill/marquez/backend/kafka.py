@@ -1,15 +1,16 @@
-"""A topic of Kafka as a backend, by Kafka's own client library."""
+"""A Kafka topic as a backend, through Kafka's own client library."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from waybill.marquez.backend.answers import Answer, Verdict, one_line
-from waybill.marquez.ordering import subject_of
+from waybill.marquez.backend.client import Target
+from waybill.marquez.envelope import envelope_of
 from waybill.transport.config import kafka_address
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.marquez")
 
 DELIVERY_TIMEOUT_S: Final = 10.0
-"""How long one try may take until every broker that has to has the event."""
+"""How long one try may take until all in-sync replicas have the event."""
 
 _POLL_S: Final = 0.01
 _GRACE_S: Final = 5.0
 _EVENT_MAX_BYTES: Final = 1_000_000_000
-"""The library's own limit, as far as it goes: what is too large is for the brokers to say."""
+"""The library's largest limit: the brokers decide what is too large."""
 
 _REFUSED: Final = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG", "INVALID_MSG_SIZE", "INVALID_RECORD"})
 _BARRED: Final = frozenset({
@@ -40,7 +41,7 @@ _BARRED: Final = frozenset({
 _AWAY: Final = frozenset({"_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT", "_RESOLVE", "_TIMED_OUT", "_TRANSPORT"})
 
 
-class KafkaTarget:
+class KafkaTarget(Target):
     """A topic that gets each event as a message, keyed by its run, so that a run stays in one partition.
 
     An event counts as delivered once all in-sync replicas have it.
@@ -49,7 +50,7 @@ class KafkaTarget:
         endpoint: ``kafka://broker:9092,broker:9092/topic``.
         options: the client library's own, ``sasl.password`` and the like.
         name: what the backend is called in the settings.
-        delivery_timeout_s: how long one try may take, in seconds.
+        delivery_timeout_s: how long one try may take.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class KafkaTarget:
         self._last: KafkaError | None = None
 
     def deliver(self, body: bytes) -> Answer:
-        """Send one event, and wait until the brokers have it or say why not."""
+        """Send one event, and wait until the brokers have it or refuse it."""
         started_s = time.monotonic()
         try:
             from confluent_kafka import KafkaException
@@ -91,29 +92,28 @@ class KafkaTarget:
         except KafkaException as error:
             words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1]}")
             return Answer(verdict=Verdict.BARRED, words=words)
-        heard: list[KafkaError | None] = []
+        reports: list[KafkaError | None] = []
 
-        def hear(error: KafkaError | None, _: Message) -> None:
-            heard.append(error)
+        def report(error: KafkaError | None, _: Message) -> None:
+            reports.append(error)
 
         try:
-            producer.produce(self._topic, body, key=subject_of(body, 0).key.encode(), on_delivery=hear)
-            self._wait(producer, lambda: bool(heard))
+            producer.produce(
+                self._topic, body, key=envelope_of(body).subject(0).key.encode(), on_delivery=report
+            )
+            while not reports and time.monotonic() < started_s + self._timeout_s + _GRACE_S:
+                producer.poll(_POLL_S)
         except KafkaException as error:
-            heard.append(error.args[0])
+            reports.append(error.args[0])
         except BufferError as error:
             return Answer(verdict=Verdict.AWAY, words=one_line(str(error)))
         elapsed_s = time.monotonic() - started_s
-        if not heard:
+        if not reports:
             return Answer(verdict=Verdict.UNWELL, words="no word of it in time", elapsed_s=elapsed_s)
-        return self._judged(heard[0], elapsed_s)
-
-    def renewed(self) -> bool:
-        """The brokers are told who we are as the library connects."""
-        return False
+        return self._judged(reports[0], elapsed_s)
 
     def close(self) -> None:
-        """Let go of the connections; whoever delivers has waited for the answer."""
+        """Drop the producer with its connections; whoever delivers has waited for the answer."""
         with self._lock:
             self._producer = None
 
@@ -126,13 +126,8 @@ class KafkaTarget:
                 self._producer = Producer(self._config, logger=log)
             return self._producer
 
-    def _wait(self, producer: Producer, is_done: Callable[[], bool]) -> None:
-        deadline_s = time.monotonic() + self._timeout_s + _GRACE_S
-        while not is_done() and time.monotonic() < deadline_s:
-            producer.poll(_POLL_S)
-
     def _failed(self, error: KafkaError) -> None:
-        """What holds up the producer as a whole; of a message is then only heard that its time was up."""
+        """Keep what holds up the producer as a whole: messages only report that they have timed out."""
         self._last = error
 
     def _judged(self, error: KafkaError | None, elapsed_s: float) -> Answer:

@@ -1,6 +1,5 @@
-"""Delivery: the projection that sends events to one backend, and what becomes of those it refuses."""
+"""Delivery: the projection that sends events to one backend, and the events that the backend refuses."""
 
-from waybill.marquez.delivery.counters import Counters as Counters, counters_of as counters_of
 from waybill.marquez.delivery.dead_letter_box import (
     OWED_PREFIX as OWED_PREFIX,
     DeadLetter as DeadLetter,
@@ -9,4 +8,10 @@ from waybill.marquez.delivery.dead_letter_box import (
     drop_dead_letters as drop_dead_letters,
     replay_dead_letters as replay_dead_letters,
 )
-from waybill.marquez.delivery.delivery import CONNECTIONS as CONNECTIONS, Delivery as Delivery
+from waybill.marquez.delivery.delivery import (
+    CONNECTIONS as CONNECTIONS,
+    Counters as Counters,
+    Delivery as Delivery,
+    counters_of as counters_of,
+    progress_of as progress_of,
+)

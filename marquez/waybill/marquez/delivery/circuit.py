@@ -1,8 +1,8 @@
-"""Whether the backend as a whole is worth asking: a circuit, open and asking rarely while it is down.
+"""Whether the backend as a whole is worth asking: a circuit that is open while it is down, and asks rarely.
 
-A key that is refused is not tried on: who goes on knocking with it may be locked out for good. The circuit
-stays open until `resume`, which is for whoever has another key; only now and then it lets one event look
-whether the fault was on the other side.
+A key that is refused is not tried any further: whoever keeps trying may be locked out for good. The circuit
+then stays open until `resume` is called because there is another key; only now and then it lets one event
+through, in case the fault was at the other end.
 """
 
 from __future__ import annotations
@@ -17,36 +17,32 @@ if TYPE_CHECKING:
 BACKOFF_BASE_S: Final = 0.5
 PROBE_EVERY_MAX_S: Final = 4.0
 PROBE_ANSWERING_EVERY_MAX_S: Final = 3.0
-"""The same for a backend that answers, if only with trouble: should many bad events stand in a row, probing
+"""The same for a backend that answers, if only with errors: where many bad events stand in a row, probing
 soon finds a good one behind them."""
 BARRED_RETRY_S: Final = 60.0
 DENIED_IN_A_ROW: Final = 3
-"""A backend that refuses the key with this many events in a row refuses it with all: one alone may be of a
-namespace that is closed to us."""
+"""A backend that refuses the key with this many events in a row refuses it with all of them: a single one may
+belong to a namespace that is closed to us."""
 DENIED_RETRY_S: Final = 1800.0
 RETRY_AFTER_MAX_S: Final = 300.0
 UNWELL_IN_A_ROW: Final = 3
-"""A backend that answers this many events in a row with trouble is taken to be down; one that does not answer
-or breaks off: at the first."""
+"""A backend that answers this many events in a row with errors is taken to be down; one that does not answer
+or breaks off is after the first."""
 BLINK_S: Final = 1.0
-"""One failure within this time is no problem worth a word."""
+"""A single failure that took no longer than this is not reported."""
 
 
 def full_jitter(rng: Random, tries: int, cap_s: float) -> float:
     """How long to wait after so many tries, in seconds: anything up to a bound that doubles each time.
 
-    The whole range is drawn from, so that many clients that failed together do not come back together
+    It is drawn from the whole range, so that clients that failed together do not come back together
     (M. Brooker, "Exponential Backoff And Jitter").
     """
     return rng.uniform(0.0, min(cap_s, BACKOFF_BASE_S * 2.0 ** min(tries - 1, 32)))
 
 
 class Circuit:
-    """Closed while the backend works; open, and due for a probe at `due_s`, while it does not.
-
-    Args:
-        rng: where the jitter is drawn from.
-    """
+    """Closed while the backend works; open, and due for a probe at `due_s`, while it does not."""
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -58,7 +54,7 @@ class Circuit:
 
     @property
     def problem(self) -> Answer | None:
-        """The answer that keeps the circuit open; None while it is closed or may only have blinked."""
+        """The answer that keeps the circuit open; None while it is closed or may open only briefly."""
         if self._last is None or self.due_s is None:
             return None
         for_a_person = self._last.verdict in {Verdict.BARRED, Verdict.DENIED}
@@ -66,31 +62,30 @@ class Circuit:
 
     @property
     def denied(self) -> bool:
-        """Whether the last word of the backend was that it refuses the key."""
+        """Whether the backend refused the key when it was last asked."""
         return self._denials > 0
 
     @property
     def stopped(self) -> bool:
-        """Whether it said so often enough: nothing goes until there is another key."""
+        """Whether it did so often enough that nothing is sent until there is another key."""
         return self._denials >= DENIED_IN_A_ROW
 
     def passed(self) -> bool:
-        """The backend took or judged an event; tells whether that ends an outage."""
+        """Note that the backend took or judged an event; returns whether that ends an outage."""
         was_open = self.due_s is not None
         self._failures, self._denials, self._last, self.due_s = 0, 0, None, None
         return was_open
 
     def resume(self, now_s: float) -> None:
-        """There is another key: it is tried at once."""
+        """Try another key at once."""
         self._denials, self.due_s = 0, now_s
 
     def failed(self, answer: Answer, now_s: float) -> None:
-        """The backend failed with an event that nothing is known against."""
+        """Note that the backend failed with an event that is not known to be bad."""
         self._last = answer
         quiet_until_s = now_s + min(answer.retry_after_s, RETRY_AFTER_MAX_S)
         if self.due_s is not None and now_s < self.due_s:
-            # It was on its way when the circuit opened: several connections fail together, and that is one
-            # failure.
+            # It was on its way when the circuit opened: connections that fail together are one failure.
             self.due_s = max(self.due_s, quiet_until_s)
             return
         self._failures += 1

@@ -1,8 +1,8 @@
 """Dead letters: events that the backend refuses for good, kept with its words so that they can be mended.
 
-They are rows of the projection's state. The event itself is kept beside its letter, because the journal lets
-go of entries in time. Both are bounded, oldest out first, so that a backend that refuses everything cannot
-fill the journal; what goes here is still in the journal for its retention and in the Parquet layout.
+They are rows of the projection's state. The event itself is kept beside its letter, because the journal is
+pruned. Both are bounded and the oldest go first, so that a backend that refuses everything cannot fill the
+journal; what goes is still in the journal for its retention, and in the Parquet layout.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from waybill.transport.config import MARQUEZ
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from waybill.marquez.backend import Answer
-    from waybill.transport.journal import Entry, Journal
+    from waybill.marquez.state_batch import StateBatch
+    from waybill.transport.journal import Journal
 
 OWED_PREFIX: Final = "owed:"
-"""Rows that name what is to go out once more, though it was dealt with: entries of the journal by their
-number, jobs of the graph by the key of their row."""
+"""Rows that name what is to be sent again: entries by their sequence number, jobs of the graph by the key of
+their row."""
 
 LETTERS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
@@ -34,14 +34,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """One event that the backend refused for good.
 
     Attributes:
-        seq: its sequence number in the journal.
         key: what it is about: ``run <id>``, ``job <namespace> <name>`` or ``dataset <namespace> <name>``.
         received_ms: when the journal accepted it, epoch milliseconds.
         parked_ms: when it was given up, epoch milliseconds.
-        tries: how often it was sent.
         status: the HTTP status of the last answer; None when there was none.
         words: what the backend said, one line of at most 1000 characters.
-        size_bytes: the size of the event.
     """
 
     seq: int
@@ -66,7 +63,7 @@ def dead_letter_body(journal: Journal, seq: int, backend: str = MARQUEZ) -> byte
 
 
 def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
-    """Let the backend have these events again, before anything new; what it takes is no dead letter any more.
+    """Send these events again, before anything new; what the backend takes is no dead letter any more.
 
     The home's runner sends them when it next looks at the journal, at the latest with the next flush.
     """
@@ -76,36 +73,16 @@ def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MA
 
 def drop_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
     """Forget these dead letters with their events."""
-    journal.commit(backend, delete=[key for seq in seqs for key in (*rows_of(seq), f"{OWED_PREFIX}{seq}")])
+    journal.commit(backend, delete=[key for seq in seqs for key in (*_keys_of(seq), f"{OWED_PREFIX}{seq}")])
 
 
-def letter_about(entry: Entry, key: str, tries: int, answer: Answer, parked_ms: int) -> DeadLetter:
-    """The letter about an event that is given up with this answer."""
-    return DeadLetter(
-        seq=entry.seq,
-        key=key,
-        received_ms=entry.received_ms or parked_ms,
-        parked_ms=parked_ms,
-        tries=tries,
-        status=answer.status,
-        words=answer.words,
-        size_bytes=len(entry.body),
-    )
-
-
-def rows_of(seq: int) -> list[str]:
+def _keys_of(seq: int) -> list[str]:
     """The keys of the rows that hold one dead letter."""
     return [f"{_LETTER}{seq}", f"{_BODY}{seq}"]
 
 
 class DeadLetterBox:
-    """The dead letters of one journal, within their bounds.
-
-    Args:
-        letters: those that are there already.
-        letters_max: how many are kept.
-        bodies_max_bytes: how much their events may take together.
-    """
+    """The dead letters of one backend, within their bounds; `letters` are those already stored."""
 
     def __init__(
         self,
@@ -119,29 +96,25 @@ class DeadLetterBox:
         self._letters_max = letters_max
         self._bodies_max_bytes = bodies_max_bytes
 
-    def is_full(self, letter: DeadLetter) -> bool:
-        """Whether a letter would have to push out others."""
+    def is_full_for(self, letter: DeadLetter) -> bool:
+        """Whether others would have to make room for a letter."""
         size_bytes = self._size_bytes + letter.size_bytes
         return len(self._size_of) >= self._letters_max or size_bytes > self._bodies_max_bytes
 
-    def forget(self, seq: int) -> None:
-        """A letter is here no more, if it was."""
+    def remove(self, seq: int, batch: StateBatch) -> None:
+        """Forget a letter, if it is here."""
         self._size_bytes -= self._size_of.pop(seq, 0)
+        batch.delete(*_keys_of(seq))
 
-    def add(self, letter: DeadLetter, body: bytes) -> tuple[dict[str, bytes], list[str]]:
-        """Park an event.
-
-        Returns:
-            The rows to write and the keys to delete, the oldest letters' where the box is full.
-        """
-        self.forget(letter.seq)
+    def add(self, letter: DeadLetter, body: bytes, batch: StateBatch) -> None:
+        """Park an event; where the box is full, the oldest letters make room."""
+        self.remove(letter.seq, batch)
         self._size_of[letter.seq] = letter.size_bytes
         self._size_bytes += letter.size_bytes
-        gone: list[str] = []
         while len(self._size_of) > self._letters_max or self._size_bytes > self._bodies_max_bytes:
             oldest = next(iter(self._size_of))
             if oldest == letter.seq:
                 break
-            self._size_bytes -= self._size_of.pop(oldest)
-            gone += rows_of(oldest)
-        return {f"{_LETTER}{letter.seq}": msgspec.json.encode(letter), f"{_BODY}{letter.seq}": body}, gone
+            self.remove(oldest, batch)
+        batch.put(f"{_LETTER}{letter.seq}", msgspec.json.encode(letter))
+        batch.put(f"{_BODY}{letter.seq}", body)

@@ -1,10 +1,10 @@
-"""The waiting events that are in view: which may go next, and what has to wait behind which.
+"""The pending events that are in view: which may go next, and which has to wait behind which.
 
-The journal may hold millions of waiting events; only a window of them is in memory, and of each only its
-place in the journal and its key. What holds:
+Millions of events may wait in the journal; only some of them are in memory, and of each only its sequence
+number and what it is about. What holds:
 
-- Of the events with one key at most one is out of the window's hands at a time, and it is the oldest. The
-  next one is not given out before it is durable that this one is dealt with.
+- Of the events with one key at most one is given out at a time, and it is the oldest. The next one is not
+  given out before it is durable that this one is dealt with.
 - At most `HELD_MAX` events are held. Reading goes on past a key whose oldest event cannot be delivered now;
   of such a key at most `BLOCKED_KEY_MAX` later events are held. Those beyond are read again when the key has
   been worked off. So about `HELD_MAX / BLOCKED_KEY_MAX` keys with many events each, or `HELD_MAX` keys with
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from waybill.marquez.acks import Acks
+    from waybill.marquez.envelope import Subject
 
 HELD_MAX: Final = 16_384
 READ_MAX: Final = 256
@@ -27,40 +28,33 @@ BLOCKED_KEY_MAX: Final = 64
 
 
 class PendingEvents:
-    """Order among the waiting events. Pure: it reads no journal and knows no time.
-
-    Args:
-        ledger: what is dealt with already.
-        held_max: how many events may be held.
-        read_max: how many entries are asked for at once.
-        blocked_key_max: how many events of a blocked key may be held.
-    """
+    """The order of the pending events. Pure: it reads no journal and knows no time."""
 
     def __init__(
         self,
-        ledger: Acks,
+        acks: Acks,
         *,
         held_max: int = HELD_MAX,
         read_max: int = READ_MAX,
         blocked_key_max: int = BLOCKED_KEY_MAX,
     ) -> None:
-        self._ledger = ledger
+        self._acks = acks
         self._held_max = held_max
         self._read_max = read_max
         self._blocked_key_max = blocked_key_max
-        self._looked_at = ledger.cursor
-        self._key_of: dict[int, str] = {}
+        self._looked_at = acks.cursor
+        self._subjects: dict[int, Subject] = {}
         self._waiting: dict[str, deque[int]] = {}
         self._blocked: set[str] = set()
         self._first_beyond: dict[str, int] = {}
         self._ready: list[int] = []
         self._unstored: set[str] = set()
-        self._aside: set[int] = set()
+        self._held_back: set[int] = set()
 
     @property
     def held(self) -> int:
-        """How many events are in memory, the one on its way included."""
-        return len(self._key_of)
+        """How many events are in memory, those on their way included."""
+        return len(self._subjects)
 
     @property
     def any_ready(self) -> bool:
@@ -68,73 +62,67 @@ class PendingEvents:
         return bool(self._ready)
 
     def room(self, *, ahead: bool = False) -> int:
-        """How many entries to read now.
-
-        Args:
-            ahead: read on while there is something to send, because not all that is read is for sending.
-        """
+        """How many entries to read now; `ahead`: even while there are events to send."""
         if ahead:
             return min(READ_AHEAD_MAX, self._held_max - self.held)
         return 0 if self._ready else min(self._read_max, self._held_max - self.held)
 
     def read_after(self) -> int:
-        """The entry to read on from."""
-        after = self._ledger.next_open(self._looked_at + 1) - 1
-        while after + 1 in self._key_of or after + 1 in self._aside:
-            after = self._ledger.next_open(after + 2) - 1
+        """The entry after which to read on."""
+        after = self._acks.next_open(self._looked_at + 1) - 1
+        while after + 1 in self._subjects or after + 1 in self._held_back:
+            after = self._acks.next_open(after + 2) - 1
         self._looked_at = after
         return after
 
-    def look_at(self, seq: int, key: str | None) -> None:
-        """Take the next entry into view.
-
-        Args:
-            seq: its place in the journal, above all that were looked at since `read_after`.
-            key: see `order_key`; None for an entry that is not for the backend.
-        """
+    def look_at(self, seq: int, subject: Subject | None) -> None:
+        """Take the next entry into view; one without a subject is not for the backend."""
         self._settle_gap(seq)
         self._looked_at = seq
-        if key is None:
-            self._ledger.settle(seq)
-        elif self._is_new(seq) and key not in self._first_beyond:
-            self._hold(seq, key)
+        if subject is None:
+            self._acks.settle(seq)
+        elif self._is_new(seq) and subject.key not in self._first_beyond:
+            if subject.key in self._blocked and len(self._waiting[subject.key]) >= self._blocked_key_max:
+                self._first_beyond[subject.key] = seq
+            else:
+                self._queue(seq, subject)
 
     def may_pass(self, seq: int, key: str) -> bool:
-        """Whether an entry that comes into view need not wait for others: it may be dealt with at once."""
+        """Whether an entry that comes into view may be dealt with at once, because no other has its key."""
         return self._is_new(seq) and key not in self._waiting and key not in self._first_beyond
 
-    def set_aside(self, seq: int) -> None:
-        """Take the next entry into view; it stays open, and waits until it is admitted."""
+    def hold_back(self, seq: int) -> None:
+        """Take the next entry into view; it is not given out before it is admitted."""
         self._settle_gap(seq)
         self._looked_at = seq
-        self._aside.add(seq)
+        self._held_back.add(seq)
 
-    def admit(self, seq: int, key: str) -> None:
-        """Take an entry into view that is to go after its key's others: one set aside, or once more."""
-        self._aside.discard(seq)
-        if seq not in self._key_of:
-            self._queue(seq, key)
+    def admit(self, seq: int, subject: Subject) -> None:
+        """Queue an event behind those of its key: one that was held back, or one to be sent again."""
+        self._held_back.discard(seq)
+        if seq not in self._subjects:
+            self._queue(seq, subject)
 
-    def key_of(self, seq: int) -> str:
-        """The key of a held event."""
-        return self._key_of[seq]
+    def subject_of(self, seq: int) -> Subject:
+        """What a held event is about."""
+        return self._subjects[seq]
 
     def take(self) -> int:
-        """The oldest event that may go, out of the window's hands until one of the next three is called."""
+        """Give out the oldest event that may go, until one of the next three is called for it."""
         return heapq.heappop(self._ready)
 
     def put_back(self, seq: int) -> None:
-        """The event may be taken again."""
+        """Let the event be taken again."""
         heapq.heappush(self._ready, seq)
 
     def block(self, seq: int) -> None:
-        """The event is for the caller to send again; what has its key waits until it is settled."""
-        self._blocked.add(self._key_of[seq])
+        """Leave it to the caller to send the event again; others with its key wait until it is settled."""
+        self._blocked.add(self._subjects[seq].key)
 
     def settle(self, seq: int) -> None:
-        """The event is dealt with; the next one of its key may go from `stored` on."""
-        self._ledger.settle(seq)
-        key = self._key_of.pop(seq)
+        """Note that the event is dealt with; the next one of its key may go after `stored`."""
+        self._acks.settle(seq)
+        key = self._subjects.pop(seq).key
         self._unstored.add(key)
         self._blocked.discard(key)
         waiting = self._waiting[key]
@@ -146,30 +134,24 @@ class PendingEvents:
             self._looked_at = min(self._looked_at, self._first_beyond.pop(key) - 1)
 
     def stored(self) -> None:
-        """All that was settled is durable."""
+        """Note that all that was settled is durable."""
         for key in self._unstored & self._waiting.keys():
             heapq.heappush(self._ready, self._waiting[key][0])
         self._unstored.clear()
 
     def _is_new(self, seq: int) -> bool:
-        return seq not in self._ledger and seq not in self._key_of and seq not in self._aside
+        return seq not in self._acks and seq not in self._subjects and seq not in self._held_back
 
     def _settle_gap(self, seq: int) -> None:
-        """What lies between two neighbours of the journal is there no more, or never was."""
-        if self._looked_at <= self._ledger.cursor < seq - 1:
-            self._ledger.jump(seq - 1)
-        for gone in range(max(self._looked_at, self._ledger.cursor) + 1, seq):
-            self._ledger.settle(gone)
+        """Settle the numbers before an entry that the journal does not have, or has no more."""
+        if self._looked_at <= self._acks.cursor < seq - 1:
+            self._acks.jump(seq - 1)
+        for missing in range(max(self._looked_at, self._acks.cursor) + 1, seq):
+            self._acks.settle(missing)
 
-    def _hold(self, seq: int, key: str) -> None:
-        if key in self._blocked and len(self._waiting[key]) >= self._blocked_key_max:
-            self._first_beyond[key] = seq
-        else:
-            self._queue(seq, key)
-
-    def _queue(self, seq: int, key: str) -> None:
-        waiting = self._waiting.setdefault(key, deque())
-        if not waiting and key not in self._unstored:
+    def _queue(self, seq: int, subject: Subject) -> None:
+        waiting = self._waiting.setdefault(subject.key, deque())
+        if not waiting and subject.key not in self._unstored:
             heapq.heappush(self._ready, seq)
         waiting.append(seq)
-        self._key_of[seq] = key
+        self._subjects[seq] = subject

@@ -2,8 +2,8 @@
 
 Marquez takes the event that came last for the state of a run: a START or RUNNING that goes out after the
 COMPLETE leaves a finished run RUNNING, and so does a COMPLETE that never goes out. So each terminal event
-that was delivered is noted, and else that something was, one row of the projection's state for each run, for
-as long as the journal holds the event.
+that was delivered is noted, and otherwise that something was, in one row of the projection's state for each
+run, for as long as the journal holds the event.
 """
 
 from __future__ import annotations
@@ -14,64 +14,37 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Journal
 
-ENDING_PREFIX: Final = "end:"
-
+_PREFIX: Final = "end:"
 _OPEN: Final = b"~"
 _DIGEST_BYTES: Final = 12
-_SHARE_DIGITS: Final = 3
-_SWEEPS: Final = "00", "40", "80", "c0"
-"""One row in 64 ends like this; noting it sweeps the rows that begin as it does, one in 4096."""
 
 
 class RunStates:
-    """The runs that the backend was told of.
-
-    Args:
-        journal: where the events are.
-        projection: whose state holds the rows.
-    """
+    """The runs that the backend was told of."""
 
     def __init__(self, journal: Journal, projection: str) -> None:
         self._journal = journal
         self._projection = projection
 
-    def of(self, key: str) -> int | None:
-        """The terminal event of a run that was delivered last, by its place in the journal."""
-        row = self._journal.state_get(self._projection, _row_key(key))
+    def end_of(self, run: str) -> int | None:
+        """The terminal event of a run that was delivered last, by its sequence number."""
+        row = self._journal.state_get(self._projection, _row_key(run))
         return None if row is None or row.startswith(_OPEN) else int(row)
 
-    def open_of(self, keys: Iterable[str]) -> frozenset[str]:
-        """Of some runs those that the backend was told of, and not of their end."""
-        row_keys = {_row_key(key): key for key in keys}
-        rows = self._journal.state_of(self._projection, row_keys)
-        return frozenset(row_keys[row_key] for row_key, row in rows.items() if row.startswith(_OPEN))
-
-    def note_open(self, key: str, seq: int) -> tuple[dict[str, bytes], list[str]]:
-        """An event of a run was delivered that has not ended; otherwise as `note`."""
-        put, gone = self.note(key, seq)
-        return {row_key: _OPEN + row for row_key, row in put.items()}, gone
-
-    def note(self, key: str, seq: int) -> tuple[dict[str, bytes], list[str]]:
-        """A run's terminal event was delivered.
-
-        Returns:
-            The row to write, and now and then the keys of some that are out of date.
-        """
-        row_key = _row_key(key)
-        return {row_key: str(seq).encode()}, self._stale(row_key) if row_key.endswith(_SWEEPS) else []
-
-    def _stale(self, row_key: str) -> list[str]:
-        """The rows beside this one whose event has left the journal."""
-        first = self._journal.first()
-        rows = self._journal.state(self._projection, row_key[: len(ENDING_PREFIX) + _SHARE_DIGITS])
-        return [
-            key
-            for key, row in rows.items()
-            if key != row_key and first is not None and int(row.lstrip(_OPEN)) < first.seq
-        ]
+    def open_of(self, runs: Iterable[str]) -> frozenset[str]:
+        """Those runs of the given ones that the backend was told of, but not of their end."""
+        run_of = {_row_key(run): run for run in runs}
+        rows = self._journal.state_of(self._projection, run_of)
+        return frozenset(run_of[key] for key, row in rows.items() if row.startswith(_OPEN))
 
 
-def _row_key(key: str) -> str:
-    return ENDING_PREFIX + blake2b(key.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+def note_run(batch: StateBatch, run: str, seq: int, *, has_ended: bool) -> None:
+    """Note that an event of a run was delivered: its terminal event, or one before that."""
+    batch.put(_row_key(run), (b"" if has_ended else _OPEN) + str(seq).encode(), seq=seq)
+
+
+def _row_key(run: str) -> str:
+    return _PREFIX + blake2b(run.encode(), digest_size=_DIGEST_BYTES).hexdigest()

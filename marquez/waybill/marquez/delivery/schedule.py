@@ -1,16 +1,15 @@
 """Which event to send next, and what the answer to it changes. Pure: time and chance are given to it.
 
-An answer of 500 may be an outage or the event's own fault. What tells them apart is what other events are
-answered:
+An answer of 500 may be an outage or the event's own fault. What tells them apart is how other events fare:
 
-- An event that fails is set aside with those of its key and tried again after a back-off; the others go on.
+- An event that fails waits, with the others of its key, and is tried again after a back-off; the rest go on.
 - When several in a row fail, or nobody answers, the backend is taken to be down: the circuit opens, and
-  events are probed with one at a time, a new one first, so that no single bad event can keep it open.
+  events are sent as probes, one at a time and a new one first, so that no single bad event can keep it open.
 - An event fails *against the odds* when, since its last try, at least one new event was delivered and at most
   one in four of the new ones failed. After `POISON_TRIES` such tries in a row over `POISON_AFTER_S` it is
-  poison and parked. A try while others fail as well starts the count anew. So an event is never parked by an
-  outage, and one that a backend refuses at random (with any probability) is parked in less than one case of
-  ten thousand.
+  poison and parked. A try while others fail as well starts the count anew. So an event is never parked
+  because of an outage, and one that a backend refuses at random (with any probability) is parked in less than
+  one case in ten thousand.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SLOW_SHARE: Final = 4.0
 """An event that fails slowly waits at least this many times as long as its try took: others need the time."""
 STUCK_TRIES: Final = 3
 KEY_EVERY_S: Final = 5.0
-"""How often to see whether there is another key while the one there is is refused."""
+"""How often to look for another key while the backend refuses the present one."""
 
 _WELL_RATIO: Final = 3
 
@@ -55,11 +54,9 @@ class Trouble(msgspec.Struct):
 
     Attributes:
         since_s: when it first failed.
-        tries: how often it failed.
-        strikes: how often in a row it failed against the odds.
         delivered: `Schedule.delivered` at its last try.
         failed: `Schedule.failed` at its last try.
-        answer: the last one.
+        strikes: how often in a row it failed against the odds.
     """
 
     since_s: float
@@ -71,68 +68,67 @@ class Trouble(msgspec.Struct):
 
 
 class Schedule:
-    """Decides what goes next.
+    """Decides which of the pending events goes next; `rng` draws the jitter."""
 
-    Args:
-        window: the waiting events.
-        rng: where the jitter is drawn from.
-    """
-
-    def __init__(self, window: PendingEvents, rng: Random) -> None:
-        self._window = window
+    def __init__(self, pending: PendingEvents, rng: Random) -> None:
+        self._pending = pending
         self._rng = rng
         self._circuit = Circuit(rng)
         self._key_due_s = 0.0
-        self._given_s = -math.inf
+        self._handed_out_s = -math.inf
         self._troubles: dict[int, Trouble] = {}
-        self._aside: list[tuple[float, int]] = []
+        self._retries: list[tuple[float, int]] = []
         self._stuck: dict[int, Answer] = {}
         self._retry_next = False
         self.delivered = 0
-        """How many events were delivered at their first try: what the backend makes of new events."""
+        """How many events were delivered at their first try."""
         self.failed = 0
-        """How many new events failed at their first try."""
+        """How many events failed at their first try."""
 
     def next(self, now_s: float) -> int | None:
-        """The event to send now, if any may go; for each, `answered`, `give_back` or `forget` is due."""
-        seq = self._chosen(now_s)
+        """The event to send now, if any may go; for each, call `answered`, `give_back` or `forget` later."""
+        seq = self._choose(now_s)
         if seq is not None:
-            self._given_s = now_s
+            self._handed_out_s = now_s
         return seq
 
-    def _chosen(self, now_s: float) -> int | None:
+    def _choose(self, now_s: float) -> int | None:
         if self._circuit.due_s is not None:
-            return self._probe() if now_s >= self._circuit.due_s else None
-        retry_is_due = bool(self._aside) and self._aside[0][0] <= now_s
+            if now_s < self._circuit.due_s:
+                return None
+            if self._pending.any_ready:
+                return self._pending.take()
+            return heapq.heappop(self._retries)[1] if self._retries else None
+        is_retry_due = bool(self._retries) and self._retries[0][0] <= now_s
         # New events and repeated ones take turns, so that neither starves the other.
-        if retry_is_due and (self._retry_next or not self._window.any_ready):
+        if is_retry_due and (self._retry_next or not self._pending.any_ready):
             self._retry_next = False
-            return heapq.heappop(self._aside)[1]
-        if self._window.any_ready:
+            return heapq.heappop(self._retries)[1]
+        if self._pending.any_ready:
             self._retry_next = True
-            return self._window.take()
+            return self._pending.take()
         return None
 
     def probes(self, now_s: float) -> bool:
-        """Whether the backend is taken to be down: then one event at a time is tried.
+        """Whether the backend is taken to be down, so that one event at a time is tried.
 
-        One that gets no answer is not waited for until its time is up: it may hang long after the backend is
-        well.
+        A probe that gets no answer is not waited for until it times out: it may hang long after the backend
+        has recovered.
         """
-        return self._circuit.due_s is not None and now_s < self._given_s + PROBE_EVERY_MAX_S
+        return self._circuit.due_s is not None and now_s < self._handed_out_s + PROBE_EVERY_MAX_S
 
     def wait_s(self, now_s: float) -> float | None:
-        """In how many seconds `next` may have an event; None: when a new one is in the window."""
+        """In how many seconds `next` may have an event; None: not before another one is pending."""
         if self._circuit.due_s is not None:
             at_most_s = KEY_EVERY_S if self._circuit.denied else math.inf
             wait_s = min(max(0.0, self._circuit.due_s - now_s), at_most_s)
-            return wait_s if self._window.held else None
-        if self._window.any_ready:
+            return wait_s if self._pending.held else None
+        if self._pending.any_ready:
             return 0.0
-        return max(0.0, self._aside[0][0] - now_s) if self._aside else None
+        return max(0.0, self._retries[0][0] - now_s) if self._retries else None
 
     def wants_key(self, now_s: float) -> bool:
-        """Whether the backend refuses the key, and it is time to see whether there is another."""
+        """Whether the backend refuses the key and it is time to look for another."""
         if not self._circuit.denied or now_s < self._key_due_s:
             return False
         self._key_due_s = now_s + KEY_EVERY_S
@@ -140,17 +136,17 @@ class Schedule:
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing goes until there is another key."""
+        """Whether nothing is sent until there is another key."""
         return self._circuit.stopped
 
     def resume(self, now_s: float) -> None:
-        """There is another key: the waiting events may go."""
+        """Go on at once, because there is another key."""
         self._circuit.resume(now_s)
 
     @property
     def outage(self) -> Answer | None:
-        """The answer that stands for the whole backend being down; None while it is not."""
-        return self._circuit.problem if self._window.held else None
+        """The answer that says that the whole backend is down; None while it is not."""
+        return self._circuit.problem if self._pending.held else None
 
     @property
     def stuck(self) -> Answer | None:
@@ -162,14 +158,14 @@ class Schedule:
         return self._troubles[seq].tries if seq in self._troubles else 0
 
     def give_back(self, seq: int, now_s: float) -> None:
-        """An event that `next` gave is to be sent again, whatever became of it."""
+        """Have an event that `next` gave sent again, whatever became of it."""
         if seq in self._troubles:
-            heapq.heappush(self._aside, (now_s, seq))
+            heapq.heappush(self._retries, (now_s, seq))
         else:
-            self._window.put_back(seq)
+            self._pending.put_back(seq)
 
     def forget(self, seq: int) -> None:
-        """An event that `next` gave is no more in the journal."""
+        """Settle an event that `next` gave and that has been pruned from the journal."""
         self._settle(seq)
 
     def answered(self, seq: int, answer: Answer, now_s: float) -> SendOutcome:
@@ -188,23 +184,18 @@ class Schedule:
         if trouble.strikes >= POISON_TRIES and now_s - trouble.since_s >= POISON_AFTER_S:
             self._settle(seq)
             return SendOutcome.PARKED
-        # The failure of an event that fails while others pass says nothing of the backend.
+        # The failure of an event that fails while others pass says nothing about the backend.
         if not trouble.strikes or self._circuit.due_s is not None:
             self._circuit.failed(answer, now_s)
         delay_s = max(full_jitter(self._rng, trouble.tries, RETRY_EVERY_MAX_S), SLOW_SHARE * answer.elapsed_s)
-        heapq.heappush(self._aside, (now_s + delay_s, seq))
+        heapq.heappush(self._retries, (now_s + delay_s, seq))
         return SendOutcome.LATER
-
-    def _probe(self) -> int | None:
-        if self._window.any_ready:
-            return self._window.take()
-        return heapq.heappop(self._aside)[1] if self._aside else None
 
     def _note_failure(self, seq: int, answer: Answer, now_s: float) -> Trouble:
         trouble = self._troubles.get(seq)
         if trouble is None:
             self.failed += 1
-            self._window.block(seq)
+            self._pending.block(seq)
             trouble = Trouble(since_s=now_s, delivered=self.delivered, failed=self.failed, answer=answer)
             self._troubles[seq] = trouble
             return trouble
@@ -222,9 +213,11 @@ class Schedule:
     def _settle(self, seq: int) -> None:
         self._troubles.pop(seq, None)
         self._stuck.pop(seq, None)
-        self._window.settle(seq)
+        self._pending.settle(seq)
 
     def _pardon(self, now_s: float) -> None:
-        """The outage is over: what failed in it and has nothing against it is tried again at once."""
-        self._aside = [(due_s if self._troubles[seq].strikes else now_s, seq) for due_s, seq in self._aside]
-        heapq.heapify(self._aside)
+        """After an outage, try at once what failed in it, unless it has failed against the odds before."""
+        self._retries = [
+            (due_s if self._troubles[seq].strikes else now_s, seq) for due_s, seq in self._retries
+        ]
+        heapq.heapify(self._retries)

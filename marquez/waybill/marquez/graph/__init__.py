@@ -1,6 +1,6 @@
 """The graph of jobs and datasets that Marquez draws of the flows that files pass."""
 
-from waybill.marquez.graph.file_event import (
+from waybill.marquez.graph.event_facets import (
     FileEvent as FileEvent,
     Flow as Flow,
     Node as Node,
@@ -8,9 +8,12 @@ from waybill.marquez.graph.file_event import (
 )
 from waybill.marquez.graph.job_graph import (
     JOURNEY_PREFIX as JOURNEY_PREFIX,
+    OPENLINEAGE_SPEC as OPENLINEAGE_SPEC,
     Job as Job,
     JobGraph as JobGraph,
+    instant as instant,
     path_of as path_of,
     paths_of_records as paths_of_records,
     row_key as row_key,
+    standard_facet as standard_facet,
 )

@@ -1,18 +1,18 @@
-"""The journey graph: what Marquez draws of the flows that files pass, beside the runs that it is sent.
+"""The job graph: what Marquez draws of the flows that files pass, besides the runs that it is sent.
 
-A run of Marquez belongs to one job, so that a file's way through its transforms is not to be seen there. The
-graph shows it: each transform of a data source is a job, and the stretches between are datasets.
+A run in Marquez belongs to one job, so it does not show a file's way through its transforms. The graph does:
+each transform of a data source is a job, and what lies between two transforms is a dataset.
 
     orders ─▶ [orders.decompress] ─▶ orders.decompress ─▶ [orders.load] ─▶ warehouse
 
-- Names are OpenLineage's ``{parent}.{task}``: a transform is that of its data source, so that two sources
+- Names follow OpenLineage's ``{parent}.{task}``: a transform belongs to its data source, so that two sources
   that share a transform stay two flows, and nothing seems to come from where it does not.
 - The data source and the data sinks are datasets, the same that the Tracker's runs read and write.
-- A file that came apart ends in the job ``<data source>.split``, which gives the children's data source.
+- A file that was split ends in the job ``<data source>.split``, whose output is the children's data source.
 - A path without transforms is one job named after its sink; a path that ended on its way just ends.
 
-Everything is told by JobEvents, which carry all that is known of a job, because Marquez takes the last one
-for the whole truth.
+The backend is told by JobEvents. Each carries all that is known of a job, because for Marquez the last one
+replaces those before.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from waybill.facets import PRODUCER, FinalState
-from waybill.marquez.graph.file_event import Node
-from waybill.marquez.graph.job_facets import JobFacets, job_facets_of
+from waybill.marquez.graph.event_facets import JobFacets, Node, job_facets_of
 from waybill.transport.admission import admit_records
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
@@ -34,33 +33,33 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from waybill.facets import ProvenanceRecord
-    from waybill.marquez.graph.file_event import FileEvent
+    from waybill.marquez.envelope import Envelope
+    from waybill.marquez.graph.event_facets import FileEvent
     from waybill.transport.journal import Entry
 
 JOURNEY_PREFIX: Final = "job:"
 
 EDGES_MAX: Final = 20_000
-"""More than any system of flows has; names made of something that differs for each file stop there."""
+"""More than any system of flows has; where each file has a name of its own, the graph stops growing here."""
 
 RENEW_AFTER_MS: Final = 86_400_000
-"""A job still in use is told again after a day, because Marquez forgets what it does not hear of."""
+"""A job that is still in use is told again after a day, because Marquez forgets what it does not hear of."""
 
 LEARNED_FOR_MS: Final = 10_000
-"""A path that was taken in is not looked at again for so long: most files go where the one before went."""
+"""A path that was learned is not looked at again for so long: most files take the path of the last one."""
 PATHS_MAX: Final = 10_000
-"""How many paths are remembered so."""
+"""How many learned paths are remembered."""
 
 NOTE_AFTER_MS: Final = 60_000
-"""Emitters that say different things of one job are not passed on one after the other without end."""
+"""A job's facets change at most so often, because several emitters may disagree about it for ever."""
 
 SPLIT: Final = "split"
 
-_SPEC: Final = "https://openlineage.io/spec"
+OPENLINEAGE_SPEC: Final = "https://openlineage.io/spec"
 
 
 class Edge(NamedTuple):
-    """That a job reads a dataset, or writes it."""
+    """A job reads a dataset, or writes it."""
 
     job: Node
     dataset: Node
@@ -71,10 +70,7 @@ class Path(NamedTuple):
     """What is known of one file's path.
 
     Attributes:
-        source: its data source.
-        transforms: the flows that changed it, in order.
-        sink: the flow it left by.
-        is_split: whether it came apart.
+        is_split: whether it was split into others.
         parent: the data source of the file it was split from.
         notes: what else is known of the jobs of its data source.
     """
@@ -88,7 +84,7 @@ class Path(NamedTuple):
 
     @property
     def parent_job(self) -> Node | None:
-        """The job it comes from, which belongs to another data source."""
+        """The job that wrote its data source by splitting another file; None where none did."""
         return split_of(self.parent) if self.parent is not None else None
 
     def edges(self) -> Iterator[Edge]:
@@ -114,47 +110,41 @@ class Path(NamedTuple):
 
 
 def split_of(source: Node) -> Node:
-    """The job in which the files of a data source come apart."""
+    """The job in which the files of a data source are split."""
     return Node(source.namespace, f"{source.name}.{SPLIT}")
 
 
-def path_of(event: FileEvent, body: bytes) -> Path:
-    """What one event says of the path of its file.
-
-    Args:
-        event: what it says.
-        body: all of it, for the notes.
-    """
+def path_of(event: FileEvent, envelope: Envelope) -> Path:
+    """What one event says of the path of its file."""
     is_split = event.state is FinalState.SPLIT
-    return Path(
-        event.flow.source, event.transforms, event.sink, is_split, event.comes_from, job_facets_of(body)
-    )
+    notes = job_facets_of(envelope)
+    return Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
 
 
 def paths_of_records(entry: Entry) -> list[Path]:
-    """What DeltaFi's records say of the paths of files; nothing where an entry has none that can be read."""
+    """What DeltaFi's records in an entry say of the paths of files."""
     if entry.kind is not Kind.PROVENANCE:
         return []
     try:
         records = admit_records(entry.body)
     except AdmissionError:
         return []
-    return [_path_of_record(record, entry.system_name) for record in records]
-
-
-def _path_of_record(record: ProvenanceRecord, system_name: str) -> Path:
-    source = Node(record.system_name or system_name, record.data_source)
-    return Path(source, record.transforms, record.data_sink, record.final_state is FinalState.SPLIT)
+    return [
+        Path(
+            Node(record.system_name or entry.system_name, record.data_source),
+            record.transforms,
+            record.data_sink,
+            is_split=record.final_state is FinalState.SPLIT,
+        )
+        for record in records
+    ]
 
 
 class Job(msgspec.Struct):
     """One job of the graph, as it is stored.
 
     Attributes:
-        node: what it is called.
-        inputs: the datasets it reads.
-        outputs: those it writes.
-        notes: what else is known of it.
+        notes: what is known of it besides its edges.
         told_ms: when the backend was told all of this, epoch milliseconds; 0: not yet.
     """
 
@@ -166,11 +156,11 @@ class Job(msgspec.Struct):
 
     @property
     def extent(self) -> tuple[int, JobFacets]:
-        """Differs when more is known."""
+        """A value that changes whenever more is known of the job."""
         return len(self.inputs) + len(self.outputs), self.notes
 
     def note(self, notes: JobFacets, now_ms: int) -> bool:
-        """Take in what else is known; whether that is news to be told."""
+        """Take in what else is known; returns whether the backend has to be told of it."""
         if not notes or notes == self.notes:
             return False
         if self.notes and now_ms - self.told_ms < NOTE_AFTER_MS:
@@ -180,11 +170,7 @@ class Job(msgspec.Struct):
 
 
 class JobGraph:
-    """The graph, and what of it the backend has still to be told.
-
-    Args:
-        rows: what `row` gave, by key.
-    """
+    """The graph, and which part of it the backend has still to be told; `rows` are the stored jobs by key."""
 
     def __init__(self, rows: Mapping[str, bytes]) -> None:
         stored = [msgspec.json.decode(row, type=Job) for row in rows.values()]
@@ -200,7 +186,7 @@ class JobGraph:
         return [node for node, job in self._jobs.items() if not job.told_ms]
 
     def number(self, node: Node) -> int:
-        """A number below 0 that stands for a job where entries of the journal have theirs."""
+        """A number below 0 for a job, used where events have their sequence numbers."""
         return self._numbers[node]
 
     def node(self, number: int) -> Node:
@@ -211,7 +197,7 @@ class JobGraph:
         """Take in one path.
 
         Returns:
-            The jobs that the backend has to be told of for it, being new, or changed, or long ago.
+            The jobs that the backend has to be told of: new or changed ones, and those last told long ago.
         """
         due: set[Node] = set()
         if now_ms < self._learned_until_ms.get(path, 0):
@@ -246,18 +232,18 @@ class JobGraph:
         return self._jobs.setdefault(node, Job(node))
 
     def told(self, node: Node, now_ms: int) -> bool:
-        """The backend has the last `event` of a job; False when more is known of the job by now."""
+        """Note that the backend has the last `event` of a job; False when more is known of the job by now."""
         job = self._jobs[node]
         is_all = self._telling.pop(node) == job.extent
         job.told_ms = now_ms if is_all else 0
         return is_all
 
-    def row(self, node: Node) -> dict[str, bytes]:
-        """The row that keeps a job."""
-        return {row_key(node): msgspec.json.encode(self._jobs[node], order="deterministic")}
+    def row(self, node: Node) -> bytes:
+        """A job as it is stored."""
+        return msgspec.json.encode(self._jobs[node], order="deterministic")
 
     def forgotten(self, keys: Collection[str]) -> list[Node]:
-        """The jobs of some rows, which the backend lacks: it has to be told of them again."""
+        """Note that the backend lacks the jobs with these row keys, and return them."""
         nodes = [node for node in self._jobs if row_key(node) in keys]
         for node in nodes:
             self._jobs[node].told_ms = 0
@@ -267,12 +253,11 @@ class JobGraph:
         """The JobEvent that tells all that is known of a job."""
         job = self._jobs[node]
         self._telling[node] = job.extent
-        moment = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
         return msgspec.json.encode(
             {
-                "eventTime": moment.replace("+00:00", "Z"),
+                "eventTime": instant(time.time_ns() // 1_000_000),
                 "producer": PRODUCER,
-                "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent",
+                "schemaURL": f"{OPENLINEAGE_SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent",
                 "job": node._asdict() | {"facets": _facets(node, job.notes)},
                 "inputs": [self._dataset(dataset) for dataset in sorted(job.inputs)],
                 "outputs": [self._dataset(dataset) for dataset in sorted(job.outputs)],
@@ -280,41 +265,33 @@ class JobGraph:
         )
 
     def _dataset(self, node: Node) -> dict[str, object]:
-        """A dataset; what lies between two transforms says so, each time, or Marquez forgets it."""
+        """A dataset; what lies between two transforms is described each time, or Marquez forgets it."""
         if node not in self._jobs:
             return {**node._asdict()}
         source, _, flow = node.name.rpartition(".")
         says = f"Files of the data source {source} that have passed {flow}."
-        facet = _facet("1-1-0", "DocumentationDatasetFacet", description=says)
+        facet = standard_facet("1-1-0", "DocumentationDatasetFacet", description=says)
         return {**node._asdict(), "facets": {"documentation": facet}}
 
 
 def row_key(node: Node) -> str:
-    """The key of the row that keeps a job."""
+    """The state key of a job."""
     return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
 
 
 def _facets(node: Node, notes: JobFacets) -> dict[str, dict[str, object]]:
-    """A job's facets: all of them each time, because Marquez forgets those of the version before."""
-    is_split = node.name.endswith(f".{SPLIT}")
+    """A job's facets: all of them each time, because Marquez forgets those of the last version."""
+    description = " ".join(filter(None, (_description(node), notes.documentation)))
+    kind = SPLIT.upper() if node.name.endswith(f".{SPLIT}") else "TRANSFORM"
+    job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": kind}
     facets = {
-        "documentation": _facet(
-            "1-1-0",
-            "DocumentationJobFacet",
-            description=" ".join(filter(None, (_description(node), notes.documentation))),
-        ),
-        "jobType": _facet(
-            "2-0-4",
-            "JobTypeJobFacet",
-            processingType="BATCH",
-            integration="WAYBILL",
-            jobType=SPLIT.upper() if is_split else "TRANSFORM",
-        ),
+        "documentation": standard_facet("1-1-0", "DocumentationJobFacet", description=description),
+        "jobType": standard_facet("2-0-4", "JobTypeJobFacet", **job_type),
     }
     if notes.owners:
-        facets["ownership"] = _facet("1-0-1", "OwnershipJobFacet", owners=notes.owners)
+        facets["ownership"] = standard_facet("1-0-1", "OwnershipJobFacet", owners=notes.owners)
     if notes.tags:
-        facets["tags"] = _facet("1-0-0", "TagsJobFacet", tags=notes.tags)
+        facets["tags"] = standard_facet("1-0-0", "TagsJobFacet", tags=notes.tags)
     return facets
 
 
@@ -325,9 +302,16 @@ def _description(node: Node) -> str:
     return f"The flow {flow}, as files of the data source {source} pass it."
 
 
-def _facet(version: str, name: str, **members: object) -> dict[str, object]:
+def instant(time_ms: int) -> str:
+    """A time as OpenLineage writes it."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def standard_facet(version: str, name: str, **members: object) -> dict[str, object]:
+    """A facet of OpenLineage's own, of a version of its schema."""
     return {
         "_producer": PRODUCER,
-        "_schemaURL": f"{_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
+        "_schemaURL": f"{OPENLINEAGE_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
         **members,
     }

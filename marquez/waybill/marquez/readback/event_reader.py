@@ -1,16 +1,16 @@
 """Reading back from Marquez: run events by windows of event time, and the edges of its graph by job.
 
 ``GET /api/v1/events/lineage`` orders by event time with no tie-breaker, so pages by offset lose and repeat
-events that share an instant, and shift while new ones arrive. Each request here asks from an instant on,
-which is included, and is answered by one statement in the database: all events before the last one's instant
-are in the answer, and the next request begins at that instant. Where a whole answer shares one instant, more
-is asked for, since Marquez has no largest page. So events may come twice; none is left out that was there.
+events that share an instant, and shift while new ones arrive. So each request asks for the events from an
+instant on, and the database answers it by one statement: all events before the last one's instant are in the
+answer, and the next request begins at that instant. Where all events of an answer share one instant, a larger
+page is asked for; Marquez sets no limit. Events may come twice, but none that was there is left out.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
@@ -20,40 +20,38 @@ import requests
 
 from waybill.facets import parse_instant_us
 from waybill.marquez.backend import base_url, open_session, shown
+from waybill.marquez.envelope import envelope_of
 from waybill.transport.errors import WaybillError
 
 if TYPE_CHECKING:
     from waybill.marquez.graph import Node
 
+PAGE_EVENTS: Final = 500
+RETRY_WAITS_S: Final = (0.5, 2.0, 8.0)
+
 _EVENTS: Final = "/api/v1/events/lineage"
 _JOB: Final = "/api/v1/namespaces/{}/jobs/{}"
-_PAGE: Final = 500
 _TIMEOUT_S: Final = (5.0, 120.0)
-_WAITS_S: Final = (0.5, 2.0, 8.0)
 _SERVER_ERROR: Final = 500
 _OK: Final = 200
 _BAD_NAME: Final = 400
-"""The answer to a name that its web server lets into no path: whether the job is there cannot be asked."""
+"""The answer to a name that its web server allows in no path: such a job cannot be asked for."""
 _NOT_THERE: Final = frozenset({404, _BAD_NAME})
 _TOO_MANY: Final = 429
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AFTER_LAST_US: Final = 253_402_300_799_000_000
-"""An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked."""
+"""An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked for it."""
 
 T = TypeVar("T")
 
 
 class MarquezReadError(WaybillError):
-    """Marquez cannot be read from now, or is not Marquez."""
+    """Marquez does not answer, or what answers is not Marquez."""
 
 
 class _Page(msgspec.Struct):
     events: list[msgspec.Raw]
     totalCount: int  # noqa: N815 - Marquez's own name
-
-
-class _When(msgspec.Struct):
-    eventTime: str  # noqa: N815 - OpenLineage's own name
 
 
 class _Dataset(msgspec.Struct, frozen=True):
@@ -66,26 +64,30 @@ class _Job(msgspec.Struct):
     outputs: frozenset[_Dataset]
 
 
-_PAGE_DECODER: Final = msgspec.json.Decoder(_Page)
-_JOB_DECODER: Final = msgspec.json.Decoder(_Job)
-_WHEN_DECODER: Final = msgspec.json.Decoder(_When)
-
-
 class EventReader:
-    """Reads what a Marquez has stored; closed by `close`.
+    """Reads what a Marquez has stored.
 
     Args:
-        url: Marquez's address.
-        api_key: sent as a bearer token.
+        page_events: how many events to ask for at once.
+        retry_waits_s: how long to wait before each further attempt of a request that fails.
     """
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        page_events: int = PAGE_EVENTS,
+        retry_waits_s: Sequence[float] = RETRY_WAITS_S,
+    ) -> None:
+        self._page_events = page_events
+        self._retry_waits_s = retry_waits_s
         self._base = base_url(url)
         self._shown_url = shown(url)
         self._session = open_session(self._base, api_key)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._session.close()
 
     def extent_us(self) -> tuple[int, int, int] | None:
@@ -106,27 +108,27 @@ class EventReader:
         Raises:
             MarquezReadError: it does not answer.
         """
-        limit = _PAGE
+        limit = self._page_events
         while start_us < end_us:
             events = self._get(start_us, end_us, limit=limit).events
             yield [bytes(event) for event in events]
             if len(events) < limit:
                 return
             reached_us = _time_us(events[-1])
-            limit = _PAGE if reached_us > start_us else 2 * limit
+            limit = self._page_events if reached_us > start_us else 2 * limit
             start_us = max(start_us, reached_us)
 
     def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
-        """Whether Marquez's graph has a job with these edges, and maybe others.
+        """Whether Marquez's graph has a job with at least these edges.
 
         Raises:
             MarquezReadError: it does not answer.
         """
         path = _JOB.format(*(quote(name, safe="") for name in job))
-        answer = self._ask(path, {}, also=_NOT_THERE)
+        answer = self._ask(path, {}, accepted=_NOT_THERE)
         if answer.status_code in _NOT_THERE:
             return answer.status_code == _BAD_NAME
-        found = self._decode(answer.content, _JOB_DECODER)
+        found = self._decode(answer.content, _Job)
         return {_Dataset(*one) for one in inputs} <= found.inputs and {
             _Dataset(*one) for one in outputs
         } <= found.outputs
@@ -139,19 +141,19 @@ class EventReader:
             "offset": 0,
             "sortDirection": direction,
         }
-        return self._decode(self._ask(_EVENTS, parameters).content, _PAGE_DECODER)
+        return self._decode(self._ask(_EVENTS, parameters).content, _Page)
 
     def _ask(
-        self, path: str, parameters: dict[str, str | int], also: Collection[int] = ()
+        self, path: str, parameters: dict[str, str | int], accepted: Collection[int] = ()
     ) -> requests.Response:
-        """An answer of 200, or of a status that is as good; asked for again a few times."""
-        for wait_s in (*_WAITS_S, None):
+        """An answer of 200 or of another accepted status; a request that fails is repeated a few times."""
+        for wait_s in (*self._retry_waits_s, None):
             try:
                 answer = self._session.get(self._base + path, params=parameters, timeout=_TIMEOUT_S)
             except requests.RequestException as error:
                 problem = f"does not answer ({type(error).__name__})"
             else:
-                if answer.status_code == _OK or answer.status_code in also:
+                if answer.status_code == _OK or answer.status_code in accepted:
                     return answer
                 problem = f"answers {answer.status_code}"
                 if answer.status_code < _SERVER_ERROR and answer.status_code != _TOO_MANY:
@@ -163,9 +165,9 @@ class EventReader:
             "again"
         )
 
-    def _decode(self, content: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    def _decode(self, content: bytes, kind: type[T]) -> T:
         try:
-            return decoder.decode(content)
+            return msgspec.json.decode(content, type=kind)
         except (msgspec.MsgspecError, ValueError):
             raise MarquezReadError(
                 f"what answers at {self._shown_url} is not Marquez; give Marquez's own URL, as "
@@ -175,8 +177,8 @@ class EventReader:
 
 def _time_us(event: msgspec.Raw) -> int:
     try:
-        return parse_instant_us(_WHEN_DECODER.decode(event).eventTime)
-    except (msgspec.MsgspecError, ValueError) as error:
+        return parse_instant_us(str(envelope_of(bytes(event)).event_time))
+    except ValueError as error:
         raise MarquezReadError(
             f"Marquez has an event whose time cannot be read ({error}); remove it there"
         ) from None

@@ -1,25 +1,27 @@
-"""Reconciliation: what the journal says was delivered, held against what the backend gives back.
+"""Reconciliation: what was delivered, compared with what the backend gives back.
 
-Answers can be wrong and databases can be restored from yesterday. So the backend's events of a stretch of
-time are read and compared with the journal's, each by its run, its instant and its type, because Marquez
-gives events back in words of its own. What is missing can be sent again: like a replayed dead letter it goes
-before anything new, and a finished run gets its terminal event last. Of events that went into a summary the
-backend has the summary, which is looked for in place of the first of them.
+Answers can be wrong, and databases can be restored from yesterday's backup. So the backend's events of a
+period are read and compared with the journal's, each by its run, its instant and its type, because Marquez
+re-serialises the events. What is missing can be sent again: like a replayed dead letter it goes before
+anything new, and a finished run gets its terminal event last. In place of events that were coalesced, their
+summary is looked for.
 
-The jobs of the graph that the backend was told of are asked for, too, each by its name: Marquez gives no
-JobEvents back, but what came of them.
+The jobs of the graph are compared too, each by its name: Marquez does not give JobEvents back, but it does
+give the jobs.
 """
 
 from __future__ import annotations
 
+import contextlib
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.event import parse_instant_us
+from waybill.facets import parse_instant_us
 from waybill.marquez.acks import ROW_PREFIX, Acks
 from waybill.marquez.delivery import OWED_PREFIX, dead_letters
+from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JOURNEY_PREFIX, Job, Node, row_key
 from waybill.marquez.summaries import CoalescedEntries, summary_event
 from waybill.transport.config import MARQUEZ
@@ -39,10 +41,7 @@ class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event that was delivered and that the backend does not have.
 
     Attributes:
-        seq: its sequence number in the journal.
-        run_id: its run.
-        event_type: what it says of the run.
-        event_time: when, as the event has it.
+        event_type: as the event has it, as is the time; empty where it has none.
     """
 
     seq: int
@@ -50,27 +49,32 @@ class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
     event_type: str
     event_time: str
 
+    @property
+    def time_us(self) -> int:
+        """The instant of the event, epoch microseconds."""
+        return parse_instant_us(self.event_time)
+
+    @property
+    def identity(self) -> bytes:
+        """What tells the event from others, in the journal and at the backend."""
+        text = f"{self.run_id} {self.time_us} {self.event_type.upper()}"
+        return blake2b(text.encode(), digest_size=16).digest()
+
 
 class MissingJob(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of the graph that the backend was told of and does not have, or not with all its edges.
-
-    Attributes:
-        namespace: the system's name.
-        name: ``<data source>.<transform>``.
-    """
+    """One job of the graph, ``<data source>.<transform>``, that the backend lacks, or some edges of it."""
 
     namespace: str
     name: str
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
         compared: how many delivered run events of the journal were looked for.
         missing: those that the backend does not have, in the order of the journal.
         compared_jobs: how many jobs of the graph were looked for.
-        missing_jobs: those that the backend does not have.
     """
 
     compared: int
@@ -79,42 +83,18 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     missing_jobs: tuple[MissingJob, ...] = ()
 
 
-class _Run(msgspec.Struct, rename="camel"):
-    run_id: str
-
-
-class _Said(msgspec.Struct, rename="camel"):
-    """What tells an event from others, here and there."""
-
-    event_time: str
-    run: _Run
-    event_type: str | None = None
-
-    @property
-    def time_us(self) -> int:
-        return parse_instant_us(self.event_time)
-
-    @property
-    def identity(self) -> bytes:
-        text = f"{self.run.run_id} {self.time_us} {(self.event_type or '').upper()}"
-        return blake2b(text.encode(), digest_size=16).digest()
-
-
-_DECODER: Final = msgspec.json.Decoder(_Said)
-
-
 def reconcile(
     journal: Journal, reader: EventReader, *, since_ms: int = 0, backend: str = MARQUEZ
 ) -> Reconciliation:
     """Compare what was delivered, run events and the jobs of the graph, with what the backend has.
 
     Args:
-        journal: what was delivered.
-        reader: gives back what the backend has.
+        journal: where the delivered events are.
+        reader: reads the backend's.
         since_ms: only events that the journal accepted from then on, and jobs that the backend was told of
-            from then on, epoch milliseconds. What it has forgotten after its retention is missing, too, so
-            give less than that.
-        backend: whose deliveries; the name of its projection.
+            from then on, epoch milliseconds. What the backend has deleted after its retention counts as
+            missing, so do not look back further than that.
+        backend: the name of its projection.
 
     Raises:
         MarquezReadError: the backend cannot be read.
@@ -132,20 +112,20 @@ def reconcile_new(
     backend: str = MARQUEZ,
     entries_at_once: int = 50_000,
 ) -> Iterator[Reconciliation]:
-    """Compare what was delivered since the last time, some at a time, and send what is missing again.
+    """Compare what was delivered since the last time, in batches, and send what is missing again.
 
-    The jobs of the graph are compared each time, last of all; there is a result of its own where some are
+    The jobs of the graph are compared each time, last of all; they have a result of their own where some are
     missing.
 
     Args:
-        journal: what was delivered.
-        reader: gives back what the backend has.
+        journal: where the delivered events are.
+        reader: reads the backend's.
         since_ms: nothing that the journal accepted earlier is compared, epoch milliseconds.
-        backend: whose deliveries; the name of its projection.
-        entries_at_once: of how many entries each result tells.
+        backend: the name of its projection.
+        entries_at_once: how many entries each result covers.
 
     Raises:
-        MarquezReadError: the backend cannot be read; the next time goes on from there.
+        MarquezReadError: the backend cannot be read; the next call goes on from there.
     """
     after = max(int(journal.state_get(backend, _RECONCILED) or 0), _last_before(journal, since_ms))
     while after < (upto := min(after + entries_at_once, journal.cursor(backend))):
@@ -163,21 +143,24 @@ def reconcile_new(
 def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for seq, said in _delivered(journal, backend, after, upto):
+    for event in _delivered(journal, backend, after, upto):
         compared += 1
-        wanted.setdefault(said.identity, seq)
-        first_us, last_us = min(first_us, said.time_us), max(last_us, said.time_us)
+        wanted.setdefault(event.identity, event.seq)
+        first_us, last_us = min(first_us, event.time_us), max(last_us, event.time_us)
     if wanted:
         for bodies in reader.read(first_us, last_us + 1):
-            for body in bodies:
-                wanted.pop(_decode(body, seq=0).identity, None)
-    return Reconciliation(
-        compared=compared, missing=tuple(_missing(journal, backend, seq) for seq in sorted(wanted.values()))
-    )
+            for found in filter(None, map(_event_of, bodies)):
+                wanted.pop(found.identity, None)
+    missing = [_event_of(_body(journal, backend, seq), seq) for seq in sorted(wanted.values())]
+    return Reconciliation(compared=compared, missing=tuple(filter(None, missing)))
+
+
+def _body(journal: Journal, backend: str, seq: int) -> bytes:
+    return summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
 
 
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
-    """Let the backend have these again, before anything new; the home's runner sends them."""
+    """Have the home's runner send these again, before anything new."""
     names = [
         row_key(Node(one.namespace, one.name)) if isinstance(one, MissingJob) else one.seq for one in missing
     ]
@@ -185,7 +168,7 @@ def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backe
 
 
 def _told_jobs(journal: Journal, backend: str, since_ms: int) -> list[Job]:
-    """The jobs of the graph that the backend was told of, without those that it has still to be told of."""
+    """The jobs of the graph of which the backend was told all that is known."""
     jobs = [msgspec.json.decode(row, type=Job) for row in journal.state(backend, JOURNEY_PREFIX).values()]
     return sorted((job for job in jobs if job.told_ms and job.told_ms >= since_ms), key=lambda job: job.node)
 
@@ -198,29 +181,27 @@ def _forgotten(told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ..
     )
 
 
-def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[tuple[int, _Said]]:
-    ledger = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
-    not_there = {letter.seq for letter in dead_letters(journal, backend)}
+def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[MissingEvent]:
+    acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
+    not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
     owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
-    not_there |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
-    marks = CoalescedEntries(journal, backend)
+    not_delivered |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
+    coalesced = CoalescedEntries(journal, backend)
     while entries := [entry for entry in journal.read(after) if entry.seq <= upto]:
         after = entries[-1].seq
         for entry in entries:
-            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in ledger or entry.seq in not_there:
+            if entry.kind is not Kind.OPENLINEAGE or entry.seq not in acks or entry.seq in not_delivered:
                 continue
-            body = entry.body if entry.seq not in marks else summary_event(journal, backend, entry.seq)
+            body = entry.body if entry.seq not in coalesced else summary_event(journal, backend, entry.seq)
             if body is None:
                 continue
-            try:
-                said = _decode(body, entry.seq)
-            except ValueError:
-                continue  # a JobEvent or DatasetEvent, which the backend does not give back
-            yield entry.seq, said
+            # JobEvents and DatasetEvents are left out: the backend does not give them back.
+            if (event := _event_of(body, entry.seq)) is not None:
+                yield event
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:
-    """The last entry that was accepted before an instant; they are accepted in the order of time."""
+    """The last entry that was accepted before an instant; later entries are never accepted earlier."""
     first = journal.first()
     low, high = (first.seq - 1 if first else 0), journal.last_seq()
     while low < high:
@@ -232,23 +213,14 @@ def _last_before(journal: Journal, since_ms: int) -> int:
     return low
 
 
-def _decode(body: bytes, seq: int) -> _Said:
-    """What tells an event from others.
-
-    Raises:
-        ValueError: it is no run event, or its time cannot be read.
-    """
-    try:
-        said = _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f"entry {seq} is no run event: {error}") from None
-    _ = said.time_us
-    return said
-
-
-def _missing(journal: Journal, backend: str, seq: int) -> MissingEvent:
-    (entry,) = journal.read(seq - 1, limit=1)
-    said = _decode(summary_event(journal, backend, seq) or entry.body, seq)
-    return MissingEvent(
-        seq=seq, run_id=said.run.run_id, event_type=said.event_type or "", event_time=said.event_time
-    )
+def _event_of(body: bytes, seq: int = 0) -> MissingEvent | None:
+    """A run event that may be missing; None where it is none, or its time cannot be read."""
+    envelope = envelope_of(body)
+    event_type, event_time = envelope.event_type or "", envelope.event_time
+    if envelope.run is None or not isinstance(event_type, str) or not isinstance(event_time, str):
+        return None
+    event = MissingEvent(seq=seq, run_id=envelope.run.run_id, event_type=event_type, event_time=event_time)
+    with contextlib.suppress(ValueError):
+        _ = event.time_us
+        return event
+    return None

@@ -1,8 +1,9 @@
 """Summaries: one run that stands for many files, where a backend cannot take an event for each."""
 
-from waybill.marquez.summaries.coalesced import CoalescedEntries as CoalescedEntries
 from waybill.marquez.summaries.coalescing import (
+    CoalescedEntries as CoalescedEntries,
     Coalescing as Coalescing,
+    SummaryRules as SummaryRules,
     now_ms as now_ms,
     summary_event as summary_event,
 )

@@ -1,13 +1,13 @@
 """Coalescing: when the events of files go into summaries, and how none of them is lost or counted twice.
 
 - The events that a summary stands for are counted and noted as dealt with in one commit, all but the first:
-  that one keeps the cursor, and stands for the summary, until the backend has it.
-- A summary is sent only after it is durable and closed, so that what is sent again is the same. A runner that
+  that one holds the cursor, and stands for the summary, until the backend has it.
+- A summary is sent only once it is durable and closed, so that what is sent again is the same. A runner that
   starts closes what the last one left open.
-- Which events were coalesced stays known for as long as the journal holds them, and so do the events that
+- Which events were coalesced stays known for as long as the journal holds them, and so do the summaries that
   were sent in their place.
-- A START that is older than the last summary may be of a file whose end that has: sent on its own, it would
-  leave a run open for ever. It goes into a summary, too, whether or not the backend keeps up by now.
+- A START that is older than the last summary may be of a file whose end went into that summary: sent on its
+  own, it would leave a run open for ever. So it goes into a summary too, even if the backend keeps up by now.
 """
 
 from __future__ import annotations
@@ -17,69 +17,110 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.marquez.summaries.coalesced import CoalescedEntries, share_of, stale_rows
+from waybill.marquez.acks import PAGE_ENTRIES
 from waybill.marquez.summaries.summary import Summary
+from waybill.transport.config import DETAIL_BACKLOG, Detail
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from waybill.marquez.graph import FileEvent, Flow
-    from waybill.transport.config import Detail
+    from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Entry, Journal
 
 WINDOW_MS: Final = 60_000
 """The most time that a summary covers."""
 
 BEHIND_MS: Final = 60_000
-"""The backend does not keep up when the next event to read is older than this, and more wait than it takes in
-about a minute. Age alone would say so after each outage, and when the backend is named for the first time: of
-a backlog that is gone in a minute, and whose files would be missed on the backend's page for good."""
+"""The backend does not keep up when the next event to read is older than this and more are waiting than it
+takes in about a minute. Age alone would say so after each outage, and when the backend is first named: of a
+backlog that is gone in a minute, and whose files would then be missing from the backend's page for good."""
 
 OPEN_MAX: Final = 1_000
 """How many summaries are open at a time; names that differ for each file close them early."""
 
-WAITING_PREFIX: Final = "summary:"
-SENT_PREFIX: Final = "summed:"
+_WAITING_PREFIX: Final = "summary:"
+_SENT_PREFIX: Final = "summed:"
+_COALESCED_PREFIX: Final = "coalesced:"
 _UNTIL: Final = "coalesced-until"
+_SHARES: Final = 256
 
 _LOOK_EVERY_MS: Final = 1_000
 
 
-class Coalescing:
-    """The summaries of one backend.
+class SummaryRules(msgspec.Struct, frozen=True, kw_only=True):
+    """When the events of files go into summaries.
 
-    Args:
-        journal: where the events are.
-        projection: whose state holds the rows.
-        detail: ``every``: there are none; ``summary``: of all files; ``auto``: while the backend is behind.
-        collector_url: where summaries point to.
-        backlog: how many events have to wait for ``auto`` to take the backend for being behind.
+    Attributes:
+        detail: ``every``: never; ``summary``: always; ``auto``: while the backend is behind.
+        collector_url: where summaries point to for the records.
+        backlog: how many events have to wait before ``auto`` takes the backend to be behind.
     """
 
-    def __init__(
-        self, journal: Journal, projection: str, detail: Detail, collector_url: str, backlog: int
-    ) -> None:
+    detail: Detail = "every"
+    collector_url: str = ""
+    backlog: int = DETAIL_BACKLOG
+
+
+class CoalescedEntries:
+    """Which entries were coalesced: bits in pages, each a row that is tied to the page's last entry."""
+
+    def __init__(self, journal: Journal, projection: str) -> None:
         self._journal = journal
         self._projection = projection
-        self._detail = detail
-        self._collector_url = collector_url
-        self._backlog = backlog
-        self._behind = False
+        self._pages: dict[int, bytearray] = {}
+        self._changed: set[int] = set()
+
+    def __contains__(self, seq: int) -> bool:
+        """Whether an entry was coalesced."""
+        number, place = divmod(seq, PAGE_ENTRIES)
+        return bool(self._page(number)[place >> 3] >> (place & 7) & 1)
+
+    def add(self, seq: int) -> None:
+        """Note that an entry was coalesced."""
+        number, place = divmod(seq, PAGE_ENTRIES)
+        self._page(number)[place >> 3] |= 1 << (place & 7)
+        self._changed.add(number)
+
+    def save(self, batch: StateBatch) -> None:
+        """Add to a batch what has changed since the last call."""
+        for number in self._changed:
+            last = (number + 1) * PAGE_ENTRIES - 1
+            batch.put(_key(_COALESCED_PREFIX, number), bytes(self._pages[number]), seq=last)
+        self._changed.clear()
+
+    def _page(self, number: int) -> bytearray:
+        page = self._pages.get(number)
+        if page is None:
+            row = self._journal.state_get(self._projection, _key(_COALESCED_PREFIX, number))
+            # Entries come in the order of the journal: only pages that are not stored have to stay in memory.
+            self._pages = {one: self._pages[one] for one in self._changed}
+            page = self._pages[number] = bytearray(row or bytes(PAGE_ENTRIES // 8))
+        return page
+
+
+class Coalescing:
+    """The summaries of one backend."""
+
+    def __init__(self, journal: Journal, projection: str, rules: SummaryRules) -> None:
+        self._journal = journal
+        self._projection = projection
+        self._rules = rules
+        self._is_behind = False
         self._looked_ms = 0
         self._open: dict[Flow, Summary] = {}
         self._changed: set[int] = set()
-        self._marks = CoalescedEntries(journal, projection)
+        self._coalesced = CoalescedEntries(journal, projection)
         self._until_ms = int(journal.state_get(projection, _UNTIL) or 0)
-        rows = journal.state(projection, WAITING_PREFIX)
-        self._closed = {
-            one.seq: one for one in (msgspec.json.decode(row, type=Summary) for row in rows.values())
-        }
+        rows = journal.state(projection, _WAITING_PREFIX)
+        stored = (msgspec.json.decode(row, type=Summary) for row in rows.values())
+        self._closed = {summary.seq: summary for summary in stored}
         self._to_send = sorted(self._closed)
 
     @property
     def active(self) -> bool:
         """Whether the events of files go into summaries now."""
-        return self._detail == "summary" or self._behind
+        return self._rules.detail == "summary" or self._is_behind
 
     @property
     def at_work(self) -> bool:
@@ -91,29 +132,26 @@ class Coalescing:
         return self.active or (event.state is None and event.completed_ms < self._until_ms)
 
     def consider(self, after: int) -> None:
-        """See whether the backend keeps up.
-
-        Args:
-            after: the last entry that was read.
-        """
+        """See whether the backend keeps up; `after` is the last entry that was read."""
         at_ms = now_ms()
-        if self._detail == "auto" and not self._behind and not 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS:
+        looked_lately = 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS
+        if self._rules.detail == "auto" and not self._is_behind and not looked_lately:
             self._looked_ms = at_ms
-            if self._journal.last_seq() - after > self._backlog:
+            if self._journal.last_seq() - after > self._rules.backlog:
                 (oldest,) = self._journal.read(after, limit=1)
-                self._behind = at_ms - oldest.received_ms > BEHIND_MS
+                self._is_behind = at_ms - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
         """Everything that waits was read."""
         at_ms = now_ms()
         for summary in list(self._open.values()):
-            if self._behind or at_ms - summary.first_ms >= WINDOW_MS:
+            if self._is_behind or at_ms - summary.first_ms >= WINDOW_MS:
                 self._close(summary)
-        self._behind = False
+        self._is_behind = False
 
     def add(self, entry: Entry, event: FileEvent) -> bool:
-        """Take in an event; tells whether it is to stand for its summary."""
-        self._marks.add(entry.seq)
+        """Take in an event; returns whether it stands for its summary from now on."""
+        self._coalesced.add(entry.seq)
         if self.active:
             self._until_ms = max(self._until_ms, entry.received_ms)
         summary = self._open.get(event.flow)
@@ -124,9 +162,8 @@ class Coalescing:
         if summary is None:
             if len(self._open) >= OPEN_MAX:
                 self.close_all()
-            summary = Summary(
-                event.flow, entry.seq, event.parent_run_id, entry.received_ms, entry.received_ms
-            )
+            received_ms = entry.received_ms
+            summary = Summary(event.flow, entry.seq, event.parent_run_id, received_ms, received_ms)
             self._open[event.flow] = summary
         summary.add(event, entry.received_ms)
         self._changed.add(summary.seq)
@@ -149,17 +186,15 @@ class Coalescing:
         first_ms = min(summary.first_ms for summary in self._open.values())
         return max(first_ms + WINDOW_MS - now_ms(), 0) / 1000
 
-    # -- what is kept ----------------------------------------------------------------------------------------
-
-    def take_changes(self) -> tuple[dict[str, bytes], list[str]]:
-        """The rows to write and the keys to delete, in the commit that notes the events as dealt with."""
+    def save(self, batch: StateBatch) -> None:
+        """Add the changes to the batch that notes the events as dealt with."""
         summaries = self._closed | {one.seq: one for one in self._open.values()}
-        waiting = {f"{WAITING_PREFIX}{seq}": msgspec.json.encode(summaries[seq]) for seq in self._changed}
+        for seq in self._changed:
+            batch.put(f"{_WAITING_PREFIX}{seq}", msgspec.json.encode(summaries[seq]))
         if self._changed:
-            waiting[_UNTIL] = str(self._until_ms).encode()
+            batch.put(_UNTIL, str(self._until_ms).encode())
         self._changed.clear()
-        marks, gone = self._marks.take_changes()
-        return waiting | marks, gone
+        self._coalesced.save(batch)
 
     def to_send(self) -> Iterator[tuple[int, str]]:
         """The summaries that were closed since the last call, and are durable: entry and run of each."""
@@ -167,38 +202,32 @@ class Coalescing:
             seq = self._to_send.pop(0)
             yield seq, f"run {self._closed[seq].run_id(self._journal.node)}"
 
-    # -- what is sent ----------------------------------------------------------------------------------------
-
     def event(self, seq: int) -> bytes | None:
         """The event of the summary that an entry stands for; None where it stands for none."""
         if seq in self._closed:
-            return self._closed[seq].event(self._journal.node, self._collector_url)
+            return self._closed[seq].event(self._journal.node, self._rules.collector_url)
         return summary_event(self._journal, self._projection, seq)
 
     def is_summary(self, seq: int) -> bool:
         """Whether an entry stands for a summary that the backend has not answered for good."""
         return seq in self._closed
 
-    def settle(self, seq: int) -> tuple[dict[str, bytes], list[str]]:
-        """The backend has answered for good.
-
-        Returns:
-            The rows to write and the keys to delete.
-        """
-        event = self._closed.pop(seq).event(self._journal.node, self._collector_url)
-        stale = stale_rows(self._journal, self._projection, f"{SENT_PREFIX}{share_of(seq)}:")
-        return {_sent_key(seq): event}, [f"{WAITING_PREFIX}{seq}", *stale]
+    def settle(self, seq: int, batch: StateBatch) -> None:
+        """Note that the backend has answered for good; the event that was sent stays known."""
+        event = self._closed.pop(seq).event(self._journal.node, self._rules.collector_url)
+        batch.put(_key(_SENT_PREFIX, seq), event, seq=seq)
+        batch.delete(f"{_WAITING_PREFIX}{seq}")
 
 
 def summary_event(journal: Journal, projection: str, seq: int) -> bytes | None:
     """The event of the summary that an entry stood for; None where it stood for none."""
-    return journal.state_get(projection, _sent_key(seq))
-
-
-def _sent_key(seq: int) -> str:
-    return f"{SENT_PREFIX}{share_of(seq)}:{seq}"
+    return journal.state_get(projection, _key(_SENT_PREFIX, seq))
 
 
 def now_ms() -> int:
     """The time of day, epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def _key(prefix: str, number: int) -> str:
+    return f"{prefix}{number % _SHARES}:{number}"

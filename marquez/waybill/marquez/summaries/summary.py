@@ -1,21 +1,20 @@
-"""Summaries: one run that stands for many files of a flow, where a backend cannot take an event for each.
+"""A summary: one run that stands for many files of a flow.
 
-The run belongs to the job that the files' own runs belong to, and reads and writes the datasets that they do,
-so that the graph is what it would be with them. Its id follows from what it stands for, so that sending it
-again changes nothing.
+The run belongs to the job of the files' own runs, and reads and writes the datasets that they do, so that the
+graph is the same as with them. Its id follows from what it stands for, so that sending it again changes
+nothing.
 """
 
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from waybill.facets import PRODUCER, FinalState
-from waybill.marquez.graph import Flow, Node
+from waybill.marquez.graph import OPENLINEAGE_SPEC, Flow, Node, instant, standard_facet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 NAMES_MAX: Final = 100
 """How many data sinks, inputs and outputs a summary names."""
 
-_SPEC: Final = "https://openlineage.io/spec"
 _T = TypeVar("_T")
 
 
@@ -33,18 +31,14 @@ class Summary(msgspec.Struct):
     """What is known of the files of one flow.
 
     Attributes:
-        flow: what it is for.
-        seq: the first of the events, by its place in the journal; it stands for them all.
-        parent_run_id: the parent of its run, if it has one.
+        seq: the first of the events, by its sequence number; it stands for them all.
+        parent_run_id: the parent of the summary's run, if it has one.
         first_ms: when the first event was accepted, epoch milliseconds.
         last_ms: when the last one was.
-        events: how many there are.
         states: how many paths ended in each state.
         size_bytes: how much was written.
         completed_ms: when the first and the last path ended; None where none did.
         sinks: the flows they left by.
-        inputs: the datasets that were read.
-        outputs: those that were written.
     """
 
     flow: Flow
@@ -61,40 +55,31 @@ class Summary(msgspec.Struct):
     outputs: set[Node] = msgspec.field(default_factory=set)
 
     def add(self, event: FileEvent, received_ms: int) -> None:
-        """Take in one event, which was accepted after those that are in."""
+        """Take in one event that was accepted after those before."""
         self.events += 1
         self.last_ms = received_ms
         self.size_bytes += event.size_bytes
-        _name(self.sinks, [event.sink] if event.sink else ())
-        _name(self.inputs, event.inputs)
-        _name(self.outputs, event.outputs)
+        _add(self.sinks, [event.sink] if event.sink else ())
+        _add(self.inputs, event.inputs)
+        _add(self.outputs, event.outputs)
         if event.state is not None:
             self.states[event.state] = self.states.get(event.state, 0) + 1
             first_ms, last_ms = self.completed_ms or (event.completed_ms, event.completed_ms)
             self.completed_ms = min(first_ms, event.completed_ms), max(last_ms, event.completed_ms)
 
     def run_id(self, node: str) -> str:
-        """The run's id, of which there is no other.
-
-        Args:
-            node: the journal's own name.
-        """
+        """The run's id, unique by the journal's `node` and the first event."""
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{PRODUCER}:{node}:{self.seq}"))
 
     def event(self, node: str, collector_url: str) -> bytes:
-        """The run's only event, the same bytes whenever it is made.
-
-        Args:
-            node: the journal's own name.
-            collector_url: where the records can be asked for.
-        """
-        # Who only looks at deliveries has no need of the OpenLineage client.
+        """The run's only event, the same bytes each time; it points to the records at the collector."""
+        # Whoever only looks at deliveries does not need the OpenLineage client.
         import attrs
 
         from waybill.facets.summary import SUMMARY_FACET, WaybillSummaryRunFacet
 
         system_name, data_source = self.flow.source
-        first, last = _instant(self.first_ms), _instant(self.last_ms)
+        first, last = instant(self.first_ms), instant(self.last_ms)
         facet = WaybillSummaryRunFacet(
             systemName=system_name,
             dataSource=data_source,
@@ -108,27 +93,18 @@ class Summary(msgspec.Struct):
             provenanceQuery=self._query(collector_url),
             producer=PRODUCER,
         )
-        nominal = {
-            "_producer": PRODUCER,
-            "_schemaURL": f"{_SPEC}/facets/1-0-1/NominalTimeRunFacet.json#/$defs/NominalTimeRunFacet",
-            "nominalStartTime": first,
-            "nominalEndTime": last,
-        }
-        said = {key: value for key, value in attrs.asdict(facet).items() if value is not None}
-        facets: dict[str, object] = {"nominalTime": nominal, SUMMARY_FACET: said}
+        nominal = standard_facet("1-0-1", "NominalTimeRunFacet", nominalStartTime=first, nominalEndTime=last)
+        summary = {key: value for key, value in attrs.asdict(facet).items() if value is not None}
+        facets: dict[str, object] = {"nominalTime": nominal, SUMMARY_FACET: summary}
         if self.parent_run_id is not None and self.flow.parent is not None:
-            facets["parent"] = {
-                "_producer": PRODUCER,
-                "_schemaURL": f"{_SPEC}/facets/1-2-0/ParentRunFacet.json#/$defs/ParentRunFacet",
-                "run": {"runId": self.parent_run_id},
-                "job": self.flow.parent._asdict(),
-            }
+            run, job = {"runId": self.parent_run_id}, self.flow.parent._asdict()
+            facets["parent"] = standard_facet("1-2-0", "ParentRunFacet", run=run, job=job)
         return msgspec.json.encode(
             {
                 "eventType": "COMPLETE",
                 "eventTime": last,
                 "producer": PRODUCER,
-                "schemaURL": f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+                "schemaURL": f"{OPENLINEAGE_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
                 "run": {"runId": self.run_id(node), "facets": facets},
                 "job": self.flow.job._asdict(),
                 "inputs": [dataset._asdict() for dataset in sorted(self.inputs)],
@@ -141,16 +117,11 @@ class Summary(msgspec.Struct):
             return None
         first_ms, last_ms = self.completed_ms
         system_name, data_source = self.flow.source
-        asked = {"system_name": system_name, "data_source": data_source, "from": first_ms, "to": last_ms}
-        return f"{collector_url}/provenance/query?{urlencode(asked)}"
+        query = {"system_name": system_name, "data_source": data_source, "from": first_ms, "to": last_ms}
+        return f"{collector_url}/provenance/query?{urlencode(query)}"
 
 
-def _name(names: set[_T], more: Iterable[_T]) -> None:
-    for one in more:
+def _add(names: set[_T], more: Iterable[_T]) -> None:
+    for name in more:
         if len(names) < NAMES_MAX:
-            names.add(one)
-
-
-def _instant(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            names.add(name)

@@ -38,6 +38,22 @@ SELECT seq, received_ms, kind, system_name, body, unpacked_bytes FROM entries
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
 
+_PUT_STATE: Final = """
+INSERT INTO state (projection, key, value, seq) VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET value = excluded.value, seq = excluded.seq
+"""
+
+_PRUNE: Final = """
+DELETE FROM entries WHERE seq IN (
+    SELECT seq FROM entries
+    WHERE seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ? ORDER BY seq LIMIT ?
+)
+"""
+_PRUNE_STATE: Final = "DELETE FROM state WHERE seq < (SELECT min(seq) FROM entries)"
+_PRUNE_META: Final = (
+    "DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < (SELECT min(seq) FROM entries)"
+)
+
 
 class Kind(IntEnum):
     """What the body of an entry holds."""
@@ -270,6 +286,7 @@ class Journal:
         cursor: int | None = None,
         put: Mapping[str, bytes] | None = None,
         delete: Iterable[str] = (),
+        seqs: Mapping[str, int] | None = None,
         durable: bool = True,
     ) -> None:
         """Move a projection's cursor and change its state in one transaction.
@@ -279,6 +296,8 @@ class Journal:
             cursor: where it moves to.
             put: rows to write, by key.
             delete: keys of rows to remove.
+            seqs: for the rows of `put` that are of use only while the journal holds an entry, by key, the
+                entry's sequence number; `prune` removes them with it. The others stay until they are deleted.
             durable: fsynced on return; else safe from the death of the process on return, and fsynced with
                 the next change after 100 ms, or by `sync`: emitters wait for an fsync of anybody's.
 
@@ -289,9 +308,9 @@ class Journal:
         def change(writer: apsw.Connection) -> None:
             keys = [(projection, key) for key in delete]
             writer.executemany("DELETE FROM state WHERE projection = ? AND key = ?", keys)
-            rows = [(projection, key, value) for key, value in (put or {}).items()]
-            statement = "INSERT INTO state VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-            writer.executemany(statement, rows)
+            tied = seqs or {}
+            rows = [(projection, key, value, tied.get(key)) for key, value in (put or {}).items()]
+            writer.executemany(_PUT_STATE, rows)
             if cursor is not None:
                 statement = "INSERT INTO cursors VALUES (?, ?) ON CONFLICT DO UPDATE SET seq = excluded.seq"
                 writer.execute(statement, (projection, cursor))
@@ -315,7 +334,7 @@ class Journal:
         self._database.write(lambda writer: writer.execute(statement, (key, value)))
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
-        """Let go of old entries, oldest first; the newest one always stays.
+        """Remove old entries, oldest first, and the state that is tied to them; the newest always stays.
 
         Args:
             upto_seq: the last that may go: every projection that is asked for has it.
@@ -323,22 +342,15 @@ class Journal:
             limit: the most that one call removes, so that writers do not wait long.
 
         Returns:
-            How many went.
+            How many entries went.
         """
-        query = """
-        DELETE FROM entries WHERE seq IN (
-            SELECT seq FROM entries
-            WHERE seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ? ORDER BY seq LIMIT ?
-        )
-        """
-
-        forget = "DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < (SELECT min(seq) FROM entries)"
 
         def remove(writer: apsw.Connection) -> int:
-            writer.execute(query, (upto_seq, received_before_ms, limit))
+            writer.execute(_PRUNE, (upto_seq, received_before_ms, limit))
             removed = writer.changes()
+            writer.execute(_PRUNE_STATE)
             if self._old_digests:
-                writer.execute(forget, (OLD_DIGESTS_UPTO,))
+                writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
             return removed
 
         return self._database.write(remove)

@@ -47,6 +47,21 @@ STEPS: Final[tuple[str, ...]] = (
     """
     INSERT INTO meta SELECT 'old_digests_upto', CAST(max(seq) AS TEXT) FROM entries HAVING max(seq) > 0;
     """,
+    # State that is tied to an entry goes when the entry is pruned. Deliveries named it in the value (the last
+    # event of a run, after a tilde while the run is open) or in the key, as <share>:<number>: the number of a
+    # page of 4096 coalesced entries, or the entry that stands for a summary.
+    """
+    ALTER TABLE state ADD COLUMN seq INTEGER;
+    CREATE INDEX state_seq ON state (seq) WHERE seq IS NOT NULL;
+    UPDATE state SET seq = CASE
+        WHEN key GLOB 'end:*' THEN CAST(ltrim(CAST(value AS TEXT), '~') AS INTEGER)
+        WHEN key GLOB 'coalesced:*'
+            THEN CAST(substr(key, 11 + instr(substr(key, 11), ':')) AS INTEGER) * 4096 + 4095
+        ELSE CAST(substr(key, 8 + instr(substr(key, 8), ':')) AS INTEGER)
+    END
+    WHERE projection IN (SELECT projection FROM state WHERE key = 'figures')
+        AND (key GLOB 'end:*' OR key GLOB 'coalesced:*' OR key GLOB 'summed:*');
+    """,
 )
 VERSION: Final = len(STEPS)
 

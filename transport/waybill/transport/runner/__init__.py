@@ -1,7 +1,13 @@
 """The runner: the one process of a home that works its projections, and who starts it."""
 
 from waybill.transport.runner.flushing import FlushReport as FlushReport, flush as flush
-from waybill.transport.runner.projection import Projection as Projection, Step as Step
+from waybill.transport.runner.projection import (
+    Progress as Progress,
+    Projection as Projection,
+    Step as Step,
+    note_published as note_published,
+    progress_of as progress_of,
+)
 from waybill.transport.runner.runner import (
     IDLE_S as IDLE_S,
     Runner as Runner,

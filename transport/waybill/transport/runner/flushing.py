@@ -12,13 +12,13 @@ import msgspec
 from waybill.transport import locks
 from waybill.transport.config import agree
 from waybill.transport.journal import Journal, adopt
+from waybill.transport.runner.projection import published
 from waybill.transport.runner.runner import Runner, has_live_statuses, statuses
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
 _POLL_S: Final = 0.05
-_PUBLISHED: Final = "flush:"
 _RUNNER: Final = "runner"
 
 Progress = Callable[[int, int, Sequence[str]], None]
@@ -102,9 +102,9 @@ class _Flush:
         """What was published for this flush, and for earlier ones that were not worked off when it began."""
         files: dict[str, None] = {}
         for name in statuses(self._journal):
-            for key, published in self._journal.state(name, _PUBLISHED).items():
-                if self._cursors.get(name, 0) < int(key.removeprefix(_PUBLISHED)) <= self._mark:
-                    files.update(dict.fromkeys(msgspec.json.decode(published, type=list[str])))
+            for seq, names in published(self._journal, name).items():
+                if self._cursors.get(name, 0) < seq <= self._mark:
+                    files.update(dict.fromkeys(names))
         return tuple(files)
 
     @property

@@ -2,21 +2,35 @@
 
 Packages offer theirs under the entry-point group ``waybill.projections``: a name and a callable
 ``(journal, settings) -> Projection | Sequence[Projection] | None``, none where the settings ask for none.
+
+Other processes ask what a projection has done, and the journal answers. By its cursor it is done with every
+entry up to there. A package whose projections take entries out of order, or that has more to say of one,
+offers a callable under the group ``waybill.progress``; see `TellProgress`. A projection that publishes files
+for a flush notes them by `note_published`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+import logging
+from enum import StrEnum
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-PROJECTIONS_GROUP = "waybill.projections"
+log = logging.getLogger("waybill.runner")
+
+PROJECTIONS_GROUP: Final = "waybill.projections"
+PROGRESS_GROUP: Final = "waybill.progress"
+
+_PUBLISHED: Final = "flush:"
+_FLUSHES_MAX: Final = 16
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,3 +80,60 @@ class OpenProjection(Protocol):
 
     def __call__(self, journal: Journal, settings: Settings) -> Projection | Sequence[Projection] | None:
         """The projections that the settings ask for."""
+
+
+class Progress(StrEnum):
+    """How far a projection is with an entry."""
+
+    WAITING = "waiting"
+    DONE = "done"
+    COALESCED = "in a summary"
+    """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
+    REFUSED = "refused for good"
+
+
+class TellProgress(Protocol):
+    """The callable behind an entry point of the group ``waybill.progress``."""
+
+    def __call__(self, journal: Journal, projection: str, seq: int) -> Progress | None:
+        """What became of an entry; None: no more than the projection's cursor says."""
+
+
+def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
+    """How far a projection is with an entry of the journal."""
+    for point in entry_points(group=PROGRESS_GROUP):
+        try:
+            tell: TellProgress = point.load()
+        except Exception:
+            log.exception("%s cannot be loaded, so its projections are known by their cursors", point.value)
+            continue
+        if (progress := tell(journal, projection, seq)) is not None:
+            return progress
+    return Progress.DONE if seq <= journal.cursor(projection) else Progress.WAITING
+
+
+def note_published(
+    journal: Journal, projection: str, flush_seq: int, files: Iterable[str]
+) -> tuple[dict[str, bytes], list[str]]:
+    """Say which files a projection published for a flush; the last few flushes are kept.
+
+    Args:
+        journal: the home's.
+        projection: its name.
+        flush_seq: the sequence number of the flush's mark.
+        files: paths below the root.
+
+    Returns:
+        The state to write, and the keys to delete, with the commit that moves the cursor over the mark.
+    """
+    outdated = sorted({*published(journal, projection), flush_seq})[:-_FLUSHES_MAX]
+    put = {f"{_PUBLISHED}{flush_seq}": msgspec.json.encode(sorted(files))}
+    return put, [f"{_PUBLISHED}{seq}" for seq in outdated]
+
+
+def published(journal: Journal, projection: str) -> dict[int, list[str]]:
+    """The files that a projection published for the last flushes, by the sequence numbers of their marks."""
+    return {
+        int(key.removeprefix(_PUBLISHED)): msgspec.json.decode(files, type=list[str])
+        for key, files in journal.state(projection, _PUBLISHED).items()
+    }

@@ -1,0 +1,218 @@
+"""What an event's facets say of its file and its job, as far as the graph and the summaries have to know it.
+
+Those of the job are the standard facets (https://openlineage.io/spec/facets: documentation, ownership, tags),
+which a client puts on each event, for example by ``tags`` in ``openlineage.yml``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from waybill.facets import DELTA_FILE_FACET, FinalState, parse_instant_us
+
+if TYPE_CHECKING:
+    from waybill.marquez.envelope import Envelope
+
+_FACET: Final = DELTA_FILE_FACET.encode()
+_ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
+
+NOTES_MAX_BYTES: Final = 16 * 1024
+"""Larger facets are ignored: what is stored of a job stays small."""
+
+
+_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+
+class Node(NamedTuple):
+    """A job or a dataset of the graph."""
+
+    namespace: str
+    name: str
+
+
+class Flow(NamedTuple):
+    """Files that one summary stands for.
+
+    Attributes:
+        job: the job of the files' runs.
+        parent: the job of their parent runs, which Marquez makes part of the job's name.
+        source: the system and data source of the files.
+    """
+
+    job: Node
+    parent: Node | None
+    source: Node
+
+
+class FileEvent(NamedTuple):
+    """One event of a file.
+
+    Attributes:
+        comes_from: the job of the file that it was split from.
+        state: how a path of the file ended; None while it has not.
+        completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
+        transforms: the flows that changed it, in order.
+        sink: the flow it left by.
+        size_bytes: how much was written, as the outputs' statistics say.
+    """
+
+    flow: Flow
+    run_id: str
+    parent_run_id: str | None
+    comes_from: Node | None
+    state: FinalState | None
+    completed_ms: int
+    transforms: tuple[str, ...]
+    sink: str | None
+    inputs: list[Node]
+    outputs: list[Node]
+    size_bytes: int
+
+
+class _File(msgspec.Struct, rename="camel"):
+    parent_did: str | None = None
+    system_name: str | None = None
+    data_source: str | None = None
+    transforms: tuple[str, ...] | None = None
+    data_sink: str | None = None
+    final_state: FinalState | None = None
+    completed: str | None = None
+
+
+class _Named(msgspec.Struct):
+    namespace: str
+    name: str
+
+    @property
+    def node(self) -> Node:
+        return Node(self.namespace, self.name)
+
+
+class _ParentRun(msgspec.Struct, rename="camel"):
+    run_id: str
+
+
+class _Parent(msgspec.Struct):
+    run: _ParentRun
+    job: _Named
+
+
+class _Facets(msgspec.Struct):
+    file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
+    parent: _Parent | None = None
+
+
+class _Statistics(msgspec.Struct):
+    size: int | None = None
+
+
+class _OutputFacets(msgspec.Struct, rename="camel"):
+    output_statistics: _Statistics | None = None
+
+
+class _Output(_Named, rename="camel"):
+    output_facets: _OutputFacets | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        statistics = self.output_facets and self.output_facets.output_statistics
+        return max(statistics.size or 0, 0) if statistics else 0
+
+
+_FACETS: Final = msgspec.json.Decoder(_Facets)
+_INPUTS: Final = msgspec.json.Decoder(list[_Named] | None)
+_OUTPUTS: Final = msgspec.json.Decoder(list[_Output] | None)
+
+
+def file_event_of(envelope: Envelope) -> FileEvent | None:
+    """What an event says of a file; None where it is not one of a file."""
+    run, job = envelope.run, envelope.job
+    if run is None or not run.run_id or job is None or _FACET not in bytes(run.facets):
+        return None
+    try:
+        facets = _FACETS.decode(run.facets)
+        if facets.file is None:
+            return None
+        file, parent = facets.file, facets.parent
+        inputs = _INPUTS.decode(envelope.inputs or b"[]") or []
+        outputs = _OUTPUTS.decode(envelope.outputs or b"[]") or []
+        completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
+    except _UNREADABLE:
+        return None
+    end = _ENDS.get(envelope.type_name)
+    parents = parent.job.node if parent is not None else None
+    is_of_file = parent is not None and parent.run.run_id == file.parent_did
+    source = Node(file.system_name or job.namespace, file.data_source or job.name)
+    return FileEvent(
+        flow=Flow(Node(job.namespace, job.name), parents, source),
+        run_id=run.run_id,
+        parent_run_id=parent.run.run_id if parent is not None else None,
+        comes_from=parents if is_of_file else None,
+        state=end and (file.final_state or end),
+        completed_ms=completed_ms,
+        transforms=file.transforms or (),
+        sink=file.data_sink if end else None,
+        inputs=[dataset.node for dataset in inputs],
+        outputs=[dataset.node for dataset in outputs],
+        size_bytes=sum(output.size_bytes for output in outputs) if end else 0,
+    )
+
+
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Somebody who is responsible for a job."""
+
+    name: str
+    type: str | None = None
+
+
+class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tag of a job."""
+
+    key: str
+    value: str = "true"
+    source: str | None = None
+
+
+class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a job."""
+
+    documentation: str = ""
+    owners: tuple[Owner, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything is known."""
+        return bool(self.documentation or self.owners or self.tags)
+
+
+class _Facet(msgspec.Struct):
+    """Any of the three facets."""
+
+    description: str = ""
+    owners: tuple[Owner, ...] = ()
+    tags: tuple[Tag, ...] = ()
+
+
+def job_facets_of(envelope: Envelope) -> JobFacets:
+    """What the job facets of an event say; a facet that does not follow its schema says nothing."""
+    try:
+        raw = envelope.job.facets if envelope.job is not None else msgspec.Raw()
+        facets = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
+    except _UNREADABLE:
+        return JobFacets()
+    return JobFacets(
+        _read(facets.get("documentation")).description,
+        _read(facets.get("ownership")).owners,
+        _read(facets.get("tags")).tags,
+    )
+
+
+def _read(raw: msgspec.Raw | None) -> _Facet:
+    if raw is None or len(raw) > NOTES_MAX_BYTES:
+        return _Facet()
+    try:
+        return msgspec.json.decode(raw, type=_Facet)
+    except _UNREADABLE:
+        return _Facet()
