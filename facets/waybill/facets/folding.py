@@ -206,7 +206,8 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
         ended_ms if text == event.eventTime else parse_instant_us(text) // 1_000 for text in values[-3:-1]
     )
     annotations = dict(sorted(values[-1].items())) if values[-1] else None
-    return (record_of(*values[:-3], created_ms, completed_ms, annotations),)
+    values = (*values[:-3], created_ms, completed_ms, annotations)
+    return (record_of(*values),)
 
 
 def merge_states(a: RunState, b: RunState) -> RunState:

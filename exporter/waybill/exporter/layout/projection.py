@@ -142,7 +142,7 @@ class Layout:
                 first, last = _RANGE_DECODER.decode(stored)
                 entries = _read_range(self._journal, first, last)
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
-        if full := self._upkeep.full():
+        if full := self._upkeep.to_squash():
             self._squash(full)
         cursor = self._journal.cursor(_NAME)
         waiting = self._journal.last_seq() - cursor
@@ -215,7 +215,7 @@ class Layout:
         if settles_ms is not None and settles_ms <= now_ms and linger_s is None:
             self._journal.mark(b"settle")
             return Step(applied=1, problem=self._damage)
-        if hours := self._upkeep.due():
+        if hours := self._upkeep.to_compact():
             self._compact(hours)
             return Step(applied=len(hours), problem=self._damage)
         waits_s = [_UPKEEP_EVERY_S]
