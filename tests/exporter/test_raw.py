@@ -9,7 +9,6 @@ from layouts import HOUR_MS, NODE, START_MS, record, records_strategy
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.parquet import RAW_FILTERS, encode, open_file
-from waybill.exporter.parquet.parquet import read
 from waybill.facets.arrow import from_table, to_table
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def test_a_range_is_one_file_for_each_hour_it_touches(root: Path) -> None:
     assert hours == [Hour("20260101", "00"), Hour("20260101", "01")]
     raw = root / "provenance/raw/20260101"
     assert sorted(raw.rglob("*.parquet")) == [raw / f"00/{NODE}-7-9.parquet", raw / f"01/{NODE}-7-9.parquet"]
-    rows = from_table(read(open_file(raw / f"01/{NODE}-7-9.parquet")))
+    rows = from_table(open_file(raw / f"01/{NODE}-7-9.parquet").read())
     assert [row.did for row in rows] == ["b", "c"]
 
 

@@ -90,7 +90,7 @@ def test_class_schema_and_reader_have_the_same_fields() -> None:
         "_producer",
         "_schemaURL",
     }
-    assert written_fields == set(DEFINITION["properties"]) == set(DeltaFile.__struct_fields__)
+    assert written_fields == set(DEFINITION["properties"]) == set(DeltaFile.__struct_encode_fields__)
     assert DEFINITION["properties"]["finalState"]["enum"] == list(FinalState)
 
 

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import COMPACTED, DAMAGED, EVENTS, Hour
 from waybill.exporter.tombstones import Tombstone, write_tombstones
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -1,66 +1,89 @@
-"""Removing compacted and late files, so that nobody takes an hour that left for one that never was."""
+"""Removing published files: recorded in the ledger, and with a tombstone for each compacted file.
+
+Without the tombstone, an hour whose file left would look like an hour that never had one.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.names import COMPACTED, Hour
-from waybill.exporter.root_lock import root_lock
+from waybill.exporter.names import COMPACTED, EVENTS, Hour
 from waybill.exporter.tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 
-def remove(
-    root: Path, system: str, day: str, marked: Iterable[tuple[Path, FileStamp]], files: Files
-) -> tuple[str, ...]:
-    """Remove the files of a system (by safe name) and day that are still those marked.
+def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[str, ...]:
+    """Remove compacted, late or archived files.
 
-    That a compacted file goes is noted before it does: see `waybill.exporter.tombstones`.
+    Args:
+        root: the layout's root.
+        stamps: the files; one that is no longer the one of its stamp stays.
+        files: the file system.
 
     Returns:
         The paths of the files removed, relative to the root.
 
     Raises:
-        OSError: a note could not be written, or a file not removed.
+        OSError: a tombstone could not be written, or a file not removed.
     """
-    marked = list(marked)
-    if not marked:
+    if not stamps:
         return ()
-    hours = {Hour(day, path.stem) for path, _ in marked}
-    with root_lock(root, files), recorded(root, files, hours) as changed:
-        current = [path for path, mark in marked if _mark(path) == mark]
-        compacted = [path for path in current if path.is_relative_to(root / COMPACTED)]
-        if compacted:
-            write_tombstones(files, root, system, day, {path.stem: _gone(path) for path in compacted})
+    hours = {_hour_of(root, path) for path in stamps}
+    with recorded(root, files, hours) as changed:
+        current = [path for path, stamp in stamps.items() if _is_same(path, stamp)]
+        _write_tombstones(root, current, files)
         for path in current:
             files.remove(path)
-        for folder in sorted({path.parent for path in current}):
-            files.fsync_folder(folder)
-            files.remove_folder(folder)
+        _remove_emptied(root, current, files)
         changed.update(dict.fromkeys(relative(root, path) for path in current))
     return tuple(relative(root, path) for path in current)
 
 
-def _mark(path: Path) -> FileStamp | None:
+def _hour_of(root: Path, path: Path) -> Hour:
+    if path.is_relative_to(root / EVENTS):
+        return Hour(path.parent.parent.name, path.parent.name)
+    return Hour(path.parent.name, path.stem)
+
+
+def _is_same(path: Path, stamp: FileStamp) -> bool:
     try:
-        return FileStamp.of(path.stat())
+        return FileStamp.of(path.stat()) == stamp
     except FileNotFoundError:
-        return None
+        return False
 
 
-def _gone(path: Path) -> Tombstone:
+def _write_tombstones(root: Path, paths: Iterable[Path], files: Files) -> None:
+    left: defaultdict[tuple[str, str], dict[str, Tombstone]] = defaultdict(dict)
+    for path in paths:
+        if path.is_relative_to(root / COMPACTED):
+            left[path.parent.parent.name, path.parent.name][path.stem] = _tombstone_of(path)
+    for (system, day), by_hour in left.items():
+        write_tombstones(files, root, system, day, by_hour)
+
+
+def _tombstone_of(path: Path) -> Tombstone:
     data = path.read_bytes()
     try:
         rows = parquet.open_bytes(data).metadata.num_rows
     except parquet.DAMAGED:
         rows = 0
     return Tombstone(hashlib.sha256(data).hexdigest(), rows, time.time_ns() // 1_000_000)
+
+
+def _remove_emptied(root: Path, paths: Iterable[Path], files: Files) -> None:
+    folders = sorted({path.parent for path in paths})
+    for folder in folders:
+        files.fsync_folder(folder)
+        files.remove_folder(folder)
+    for day in sorted({folder.parent for folder in folders if folder.is_relative_to(root / EVENTS)}):
+        files.remove_folder(day)

@@ -1,16 +1,20 @@
-"""The records that stored entries hold as DeltaFi sent them, as tables."""
+"""From stored entries to records, many entries at once: the one way for live projection, rebuild and query.
+
+What an entry says by itself becomes rows of a table here: DeltaFi's arrays of records, and terminal events
+that carry the facet. Any other run event is decoded for the caller, who folds the events of its run.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
-from waybill.facets.columns import decode_table
+import pyarrow as pa
+
+from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record
+from waybill.facets.columns import decode_table, facet_table
 from waybill.transport.journal import Kind
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _CHUNK_BYTES: Final = 16 * 2**20
 """How much is decoded at once: enough for both cores, few copies in memory."""
@@ -32,47 +36,86 @@ class AnyEntry(Protocol):
         """The bytes as accepted."""
 
 
-_Sent = TypeVar("_Sent", bound=AnyEntry)
+_Entry = TypeVar("_Entry", bound=AnyEntry)
 
 
-def records_in_entries(
-    entries: Iterable[_Sent],
+class DecodedEntries(NamedTuple):
+    """What a batch of entries holds."""
+
+    records: pa.Table
+    """The records that entries hold by themselves: a table of `waybill.facets.arrow.SCHEMA`."""
+    events: list[RunEvent | None]
+    """For each entry its run event; None where it holds none, or one that cannot be read."""
+
+
+def decode_entries(
+    entries: Sequence[_Entry],
     *,
     system_name: str,
     allowed: frozenset[str],
-    on_error: Callable[[_Sent, Exception], None],
-) -> list[pa.Table]:
-    """The records of entries of the kind `Kind.PROVENANCE`.
+    on_error: Callable[[_Entry, Exception], None],
+) -> DecodedEntries:
+    """Decode a batch of entries of any kind.
 
     Args:
-        entries: of any kind.
+        entries: the batch; all of its run events are in memory at once.
         system_name: the name for records that neither carry one nor were stamped with one.
         allowed: the annotation keys that are kept.
-        on_error: called with an entry that holds no records, and why; it is left out.
-
-    Returns:
-        Tables of `waybill.facets.arrow.SCHEMA`.
+        on_error: called with each entry that cannot be read; it is left out.
     """
-    stamped: defaultdict[str, list[_Sent]] = defaultdict(list)
-    for entry in entries:
-        if entry.kind is Kind.PROVENANCE:
-            stamped[entry.system_name or system_name].append(entry)
-    return [
-        _decoded(chunk, stamp, allowed, on_error) for stamp, own in stamped.items() for chunk in _chunks(own)
+    arrays: defaultdict[str, list[_Entry]] = defaultdict(list)
+    events: list[RunEvent | None] = []
+    faceted: list[tuple[int, RunEvent, str]] = []
+    for index, entry in enumerate(entries):
+        stamped = entry.system_name or system_name
+        event = _run_event(entry, on_error) if entry.kind is Kind.OPENLINEAGE else None
+        events.append(event)
+        if event is not None and has_record(event):
+            faceted.append((index, event, stamped))
+        elif entry.kind is Kind.PROVENANCE:
+            arrays[stamped].append(entry)
+
+    def leave_out(position: int, error: Exception) -> None:
+        index = faceted[position][0]
+        events[index] = None
+        on_error(entries[index], error)
+
+    tables = [
+        _decode_arrays(chunk, stamped, allowed, on_error)
+        for stamped, own in arrays.items()
+        for chunk in _chunks(own)
     ]
+    tables.append(
+        facet_table([(event, stamped) for _, event, stamped in faceted], allowed=allowed, on_error=leave_out)
+    )
+    return DecodedEntries(pa.concat_tables(tables), events)
 
 
-def _decoded(
-    entries: list[_Sent], stamp: str, allowed: frozenset[str], on_error: Callable[[_Sent, Exception], None]
+def _run_event(entry: _Entry, on_error: Callable[[_Entry, Exception], None]) -> RunEvent | None:
+    try:
+        event = decode_event(entry.body)
+    except UNREADABLE as error:
+        on_error(entry, error)
+        return None
+    return event if isinstance(event, RunEvent) else None
+
+
+def _decode_arrays(
+    entries: list[_Entry],
+    system_name: str,
+    allowed: frozenset[str],
+    on_error: Callable[[_Entry, Exception], None],
 ) -> pa.Table:
-    bodies = [entry.body for entry in entries]
     return decode_table(
-        bodies, system_name=stamp, allowed=allowed, on_error=lambda at, error: on_error(entries[at], error)
+        [entry.body for entry in entries],
+        system_name=system_name,
+        allowed=allowed,
+        on_error=lambda index, error: on_error(entries[index], error),
     )
 
 
-def _chunks(entries: list[_Sent]) -> Iterable[list[_Sent]]:
-    chunk: list[_Sent] = []
+def _chunks(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
+    chunk: list[_Entry] = []
     size_bytes = 0
     for entry in entries:
         chunk.append(entry)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import AGED
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 
 if TYPE_CHECKING:
     from waybill.exporter.names import Hour

@@ -1,4 +1,4 @@
-"""The provenance record as Arrow: the schema of every Parquet file, and the way there and back."""
+"""The provenance record in Arrow: the schema of every Parquet file, and the conversion in both directions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from waybill.facets.record import FinalState, ProvenanceRecord
+from waybill.facets.record import FinalState, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from waybill.facets.record import ProvenanceRecord
 
 _INSTANT = pa.timestamp("ms", tz="UTC")
 
@@ -34,19 +36,7 @@ SCHEMA = pa.schema(
 
 def to_table(records: Sequence[ProvenanceRecord]) -> pa.Table:
     """Return the records as a table of `SCHEMA`, in the order given."""
-    columns = [
-        [record.did for record in records],
-        [record.parent_did for record in records],
-        [record.system_name for record in records],
-        [record.data_source for record in records],
-        [record.filename for record in records],
-        [record.transforms for record in records],
-        [record.data_sink for record in records],
-        [record.final_state.value for record in records],
-        [record.created for record in records],
-        [record.completed for record in records],
-        [None if record.annotations is None else list(record.annotations.items()) for record in records],
-    ]
+    columns = ([getattr(record, field.name) for record in records] for field in SCHEMA)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
@@ -56,31 +46,19 @@ def from_table(table: pa.Table) -> list[ProvenanceRecord]:
     columns = {name: table.column(name) for name in SCHEMA.names}
     for name in ("created", "completed"):
         columns[name] = columns[name].cast(pa.int64())
-    return [
-        ProvenanceRecord(
-            did=did,
-            parent_did=parent_did,
-            system_name=system_name,
-            data_source=data_source,
-            filename=filename,
-            transforms=tuple(transforms),
-            data_sink=data_sink,
-            final_state=FinalState(final_state),
-            created=created,
-            completed=completed,
-            annotations=None if annotations is None else dict(annotations),
-        )
-        for (
-            did,
-            parent_did,
-            system_name,
-            data_source,
-            filename,
-            transforms,
+    *texts, transforms, data_sink, states, created, completed, maps = (
+        column.to_pylist() for column in columns.values()
+    )
+    annotations = [None if one is None else dict(one) for one in maps]
+    return list(
+        map(
+            record_of,
+            *texts,
+            map(tuple, transforms),
             data_sink,
-            final_state,
+            map(FinalState, states),
             created,
             completed,
             annotations,
-        ) in zip(*(columns[name].to_pylist() for name in SCHEMA.names), strict=True)
-    ]
+        )
+    )

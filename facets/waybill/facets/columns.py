@@ -1,15 +1,14 @@
-"""Records as columns for many at once: what `decode_records` and `facet_records` give one by one.
+"""Many records at once, as columns: the same as `decode_records` and `facet_records` give one by one.
 
-For records that are sent as such, Arrow's own JSON reader fills the columns. Of what admission lets in it
-reads nothing differently, but it refuses some of it, such as a key that comes twice: that is decoded one by
-one.
+Arrow's own JSON reader fills the columns of records that are sent as such. It refuses some of what admission
+lets in, such as a key that comes twice; that is decoded one by one.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -17,28 +16,31 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from waybill.facets.arrow import SCHEMA, to_table
-from waybill.facets.folding import facet_records, final_state_of
+from waybill.facets.folding import facet_records, facet_values
 from waybill.facets.record import (
     AFTER_LAST_MS,
     FIRST_MS,
     UNREADABLE,
     FinalState,
+    SentRecord,
     decode_records,
     keep_annotations,
 )
 
 if TYPE_CHECKING:
-    from waybill.facets.event import DeltaFile, RunEvent, RunFacets
+    from waybill.facets.event import RunEvent
     from waybill.facets.record import ProvenanceRecord
 
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _READ: Final = pj.ReadOptions(block_size=512 * 2**10)
+_SENT_AS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(SentRecord)}
+_INSTANTS: Final = ("created", "completed")
 
 _Item = TypeVar("_Item")
 
 
 OnError = Callable[[int, Exception], None]
-"""Called with the place and the error of each element that cannot be read; it is left out."""
+"""Called with the index and the error of each element that cannot be read; the element is left out."""
 
 
 def decode_table(
@@ -48,7 +50,7 @@ def decode_table(
 
     Args:
         bodies: the arrays; many small ones together take no longer than a large one.
-        system_name: the name for records that carry none.
+        system_name: stands in for an absent one.
         allowed: the annotation keys that are kept.
         on_error: see `OnError`.
 
@@ -70,7 +72,7 @@ def facet_table(
     """Return what terminal events with the facet record by themselves: `facet_records` as columns.
 
     Args:
-        events: each a terminal one with the facet, and the name for a record that carries none.
+        events: terminal events with the facet, each with the system name that stands in for an absent one.
         allowed: the annotation keys that are kept.
         on_error: see `OnError`.
 
@@ -92,7 +94,7 @@ def _by_halves(
     alone: Callable[[_Item], pa.Table],
     on_error: OnError,
 ) -> pa.Table:
-    """All items together, else by halves, so that one that is rare or wrong costs its neighbours little."""
+    """Read all items together, or else by halves, so that a rare or wrong one costs its neighbours little."""
     try:
         return together(items)
     except (pa.ArrowException, *UNREADABLE):
@@ -118,23 +120,15 @@ def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, 
     if not lines:
         return SCHEMA.empty_table()
     parsing = _parsing(keys, one_line_each=not any(map(_has_breaks, bodies)))
-    sent = pj.read_json(pa.BufferReader(b"\n".join(lines)), _READ, parsing).combine_chunks()
-    sent.validate(full=True)
-    columns = {
-        "did": sent["did"],
-        "parent_did": _null_for_empty(sent["parentDid"]),
-        "system_name": pc.fill_null(_null_for_empty(sent["systemName"]), system_name),
-        "data_source": pc.fill_null(sent["dataSource"], ""),
-        "filename": pc.fill_null(sent["filename"], ""),
-        "transforms": _lists(sent["transforms"].combine_chunks()),
-        "data_sink": _null_for_empty(sent["dataSink"]),
-        "final_state": sent["finalState"],
-        "created": sent["created"],
-        "completed": sent["completed"],
-        "annotations": _maps(sent["annotations"].combine_chunks().flatten(), keys)
-        if keys
-        else pa.nulls(sent.num_rows),
-    }
+    found = pj.read_json(pa.BufferReader(b"\n".join(lines)), _READ, parsing).combine_chunks()
+    found.validate(full=True)
+    columns = {name: found[_SENT_AS[name]] for name in SCHEMA.names}
+    for name in ("parent_did", "system_name", "data_sink"):
+        columns[name] = pc.if_else(pc.equal(columns[name], ""), None, columns[name])
+    for name, absent in (("system_name", system_name), ("data_source", ""), ("filename", "")):
+        columns[name] = pc.fill_null(columns[name], absent)
+    columns["transforms"] = _lists(columns["transforms"].combine_chunks())
+    columns["annotations"] = _maps(columns["annotations"].combine_chunks().flatten(), keys, found.num_rows)
     table = pa.table(columns).cast(SCHEMA)
     _check(table)
     return table
@@ -143,64 +137,40 @@ def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, 
 def _facet_columns(events: Sequence[tuple[RunEvent, str]], keys: tuple[str, ...]) -> pa.Table:
     if not events:
         return SCHEMA.empty_table()
-    rows = [_facet_row(event, name) for event, name in events]
-    *columns, ended, created, completed, annotations = zip(*rows, strict=True)
-    _instants(ended)  # it must be readable though nothing of it may be in the record
-    values = [
-        pa.array([None if said is None else said.get(key) for said in annotations], pa.string())
-        for key in keys
-    ]
+    rows = (facet_values(event, system_name=name) for event, name in events)
+    *columns, created, completed, annotations = zip(*rows, strict=True)
+    _instants([event.eventTime for event, _ in events])  # Readable even where the facet has both instants.
+    values = [pa.array([one and one.get(key) for one in annotations], pa.string()) for key in keys]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
-    arrays += [_instants(created), _instants(completed)]
-    arrays.append(_maps(values, keys) if keys else pa.nulls(len(rows), SCHEMA.field("annotations").type))
+    arrays += [_instants(created), _instants(completed), _maps(values, keys, len(events))]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
-def _facet_row(event: RunEvent, system_name: str) -> tuple[Any, ...]:
-    facet = cast("DeltaFile", cast("RunFacets", event.run.facets).delta_file)
-    ended = event.eventTime
-    return (
-        facet.did,
-        facet.parentDid or None,
-        facet.systemName or system_name,
-        facet.dataSource or event.job.name,
-        facet.filename or "",
-        facet.transforms or (),
-        facet.dataSink or None,
-        facet.finalState or final_state_of(event.eventType),
-        ended,
-        ended if facet.created is None else facet.created,
-        ended if facet.completed is None else facet.completed,
-        facet.annotations,
-    )
 
 
 def _instants(texts: Sequence[str]) -> pa.Array:
     instants = pa.array(texts, pa.string()).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     instants = pc.divide(instants, 1_000)
     if pc.any(_is_outside(instants)).as_py():
-        raise pa.ArrowInvalid("there is an instant out of range")
+        raise pa.ArrowInvalid("an instant is out of range")
     return instants.cast(SCHEMA.field("created").type)
 
 
 def _lines(body: bytes) -> bytes:
-    """The elements of an array behind one another, each begun on a line of its own."""
+    """Return the elements of an array one after another, each begun on a line of its own."""
     if body[:1] == b"[" and body[-1:] == b"]" and b"}, {" not in body and not _has_breaks(body):
-        # Three times as fast. Where this is within a text or an element, what becomes of it is no JSON.
+        # Three times as fast. Within a text or an element, the replacement leaves what is not JSON.
         return body[1:-1].replace(b"},{", b"}\n{")
     return b"\n".join(_ELEMENTS.decode(body))
 
 
 def _has_breaks(body: bytes) -> bool:
-    """Whether an element may go over several lines."""
+    """Tell whether an element may go over several lines."""
     return b"\n" in body or b"\r" in body
 
 
 @functools.lru_cache(maxsize=16)
 def _parsing(keys: tuple[str, ...], *, one_line_each: bool) -> pj.ParseOptions:
-    texts = ("did", "parentDid", "systemName", "dataSource", "filename", "dataSink", "finalState")
-    types = dict.fromkeys(texts, pa.string()) | dict.fromkeys(("created", "completed"), pa.int64())
-    types["transforms"] = SCHEMA.field("transforms").type
+    types = {_SENT_AS[field.name]: field.type for field in SCHEMA}
+    types |= dict.fromkeys(_INSTANTS, pa.int64())
     types["annotations"] = pa.struct(dict.fromkeys(keys, pa.string()))
     return pj.ParseOptions(
         explicit_schema=pa.schema(types),
@@ -209,22 +179,20 @@ def _parsing(keys: tuple[str, ...], *, one_line_each: bool) -> pj.ParseOptions:
     )
 
 
-def _null_for_empty(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.if_else(pc.equal(texts, ""), None, texts)
-
-
 def _lists(lists: pa.ListArray) -> pa.ListArray:
-    """Lists, empty ones for those that are absent."""
+    """Put empty lists in place of absent ones."""
     if not lists.null_count:
         return lists
-    # What stands behind an absent list is nothing, so its offsets are those of an empty one.
+    # Nothing stands behind an absent list, so its offsets are those of an empty one.
     return pa.ListArray.from_arrays(lists.offsets, lists.values, type=lists.type)
 
 
-def _maps(columns: Sequence[pa.Array], keys: Sequence[str]) -> pa.MapArray:
-    """Annotations from a column for each key: maps in the order of the keys, none rather than empty."""
-    rows, width = len(columns[0]), len(columns)
-    # Row by row, the place of each value in the columns behind one another.
+def _maps(columns: Sequence[pa.Array], keys: Sequence[str], rows: int) -> pa.MapArray:
+    """Make annotations of a column for each key: maps in the order of the keys, null rather than empty."""
+    if not columns or not rows:
+        return pa.nulls(rows, SCHEMA.field("annotations").type)
+    width = len(columns)
+    # Row by row, the place of each value in the columns one after another.
     cells = pa.arange(0, rows * width)
     row = pc.divide(cells, width)
     column = pc.subtract(cells, pc.multiply(row, width))
@@ -239,17 +207,17 @@ def _maps(columns: Sequence[pa.Array], keys: Sequence[str]) -> pa.MapArray:
 
 
 def _check(table: pa.Table) -> None:
-    """Leave what no record may hold to the decoder that says what is wrong with it."""
+    """Refuse what no record may hold: the decoder of single records then says what is wrong."""
     faults = [
         pc.any(pc.equal(table["did"], "")),
         pc.any(pc.invert(pc.is_in(table["final_state"], pa.array(list(FinalState), pa.string())))),
-        *(pc.any(_is_outside(table[name].cast(pa.int64()))) for name in ("created", "completed")),
+        *(pc.any(_is_outside(table[name].cast(pa.int64()))) for name in _INSTANTS),
     ]
     required = (field.name for field in SCHEMA if not field.nullable)
     nulls = [table[name].null_count for name in required]
     steps = table["transforms"].combine_chunks().flatten().null_count
     if any(nulls) or steps or any(fault.as_py() for fault in faults):
-        raise pa.ArrowInvalid("some of it is no record")
+        raise pa.ArrowInvalid("an element is not a record")
 
 
 def _is_outside(instants: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

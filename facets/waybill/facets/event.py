@@ -1,8 +1,8 @@
 # ruff: noqa: N815 - the attributes are OpenLineage's own field names, so that a reader of its specification knows them.
-"""OpenLineage events, as much of them as Waybill reads.
+"""OpenLineage events, as far as Waybill reads them.
 
 The structs follow OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). Keys and facets
-that are not named here are skipped while decoding, never refused: the bytes themselves are what is kept.
+that are not named here are skipped while decoding, never refused: what is stored are the bytes themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty, SentFields
 
 DELTA_FILE_FACET: Final = "waybill_deltaFile"
 """The key of `waybill.facets.delta_file.WaybillDeltaFileRunFacet` among a run's facets."""
@@ -86,17 +86,10 @@ class Tags(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[Tag, ...] | None = None
 
 
-class DeltaFile(msgspec.Struct, frozen=True, gc=False):
+class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
     """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
 
-    did: NonEmpty
-    parentDid: str | None = None
-    systemName: str | None = None
-    dataSource: str | None = None
-    filename: str | None = None
-    transforms: tuple[str, ...] | None = None
-    dataSink: str | None = None
-    finalState: FinalState | None = None
+    final_state: FinalState | None = None
     created: str | None = None
     completed: str | None = None
     annotations: dict[str, str] | None = None
@@ -181,18 +174,18 @@ def _static_kind(schema_url: str) -> str | None:
 
 
 def model_of(schema_url: object) -> type[RunEvent | JobEvent | DatasetEvent]:
-    """The kind of event that a `schemaURL` says; a run event where it says nothing."""
+    """Return the kind of event that a `schemaURL` names; a run event where it names none."""
     kind = _static_kind(schema_url) if isinstance(schema_url, str) else None
     return RunEvent if kind is None else _STATIC[kind].type
 
 
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
-    """Decode one event: of the kind that ends its `schemaURL`, a run event where that says nothing.
+    """Decode one event, of the kind that its `schemaURL` ends with; a run event where it names none.
 
     Raises:
         msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its path.
-        msgspec.DecodeError: the bytes are no JSON.
-        UnicodeDecodeError: a text is no UTF-8.
+        msgspec.DecodeError: the bytes are not JSON.
+        UnicodeDecodeError: a text is not UTF-8.
         RecursionError: the JSON is nested too deeply.
     """
     # Nearly every event is a run event, so decode it as one and look at the kind afterwards.
@@ -214,12 +207,12 @@ _END_OF_DAY = re.compile(r"(.{10}T)24(:00(?::00(?:[.,]0+)?)?(?:Z|[+-].*)?)")
 def parse_instant_us(text: str) -> int:
     """Parse an ISO 8601 date and time into microseconds since 1970-01-01T00:00:00Z.
 
-    One without an offset is taken as UTC. Digits past the microsecond are cut off. What Java's
-    `ZonedDateTime` prints is read too: no seconds, nine fraction digits, a region in brackets; so is hour 24,
+    Without an offset it is taken as UTC. Digits past the microsecond are cut off. What Java's
+    `ZonedDateTime` prints is read too: no seconds, nine fraction digits, a region in brackets. So is hour 24,
     the end of a day.
 
     Raises:
-        ValueError: it is no such text, or not after 1970-01-01T00:00:00Z and before the year 10000.
+        ValueError: the text is no date and time, or not after 1970-01-01T00:00:00Z and before the year 10000.
     """
     try:
         instant = datetime.fromisoformat(text)

@@ -9,18 +9,18 @@ value itself); the order of arrival enters nowhere.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from waybill.facets.event import EventType, RunFacets, parse_instant_us
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
-from waybill.facets.record import FinalState, ProvenanceRecord, merge_all
+from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, merge_all, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from waybill.facets.event import RunEvent
+    from waybill.facets.event import DeltaFile, RunEvent
 
 _NO_FACETS = RunFacets()
 
@@ -152,7 +152,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or ()})),
         overrides=overrides,
         annotations=annotations,
-        records=_facet_records(event, ending, system_name),
+        records=facet_records(event, system_name=system_name),
     )
 
 
@@ -167,22 +167,8 @@ def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Sa
     return dict(sorted(overrides.items())), dict(sorted(annotations.items()))
 
 
-def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
-    """Return what a terminal event with the facet records by itself, as `observe` has it; of others nothing.
-
-    Raises:
-        ValueError: a time is unreadable or out of range.
-    """
-    if not has_record(event):
-        return ()
-    ending = Ending(
-        _SEVERITY[event.eventType], parse_instant_us(event.eventTime), event.job.namespace, event.job.name
-    )
-    return _facet_records(event, ending, system_name)
-
-
 def has_record(event: RunEvent) -> bool:
-    """Tell whether an event alone says what its run records: it is a terminal one and carries the facet."""
+    """Tell whether an event is a terminal one with the facet: then it alone says what its run records."""
     return (
         event.eventType in _SEVERITY
         and event.run.facets is not None
@@ -190,30 +176,38 @@ def has_record(event: RunEvent) -> bool:
     )
 
 
-def final_state_of(event_type: EventType) -> FinalState:
-    """Return how a run ended by the type of its deciding event."""
-    return _FINAL_STATES[_SEVERITY[event_type]]
+def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:
+    """Return the values of the record that an event of `has_record` holds, in the order of its fields.
 
-
-def _facet_records(event: RunEvent, ending: Ending | None, system_name: str) -> tuple[ProvenanceRecord, ...]:
-    facet = None if event.run.facets is None else event.run.facets.delta_file
-    if facet is None or ending is None:
-        return ()
-    time_ms = ending.time_us // 1_000
-    record = ProvenanceRecord(
-        did=facet.did,
-        parent_did=facet.parentDid or None,
-        system_name=facet.systemName or system_name,
-        data_source=facet.dataSource or event.job.name,
-        filename=facet.filename or "",
-        transforms=facet.transforms or (),
-        data_sink=facet.dataSink or None,
-        final_state=facet.finalState or _FINAL_STATES[ending.severity],
-        created=time_ms if facet.created is None else parse_instant_us(facet.created) // 1_000,
-        completed=time_ms if facet.completed is None else parse_instant_us(facet.completed) // 1_000,
-        annotations=dict(sorted(facet.annotations.items())) if facet.annotations else None,
+    What the facet leaves out is filled from the event; `system_name` stands in for an absent one. Instants
+    are still texts, and annotations as they were sent.
+    """
+    facet = cast("DeltaFile", cast("RunFacets", event.run.facets).delta_file)
+    return (
+        *complete_values(facet, system_name=system_name, data_source=event.job.name),
+        facet.final_state or _FINAL_STATES[_SEVERITY[event.eventType]],
+        event.eventTime if facet.created is None else facet.created,
+        event.eventTime if facet.completed is None else facet.completed,
+        facet.annotations,
     )
-    return (record,)
+
+
+def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
+    """Return what a terminal event with the facet records by itself; nothing for any other event.
+
+    Raises:
+        ValueError: a time is unreadable or out of range.
+    """
+    if not has_record(event):
+        return ()
+    ended_ms = parse_instant_us(event.eventTime) // 1_000
+    values = facet_values(event, system_name=system_name)
+    created_ms, completed_ms = (
+        ended_ms if text == event.eventTime else parse_instant_us(text) // 1_000 for text in values[-3:-1]
+    )
+    annotations = dict(sorted(values[-1].items())) if values[-1] else None
+    values = (*values[:-3], created_ms, completed_ms, annotations)
+    return (record_of(*values),)
 
 
 def merge_states(a: RunState, b: RunState) -> RunState:

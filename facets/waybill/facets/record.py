@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
 FIRST_MS = 1
 """The earliest instant a record may hold, in epoch milliseconds; zero is what a missing time looks like."""
@@ -63,11 +63,44 @@ class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     annotations: dict[str, str] | None = None
 
 
+def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
+    did: str,
+    parent_did: str | None,
+    system_name: str,
+    data_source: str,
+    filename: str,
+    transforms: tuple[str, ...],
+    data_sink: str | None,
+    final_state: FinalState,
+    created: int,
+    completed: int,
+    annotations: dict[str, str] | None,
+) -> ProvenanceRecord:
+    """Make a record of the values of its fields, as a table or a sender gives them one after another."""
+    return ProvenanceRecord(
+        did=did,
+        parent_did=parent_did,
+        system_name=system_name,
+        data_source=data_source,
+        filename=filename,
+        transforms=transforms,
+        data_sink=data_sink,
+        final_state=final_state,
+        created=created,
+        completed=completed,
+        annotations=annotations,
+    )
+
+
 RecordKey = tuple[str, str, str | None, tuple[str, ...], FinalState, int]
+"""The values of `KEY_FIELDS`."""
+
+KEY_FIELDS: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
+"""The natural key: two records that agree in these fields are one record."""
 
 
 def record_key(record: ProvenanceRecord) -> RecordKey:
-    """Return the natural key: two records that share it are one record."""
+    """Return the natural key, see `KEY_FIELDS`."""
     return (
         record.system_name,
         record.did,
@@ -78,11 +111,30 @@ def record_key(record: ProvenanceRecord) -> RecordKey:
     )
 
 
+def _merge_annotations(a: dict[str, str] | None, b: dict[str, str] | None) -> dict[str, str] | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return {key: max(a.get(key, ""), b.get(key, "")) for key in sorted(a.keys() | b.keys())}
+
+
+def _greater(a: str | None, b: str | None) -> str | None:
+    return a if b is None else max(a or "", b)
+
+
+_IDENTITIES: Final = ("filename", "data_source", "parent_did")
+_MERGE_RULES: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "created": min,
+    **dict.fromkeys(_IDENTITIES, _greater),
+    "annotations": _merge_annotations,
+}
+"""How two values become one, by field outside the natural key."""
+
+
 def merge_records(a: ProvenanceRecord, b: ProvenanceRecord) -> ProvenanceRecord:
     """Merge two records of one key: commutative, associative and idempotent, so no order or repeat matters.
 
-    The earlier `created` counts, of two texts the non-empty, else the greater one; annotations are united,
-    the greater value counting.
+    The earlier `created` counts; of two texts the non-empty one, else the greater; annotations are united,
+    and for each key the greater value counts.
 
     Raises:
         ValueError: their keys differ.
@@ -93,20 +145,8 @@ def merge_records(a: ProvenanceRecord, b: ProvenanceRecord) -> ProvenanceRecord:
         )
     if a == b:
         return a
-    return msgspec.structs.replace(
-        a,
-        created=min(a.created, b.created),
-        parent_did=a.parent_did if b.parent_did is None else max(a.parent_did or "", b.parent_did),
-        filename=max(a.filename, b.filename),
-        data_source=max(a.data_source, b.data_source),
-        annotations=_merge_annotations(a.annotations, b.annotations),
-    )
-
-
-def _merge_annotations(a: dict[str, str] | None, b: dict[str, str] | None) -> dict[str, str] | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return {key: max(a.get(key, ""), b.get(key, "")) for key in sorted(a.keys() | b.keys())}
+    merged = {name: rule(getattr(a, name), getattr(b, name)) for name, rule in _MERGE_RULES.items()}
+    return msgspec.structs.replace(a, **merged)
 
 
 def merge_all(records: Iterable[ProvenanceRecord]) -> list[ProvenanceRecord]:
@@ -133,14 +173,8 @@ def _place(record: ProvenanceRecord) -> tuple[int, str, str, bool, str, tuple[st
 
 def is_collision(a: ProvenanceRecord, b: ProvenanceRecord) -> bool:
     """Tell whether two different files came under one key: they name different files, sources or parents."""
-    return record_key(a) == record_key(b) and any(
-        one and other and one != other
-        for one, other in (
-            (a.filename, b.filename),
-            (a.data_source, b.data_source),
-            (a.parent_did, b.parent_did),
-        )
-    )
+    identities = ((getattr(a, name), getattr(b, name)) for name in _IDENTITIES)
+    return record_key(a) == record_key(b) and any(one and other and one != other for one, other in identities)
 
 
 def keep_annotations(record: ProvenanceRecord, allowed: frozenset[str]) -> ProvenanceRecord:
@@ -151,23 +185,52 @@ def keep_annotations(record: ProvenanceRecord, allowed: frozenset[str]) -> Prove
     return msgspec.structs.replace(record, annotations=kept or None)
 
 
-class _WireRecord(msgspec.Struct, rename="camel", gc=False):
-    """A record as DeltaFi sends it to `POST /provenance`."""
+class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    """The fields that a record and the facet hold alike when they are sent."""
 
     did: NonEmpty
-    final_state: FinalState
-    created: _EpochMs
-    completed: _EpochMs
     parent_did: str | None = None
     system_name: str | None = None
     data_source: str | None = None
     filename: str | None = None
     transforms: tuple[str, ...] | None = None
     data_sink: str | None = None
+
+
+class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
+    """A record as DeltaFi sends it to `POST /provenance`."""
+
+    final_state: FinalState
+    created: _EpochMs
+    completed: _EpochMs
     annotations: dict[str, str | None] | None = None
 
 
-_WIRE = msgspec.json.Decoder(list[_WireRecord])
+def complete_values(
+    sent: SentFields, *, system_name: str, data_source: str
+) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
+    """Return the values of `SentFields` as a record holds them: empty means absent, as it does for DeltaFi.
+
+    Args:
+        sent: what was sent.
+        system_name: stands in for an absent one.
+        data_source: stands in for an absent one.
+
+    Returns:
+        The first values of a record, in the order of its fields.
+    """
+    return (
+        sent.did,
+        sent.parent_did or None,
+        sent.system_name or system_name,
+        sent.data_source or data_source,
+        sent.filename or "",
+        sent.transforms or (),
+        sent.data_sink or None,
+    )
+
+
+_RECORDS = msgspec.json.Decoder(list[SentRecord])
 
 
 def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) -> list[ProvenanceRecord]:
@@ -177,34 +240,28 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
 
     Raises:
         msgspec.ValidationError: a field is absent, mistyped or out of range; the message ends with its path.
-        msgspec.DecodeError: the bytes are no JSON.
-        UnicodeDecodeError: a text is no UTF-8.
+        msgspec.DecodeError: the bytes are not JSON.
+        UnicodeDecodeError: a text is not UTF-8.
         RecursionError: the JSON is nested too deeply.
     """
     return [
-        ProvenanceRecord(
-            did=wire.did,
-            parent_did=wire.parent_did or None,
-            system_name=wire.system_name or system_name,
-            data_source=wire.data_source or "",
-            filename=wire.filename or "",
-            transforms=wire.transforms or (),
-            data_sink=wire.data_sink or None,
-            final_state=wire.final_state,
-            created=wire.created,
-            completed=wire.completed,
-            annotations=_present(wire.annotations),
+        record_of(
+            *complete_values(sent, system_name=system_name, data_source=""),
+            sent.final_state,
+            sent.created,
+            sent.completed,
+            _present(sent.annotations),
         )
-        for wire in _WIRE.decode(body)
+        for sent in _RECORDS.decode(body)
     ]
 
 
 def count_records(body: bytes | bytearray | memoryview) -> int:
     """Count the records that `decode_records` would give, at half the cost, and raise as it does."""
-    return len(_WIRE.decode(body))
+    return len(_RECORDS.decode(body))
 
 
-WIRE_RECORDS = list[_WireRecord]
+WIRE_RECORDS = list[SentRecord]
 """What `decode_records` decodes, for whoever explains why it cannot."""
 
 

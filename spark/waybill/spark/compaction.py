@@ -25,7 +25,6 @@ from waybill.exporter.compaction import (
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import Hour
-from waybill.exporter.root_lock import root_lock
 from waybill.spark.engine import need_pandas, spoken
 from waybill.transport.files import Files
 
@@ -60,7 +59,7 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     if not hours:
         return CompactionReport()
     files = Files()
-    with root_lock(root, files), recorded(root, files, hours) as changed:
+    with recorded(root, files, hours) as changed:
         report = _compacted(spark, root, {hour: [] for hour in hours})
         # A task that Spark had to repeat says only what its last attempt did: the files tell all.
         changed.certain = False

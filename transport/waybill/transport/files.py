@@ -108,6 +108,34 @@ def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
     files.fsync_folder(path.parent)
 
 
+def publish_alone(files: Files, path: Path, data: ReadableBuffer) -> None:
+    """Publish a file that nobody else does: make its folder, and sweep what a crash left of it there.
+
+    Raises:
+        OSError: as `publish` does.
+    """
+    files.make_folder(path.parent)
+    sweep(files, path.parent, f"{path.name}.")
+    publish(files, path, data)
+
+
+def sweep(files: Files, folder: Path, name: str = "") -> None:
+    """Remove what a crash left unpublished in a folder. Only whoever alone writes these files there may.
+
+    Args:
+        files: the file system.
+        folder: it need not exist.
+        name: restricts it to files whose name begins so.
+
+    Raises:
+        OSError: one cannot be removed.
+    """
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(f".{name}") and is_temporary(path):
+                files.remove(path)
+
+
 def is_temporary(path: Path) -> bool:
     """Whether a file was left by a `publish` that did not finish."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)

@@ -17,10 +17,8 @@ import msgspec
 from waybill.exporter import parquet
 from waybill.exporter.archive.files import encode_entries, last_seal
 from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import Hour, RawName, events_folder, hour_of
-from waybill.exporter.root_lock import root_lock
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 from waybill.transport.journal import Entry, Kind
 from waybill.transport.runner import Step
 
@@ -201,10 +199,7 @@ class Archive:
             sweep(self._files, folder, f"{name}.")
         path = folder / str(name)
         data, seal = encode_entries(name.node, entries, self._seal)
-        with (
-            root_lock(self._root, self._files),
-            recorded(self._root, self._files, [_hour(entries[0])]) as changed,
-        ):
+        with recorded(self._root, self._files, [_hour(entries[0])]) as changed:
             self._files.make_folder(folder)
             publish(self._files, path, data)
             changed[relative(self._root, path)] = seal

@@ -7,13 +7,16 @@ from waybill.exporter.compaction.compactor import (
     compact_hour as compact_hour,
     summed as summed,
 )
-from waybill.exporter.compaction.raw import RawWriter as RawWriter, by_hour as by_hour
+from waybill.exporter.compaction.hour import Retraction as Retraction
+from waybill.exporter.compaction.raw import (
+    RawWriter as RawWriter,
+    by_hour as by_hour,
+    squash_hour as squash_hour,
+)
 from waybill.exporter.compaction.remote import (
     as_sent as as_sent,
     compact_remote as compact_remote,
     compact_remote_hour as compact_remote_hour,
     remote_raw_hours as remote_raw_hours,
 )
-from waybill.exporter.compaction.retraction import Retraction as Retraction
 from waybill.exporter.compaction.schedule import CompactionSchedule as CompactionSchedule
-from waybill.exporter.compaction.squash import squash_hour as squash_hour

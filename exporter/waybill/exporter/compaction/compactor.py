@@ -1,38 +1,34 @@
-"""The compactor: compacts the hours of a root, several at once, and says what came of it."""
+"""The compactor: compacts the hours of a root, several at once, and reports what it did."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from waybill.exporter.compaction.hour import HourCompaction
+from waybill.exporter.compaction.hour import HourCompaction, Retraction
 from waybill.exporter.directory import raw_hours
-from waybill.exporter.ledger import Changes, recorded
+from waybill.exporter.ledger import recorded
 from waybill.exporter.names import Hour
 from waybill.exporter.parallel import in_parallel, workers_default
 from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.exporter.quarantine import Quarantined
-from waybill.exporter.root_lock import root_lock
 from waybill.transport.files import Files
 
-if TYPE_CHECKING:
-    from waybill.exporter.compaction.retraction import Retraction
-
-HOURS_AT_ONCE_MAX: Final = 64
+_HOURS_AT_ONCE_MAX: Final = 64
 """No compaction holds more hours than this in memory."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True):
-    """What a compaction came to.
+    """What a compaction did.
 
     Attributes:
         published: paths relative to the root, sorted.
-        aside: the damaged files that were set aside; everything else was done without them.
-        unreadable: by hour with files that cannot be read now, a sentence about the first; what needs none
-            of them was done.
+        aside: the damaged files that were quarantined; everything else was done without them.
+        unreadable: by hour with files that cannot be read now, a sentence about the first; everything that
+            does not need them was done.
         failed: by hour that could not be completed, a sentence why; its raw files are still there.
     """
 
@@ -43,13 +39,14 @@ class CompactionReport(msgspec.Struct, frozen=True):
 
 
 class HourReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the compaction of one hour came to.
+    """What the compaction of one hour did.
 
     Attributes:
         hour: which.
-        changed: by path relative to the root, the seal of each file published, None of one that went.
-        aside: the damaged files that were set aside.
-        unreadable: a sentence about the first file that cannot be read now; what needs none of them was done.
+        changed: by path relative to the root, the seal of each published file, and None for each removed one.
+        aside: the damaged files that were quarantined.
+        unreadable: a sentence about the first file that cannot be read now; everything that does not need it
+            was done.
         failed: a sentence why the hour could not be completed; its raw files are still there.
     """
 
@@ -84,14 +81,14 @@ class Compactor:
         self._node = node
         self._files = files or Files()
         self._window_rows = window_rows
-        self._workers = min(workers or workers_default(), HOURS_AT_ONCE_MAX)
+        self._workers = min(workers or workers_default(), _HOURS_AT_ONCE_MAX)
 
     def compact(
         self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None
     ) -> CompactionReport:
         """Compact these hours, or all that have raw files.
 
-        A damaged file is set aside, one that cannot be read or written now is reported; neither stops the
+        A damaged file is quarantined; one that cannot be read or written now is reported. Neither stops the
         rest.
 
         Args:
@@ -102,7 +99,7 @@ class Compactor:
         wanted |= retraction.hours() if retraction else set()
         if not wanted:
             return CompactionReport()
-        with root_lock(self._root, self._files), recorded(self._root, self._files, wanted) as changed:
+        with recorded(self._root, self._files, wanted) as changed:
             reports = in_parallel(
                 lambda hour: compact_hour(
                     self._root,
@@ -115,7 +112,11 @@ class Compactor:
                 sorted(wanted),
                 workers=self._workers,
             )
-            fill_in(changed, reports)
+            for report in reports:
+                changed.add_quarantined(report.aside)
+                changed.update(report.changed)
+                # Published, and failed after: then more changed than the report tells.
+                changed.certain &= report.failed is None
         return summed(reports)
 
 
@@ -128,16 +129,7 @@ def compact_hour(
     retraction: Retraction | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> HourReport:
-    """Compact one hour; only whoever has the turn may.
-
-    Args:
-        root: the layout's root.
-        hour: which.
-        files: the file system.
-        node: whose unpublished raw files may be removed, since nobody else writes them.
-        retraction: records to take back.
-        window_rows: about how many rows are in memory at once.
-    """
+    """Compact one hour, as `Compactor` does; only whoever holds the root's lock may."""
     compaction = HourCompaction(root, hour, files, node, window_rows)
     failed = None
     try:
@@ -150,29 +142,20 @@ def compact_hour(
     return HourReport(
         hour=hour,
         changed={**compaction.published, **dict.fromkeys(compaction.removed)},
-        aside=compaction.aside,
+        aside=compaction.quarantined,
         unreadable=next(iter(compaction.unreadable), None),
         failed=failed,
     )
 
 
-def fill_in(changed: Changes, reports: Iterable[HourReport]) -> None:
-    """Tell the ledger what compactions changed."""
-    for report in reports:
-        changed.set_aside(report.aside)
-        changed.update(report.changed)
-        # Published, and failed after: what a report says is then not all that changed.
-        changed.certain &= report.failed is None
-
-
 def summed(reports: Iterable[HourReport]) -> CompactionReport:
-    """What all of them come to."""
+    """Make one report of those of all hours."""
     reports = list(reports)
     return CompactionReport(
         published=tuple(
             sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
         ),
-        aside=tuple(aside for one in reports for aside in one.aside),
+        aside=tuple(quarantined for one in reports for quarantined in one.aside),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},
     )

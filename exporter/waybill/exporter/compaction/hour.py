@@ -1,20 +1,20 @@
 """The compaction of one hour: its raw files become one file per system, merged with what is already there.
 
-The steps, any of which may be the last before a crash:
+A crash may come after any of these steps:
 
-1. Every raw file is read. One that is damaged is set aside; one that cannot be read now is reported, left
-   where it is, and tried again. Neither is covered by anything.
-2. For each system the rows that its compacted file does not cover yet are merged with it and published. A
-   compacted file that is damaged, or whose bytes are not those that were sealed, is set aside first.
-3. When every system's file is durable, the raw files that were read go.
+1. Every raw file is read. A damaged one is quarantined. One that cannot be read now is reported, left where
+   it is, and tried again next time. No compacted file covers either of them.
+2. For each system, the rows that its compacted file does not cover yet are merged with it, and the result is
+   published. A compacted file that is damaged, or that is not the file that was sealed, is quarantined first.
+3. When the files of all systems are durable, the raw files that were read are removed.
 
-What comes for an hour whose compacted file was aged off goes into a late file instead, until an export merges
-it into the file that left: a compacted file with a few late rows would replace the full one elsewhere.
+Repeating the steps is harmless: what a compacted file covers is left out, and the merge drops repeats.
 
-Repeating them is harmless: what a compacted file covers is left out, and the merge itself knows no repeats.
+Records that come for an hour whose compacted file was aged off go into a late file instead, until an export
+merges it into the exported file: a compacted file with a few late rows would replace the full one elsewhere.
 
-An hour with many rows is read and merged a window at a time, and what becomes of it is on the disk before it
-has a name, so that memory does not grow with the hour.
+An hour with many rows is read and merged a window at a time, and the result is on the disk before it has a
+name, so that memory does not grow with the hour.
 """
 
 from __future__ import annotations
@@ -26,34 +26,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import raw_files
-from waybill.exporter.litter import sweep
-from waybill.exporter.names import Hour, RawName, compacted_path, late_path, raw_folder, safe_name
-from waybill.exporter.parquet import (
-    WINDOW_ROWS,
-    Covers,
-    TimeWindow,
-    cut,
-    finish_sealed,
-    is_intact,
-    merge_table,
-    seal_in,
-    seal_of,
-    without,
+from waybill.exporter.names import (
+    Hour,
+    RawName,
+    compacted_path,
+    hour_of,
+    late_path,
+    raw_folder,
+    safe_name,
 )
+from waybill.exporter.parquet import Covers, TimeWindow, cut, finish_sealed, is_intact, merge_table, without
 from waybill.exporter.quarantine import Quarantined, quarantine
 from waybill.exporter.tombstones import was_removed
-from waybill.transport.files import Files, publish
+from waybill.facets.record import RecordKey
+from waybill.transport.files import Files, publish_alone, sweep
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
-
-    from waybill.exporter.compaction.retraction import Retraction
-    from waybill.facets.record import RecordKey
 
 _Read = TypeVar("_Read")
 
@@ -61,15 +56,44 @@ _Part = tuple[RawName, pa.Table]
 _NO_ROWS: Final = pa.Table.from_batches([], schema=parquet.CODED_SCHEMA)
 
 
+class Retraction(msgspec.Struct, frozen=True):
+    """Records to be taken back, since later events of their runs contradict them.
+
+    Attributes:
+        raw: the range whose entries take them back. What that range itself says stands, as does what comes
+            after it.
+        keys: the natural keys of the records.
+    """
+
+    raw: RawName
+    keys: frozenset[RecordKey]
+
+    def hours(self) -> set[Hour]:
+        """The hours that the records are in."""
+        return {hour_of(key[-1]) for key in self.keys}
+
+    def of(self, hour: Hour) -> dict[str, frozenset[RecordKey]]:
+        """The keys of one hour, by system."""
+        found: dict[str, set[RecordKey]] = defaultdict(set)
+        for key in self.keys:
+            if hour_of(key[-1]) == hour:
+                found[key[0]].add(key)
+        return {system: frozenset(keys) for system, keys in found.items()}
+
+    def takes_from(self, raw: RawName) -> bool:
+        """Whether the records of a raw file came before this range, from the same journal."""
+        return raw.node == self.raw.node and raw.last < self.raw.first
+
+
 class _Raw(NamedTuple):
-    """A raw file; it is opened when something is read of it, since an hour can have more than may be open."""
+    """A raw file. It is opened whenever it is read: an hour can have more files than may be open at once."""
 
     path: Path
     metadata: pq.FileMetaData
 
 
 class _Known(NamedTuple):
-    """What there is of a system already."""
+    """What a system has in this hour already."""
 
     file: pq.ParquetFile | None = None
     """Its compacted file; None where it has none."""
@@ -78,14 +102,14 @@ class _Known(NamedTuple):
 
 
 class _SystemCompaction:
-    """One system's part of an hour: what it has, what comes to it, and what that makes together.
+    """One system's part of an hour.
 
     Args:
-        known: what is there already.
+        known: what the system has already.
         raws: the raw files that hold rows of it and are not covered.
         retraction: what is taken back; None for nothing.
         keys: the natural keys of that.
-        encoder: takes the rows.
+        encoder: takes the merged rows.
     """
 
     def __init__(
@@ -103,7 +127,7 @@ class _SystemCompaction:
         self._keys = keys
 
     def known_rows(self, window: TimeWindow) -> pa.Table:
-        """What the compacted file has within a window.
+        """The rows of the compacted file within a window.
 
         Raises:
             DAMAGED: it cannot be read.
@@ -111,31 +135,26 @@ class _SystemCompaction:
         return _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
 
     def add(self, base: pa.Table, parts: Sequence[_Part]) -> None:
-        """Merge the rows of one window.
-
-        Args:
-            base: what the compacted file has there.
-            parts: what the raw files have.
-        """
-        tables = [self._kept(base)]
+        """Merge the rows of one window: those of the compacted file and those of the raw files."""
+        tables = [self._without_retracted(base)]
         for raw, table in parts:
             if raw in self._raws:
                 takes = self._retraction is not None and self._retraction.takes_from(raw)
-                tables.append(self._kept(table) if takes else table)
+                tables.append(self._without_retracted(table) if takes else table)
         merged = merge_table(parquet.join(tables))
         if merged.num_rows:
             self.encoder.add(merged)
 
-    def _kept(self, table: pa.Table) -> pa.Table:
+    def _without_retracted(self, table: pa.Table) -> pa.Table:
         return without(table, self._keys) if self._keys else table
 
 
-class _DamagedError(Exception):
-    """A raw file that was set aside when some of it had been read."""
+class _QuarantinedError(Exception):
+    """A raw file was quarantined after some of it had been read."""
 
 
 class HourCompaction:
-    """One hour's compaction, and what it came to so far.
+    """One hour's compaction, and what it has done so far.
 
     Args:
         root: the layout's root.
@@ -145,19 +164,16 @@ class HourCompaction:
         window_rows: about how many rows are in memory at once.
 
     Attributes:
-        published: by path relative to the root, the seal of the file.
-        removed: paths relative to the root of files that went, since no record was left.
-        aside: the damaged files that were set aside.
+        published: by path relative to the root, the seal of each file published.
+        removed: paths relative to the root of files that were removed, since no record was left in them.
+        quarantined: the damaged files.
         unreadable: a sentence for each file that cannot be read now.
     """
 
-    def __init__(
-        self, root: Path, hour: Hour, files: Files, node: str | None, window_rows: int = WINDOW_ROWS
-    ) -> None:
+    def __init__(self, root: Path, hour: Hour, files: Files, node: str | None, window_rows: int) -> None:
         self.published: dict[str, str] = {}
         self.removed: list[str] = []
-        self.aside: list[Quarantined] = []
-        self._emptied: list[PurePosixPath] = []
+        self.quarantined: list[Quarantined] = []
         self.unreadable: list[str] = []
         self._root = root
         self._hour = hour
@@ -167,13 +183,14 @@ class HourCompaction:
         self._folder = root / raw_folder(hour)
         self._raws: dict[RawName, _Raw] = {}
         self._paths: dict[str, PurePosixPath] = {}
-        self._complete = True
+        self._emptied: list[PurePosixPath] = []
+        self._is_complete = True
 
     def run(self, retraction: Retraction | None) -> None:
         """Compact the hour.
 
         Raises:
-            OSError: a step failed; doing it again takes up where it was.
+            OSError: a step failed; running it again goes on from there.
         """
         if self._node is not None:
             sweep(self._files, self._folder, f"{self._node}-")
@@ -185,17 +202,17 @@ class HourCompaction:
                 systems = self._systems(retraction, retracted)
                 self._merge(systems)
                 break
-            except _DamagedError:
+            except _QuarantinedError:
                 continue
         for system, compaction in systems.items():
             self._publish(self._path_of(system), compaction)
-        if self._complete:
+        if self._is_complete:
             self._remove([one.path for one in self._raws.values()])
 
     def _systems(
         self, retraction: Retraction | None, retracted: Mapping[str, frozenset[RecordKey]]
     ) -> dict[str, _SystemCompaction]:
-        """The systems that something comes to, or is taken from."""
+        """The systems that get rows, or lose some."""
         sources: dict[str, list[RawName]] = defaultdict(list)
         for raw in list(self._raws):
             for system in self._read(raw, parquet.systems_in):
@@ -205,12 +222,12 @@ class HourCompaction:
         for system in names:
             known = self._open_compacted(self._root / self._path_of(system))
             if known is None:
-                self._complete = False
+                self._is_complete = False
                 continue
             fresh = {raw for raw in sources[system] if not known.covers.has(raw)}
             # A range that is covered has had its retraction, so what it says itself must not be taken back.
-            heeded = retraction is not None and not known.covers.has(retraction.raw)
-            keys = retracted.get(system, frozenset()) if heeded else frozenset()
+            applies = retraction is not None and not known.covers.has(retraction.raw)
+            keys = retracted.get(system, frozenset()) if applies else frozenset()
             if fresh or keys:
                 encoder = self._encoder(known, len(names))
                 systems[system] = _SystemCompaction(known, fresh, retraction, keys, encoder)
@@ -220,16 +237,16 @@ class HourCompaction:
         metadata = [one.metadata for one in self._raws.values()]
         metadata += [] if known.file is None else [known.file.metadata]
         if sum(one.num_rows for one in metadata) <= self._window_rows:
-            return parquet.Encoder(parquet.KEPT_FILTERS)
+            return parquet.Encoder(parquet.COMPACTED_FILTERS)
         rows = self._window_rows // systems
-        return parquet.Encoder(parquet.KEPT_FILTERS, rows=rows, spool=self._root)
+        return parquet.Encoder(parquet.COMPACTED_FILTERS, rows=rows, spool=self._root)
 
     def _merge(self, systems: dict[str, _SystemCompaction]) -> None:
-        there = [
+        files = [
             *(one.metadata for one in self._raws.values()),
             *(one.known.file.metadata for one in systems.values() if one.known.file is not None),
         ]
-        spans = [span for metadata in there for span in parquet.spans(metadata)]
+        spans = [span for metadata in files for span in parquet.spans(metadata)]
         for window in cut(spans, self._window_rows):
             read = functools.partial(parquet.read_window, window=window)
             parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
@@ -237,7 +254,7 @@ class HourCompaction:
                 try:
                     base = one.known_rows(window)
                 except parquet.DAMAGED as error:
-                    self._complete = False
+                    self._is_complete = False
                     self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
                     del systems[system]
                 else:
@@ -248,12 +265,12 @@ class HourCompaction:
         try:
             return how(parquet.open_file(one.path, one.metadata))
         except parquet.DAMAGED as error:
-            self._judge(one.path, error)
+            self._quarantine_if_damaged(one.path, error)
             del self._raws[raw]
-            raise _DamagedError from None
+            raise _QuarantinedError from None
 
     def _path_of(self, system: str) -> PurePosixPath:
-        # Decided once: a file that is set aside meanwhile is replaced where it was.
+        # Decided once: what replaces a quarantined file takes the place where that was.
         if system not in self._paths:
             path = compacted_path(system, self._hour)
             if not (self._root / path).exists() and was_removed(self._root, safe_name(system), self._hour):
@@ -265,20 +282,17 @@ class HourCompaction:
         if one.encoder.is_empty:
             self._emptied.append(path)
             return
-        target = self._root / path
-        self._files.make_folder(target.parent)
-        sweep(self._files, target.parent, f"{target.name}.")
         covers = one.known.covers.adding(self._raws)
         data, seal = finish_sealed(one.encoder, covers.metadata(), one.known.seal)
-        publish(self._files, target, data)
+        publish_alone(self._files, self._root / path, data)
         self.published[str(path)] = seal
 
     def _remove(self, raws: Sequence[Path]) -> None:
         for path in raws:
             self._files.remove(path)
         if self._emptied:
-            # The file that goes here was all that said that these raw files are done with: they must not come
-            # back.
+            # An emptied file was all that said that these raw files are done with: they must not come back
+            # once it is removed.
             if self._folder.is_dir():
                 self._files.fsync_folder(self._folder)
             for emptied in self._emptied:
@@ -293,34 +307,35 @@ class HourCompaction:
         except FileNotFoundError:
             return None
         except parquet.DAMAGED as error:
-            self._judge(path, error)
+            self._quarantine_if_damaged(path, error)
             return None
 
     def _open_compacted(self, path: Path) -> _Known | None:
-        """What a compacted file holds, nothing where there is none; None if that cannot be told now."""
+        """What a compacted file holds; nothing where there is none; None if it cannot be read now."""
         try:
             file = parquet.open_file(path)
             metadata = file.metadata.metadata
-            seal = seal_in(metadata)
+            seal = parquet.seal_in(metadata)
             if seal is None:
-                # Nothing but reading it tells whether it is whole.
+                # Only reading all of it tells whether it is whole.
                 _read_through(file)
-            elif not _is_intact(path, seal):
-                raise pa.ArrowInvalid("its bytes are not those that were sealed")
+            else:
+                with path.open("rb") as stream:
+                    parquet.check_seal(stream, seal)
             return _Known(file, Covers.read(metadata), seal)
         except FileNotFoundError:
             return _Known()
         except parquet.DAMAGED as error:
-            return _Known() if self._judge(path, error) else None
+            return _Known() if self._quarantine_if_damaged(path, error) else None
 
-    def _judge(self, path: Path, error: Exception) -> bool:
-        """Set a file aside whose bytes are to blame that it cannot be read; whether they are."""
+    def _quarantine_if_damaged(self, path: Path, error: Exception) -> bool:
+        """Quarantine a file that could not be read if its bytes are to blame; return whether they are."""
         try:
             data = path.read_bytes()
         except OSError as failure:
             self.unreadable.append(parquet.unreachable(path, failure))
             return False
-        seal = seal_of(data)
+        seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
         if is_sealed or isinstance(error, MemoryError):
             # There was no room for it, or another version of Waybill wrote it.
@@ -331,15 +346,10 @@ class HourCompaction:
             self.unreadable.append(parquet.unreachable(path, error))
             return False
         relative = PurePosixPath(path.relative_to(self._root))
-        self.aside.append(
+        self.quarantined.append(
             quarantine(self._root, relative, self._hour, data, reason=str(error), files=self._files)
         )
         return True
-
-
-def _is_intact(path: Path, seal: str) -> bool:
-    with path.open("rb") as file:
-        return is_intact(file, seal)
 
 
 def _is_readable(data: bytes) -> bool:

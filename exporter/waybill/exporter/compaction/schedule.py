@@ -1,30 +1,36 @@
-"""When an hour is compacted: after it has ended. Until then, when its many small files become few."""
+"""When an hour is compacted: after it has ended. Until then, when its many small raw files are squashed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from waybill.exporter.names import Hour
 
-RAW_FILES_MAX: Final = 64
-"""An hour that has had more new raw files than this is squashed."""
-GRACE_S: Final = 120.0
-"""An hour is compacted so long after its end, since most of what comes late comes by then."""
+_RAW_FILES_MAX: Final = 64
+"""An hour that got more new raw files than this is squashed."""
+_GRACE_S: Final = 120.0
+"""An hour is compacted so long after its end, since most late records come by then."""
 GATHER_S: Final = 60.0
-"""Late rows of hours that ended wait so long for others, since each compaction writes the whole hour anew."""
+"""Late rows of hours that ended wait so long for others, since each compaction rewrites the whole hour."""
 
 
 class CompactionSchedule:
-    """Keeps count of the hours that have raw files.
+    """Counts the raw files of hours, and tells which hours to squash or compact.
 
     Args:
-        hours: those that have some already, from before.
+        hours: those that have raw files from before.
+        gather_s: see `GATHER_S`.
+        clock: gives the present, in seconds since the epoch.
     """
 
-    def __init__(self, hours: Iterable[Hour]) -> None:
+    def __init__(
+        self, hours: Iterable[Hour], *, gather_s: float = GATHER_S, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._gather_s = gather_s
+        self._clock = clock
         self._counts = dict.fromkeys(hours, 0)
         self._since_s = dict.fromkeys(self._counts, float("-inf"))
 
@@ -34,13 +40,13 @@ class CompactionSchedule:
             self._counts[hour] = self._counts.get(hour, 0) + 1
             self._since_s.setdefault(hour, time.monotonic())
 
-    def full(self) -> list[Hour]:
+    def to_squash(self) -> list[Hour]:
         """The hours to be squashed now."""
-        return [hour for hour, count in self._counts.items() if count > RAW_FILES_MAX]
+        return [hour for hour, count in self._counts.items() if count > _RAW_FILES_MAX]
 
-    def due(self) -> list[Hour]:
+    def to_compact(self) -> list[Hour]:
         """The hours to be compacted now."""
-        ended_ms, gathered_s = int((time.time() - GRACE_S) * 1_000), time.monotonic() - GATHER_S
+        ended_ms, gathered_s = int((self._clock() - _GRACE_S) * 1_000), time.monotonic() - self._gather_s
         gathered = [hour for hour, since_s in self._since_s.items() if since_s <= gathered_s]
         return [hour for hour in gathered if hour.end_ms <= ended_ms]
 
@@ -55,7 +61,7 @@ class CompactionSchedule:
             self._since_s.pop(hour, None)
 
     def postpone(self, hours: Iterable[Hour]) -> None:
-        """Note that these hours could not be compacted: they gather anew."""
+        """Note that these hours could not be compacted: they gather again."""
         for hour in hours:
             self._counts[hour] = 0
             self._since_s[hour] = time.monotonic()

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.exporter.litter import sweep
 from waybill.exporter.object_stores import TIMEOUT_S, StoreError, is_url, open_store, reason_of
 from waybill.transport import WaybillError
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp, files_of
@@ -34,9 +33,9 @@ from waybill.exporter.parallel import in_parallel
 from waybill.exporter.parquet import (
     WINDOW_ROWS,
     Covers,
+    check_seal,
     cut,
     finish_sealed,
-    is_intact,
     merge_table,
     seal_in,
     seal_of,
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 WORKERS: Final = 8
 """So many days are exported at once, and as many files held in memory."""
 
-_ALTERED: Final = "its bytes are not those that were sealed"
 _TRIES: Final = 20
 _FAILURES_MAX: Final = 3
 
@@ -182,10 +180,8 @@ class _Export:
         if sent != before:
             self._notes.save(system, day, sent)
         if delete_after:
-            safe = [
-                (path, sent[relative].mark) for path in paths if (relative := self._relative(path)) in sent
-            ]
-            done.removed = remove(self._root, system, day, safe, self._files)
+            safe = {path: sent[relative].mark for path in paths if (relative := self._relative(path)) in sent}
+            done.removed = remove(self._root, safe, self._files)
         return done
 
     def _try(self, path: Path, sent: dict[str, ExportedFile], done: _Day, *, dry_run: bool) -> None:
@@ -204,9 +200,9 @@ class _Export:
                     return
                 data = file.read()
             seal = seal_of(data)
-            if seal is not None and not is_intact(io.BytesIO(data), seal):
-                # The good one may be over there.
-                raise pa.ArrowInvalid(_ALTERED)
+            if seal is not None:
+                # An altered file must not replace the undamaged one that may be at the destination.
+                check_seal(io.BytesIO(data), seal)
             sent[relative] = self._send(relative, data, mark, known, done)
             self._failures = 0
         except FileNotFoundError:
@@ -283,7 +279,9 @@ def _merge(where: str, there: bytes, ours: bytes) -> ReadableBuffer:
     file, more = _open_there(where, there), parquet.open_bytes(ours)
     metadata, more_metadata = file.metadata.metadata, more.metadata.metadata
     spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
-    encoder = parquet.Encoder(parquet.KEPT_FILTERS, rows=min(sum(span.rows for span in spans), WINDOW_ROWS))
+    encoder = parquet.Encoder(
+        parquet.COMPACTED_FILTERS, rows=min(sum(span.rows for span in spans), WINDOW_ROWS)
+    )
     is_new = False
     for window in cut(spans, WINDOW_ROWS):
         try:
@@ -306,8 +304,8 @@ def _open_there(where: str, there: bytes) -> pq.ParquetFile:
         metadata = file.metadata.metadata
         Covers.read(metadata)
         seal = seal_in(metadata)
-        if seal is not None and not is_intact(io.BytesIO(there), seal):
-            raise pa.ArrowInvalid(_ALTERED)
+        if seal is not None:
+            check_seal(io.BytesIO(there), seal)
     except parquet.DAMAGED as error:
         # Merged, it would be sealed anew as if nothing were wrong with it.
         raise _DamagedThereError(parquet.unreadable(where, error)) from None

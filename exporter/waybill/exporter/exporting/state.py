@@ -14,9 +14,8 @@ import msgspec
 
 from waybill.exporter.directory import FileStamp, names
 from waybill.exporter.exporting.destination import Version
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import EXPORTS
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from waybill.exporter.layout.archived_runs import ArchivedRuns
 from waybill.exporter.layout.runs import UnsettledRuns
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.parallel import workers_default
-from waybill.exporter.stored_records import records_in_entries
-from waybill.facets import UNREADABLE, RunEvent, decode_event
+from waybill.exporter.stored_records import decode_entries
+from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_table
 from waybill.transport.files import Files
 from waybill.transport.journal import Entry, Kind
@@ -48,6 +48,7 @@ SETTLE_S: Final = 10.0
 _NAME: Final = "layout"
 _RANGE: Final = "range"
 _ENTRIES_MAX: Final = 50_000
+_FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # what was one batch is one again
 _LINGER_S: Final = 1.0
@@ -139,7 +140,7 @@ class Layout:
                 first, last = _RANGE_DECODER.decode(stored)
                 entries = _read_range(self._journal, first, last)
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
-        if full := self._upkeep.full():
+        if full := self._upkeep.to_squash():
             self._squash(full)
         cursor = self._journal.cursor(_NAME)
         waiting = self._journal.last_seq() - cursor
@@ -164,17 +165,13 @@ class Layout:
         )
 
     def _apply(self, runs: UnsettledRuns, entries: Sequence[Entry], raw: RawName) -> Step:
-        for entry in entries:
-            self._fold(runs, entry)
+        tables = [
+            self._fold(runs, entries[start : start + _FOLD_ENTRIES])
+            for start in range(0, len(entries), _FOLD_ENTRIES)
+        ]
         last = entries[-1]
         outcome = runs.finish(last.seq, last.received_ms)
-        sent = records_in_entries(
-            entries,
-            system_name=self._settings.system_name,
-            allowed=self._settings.provenance_annotations_allowed,
-            on_error=_log_unreadable,
-        )
-        table = pa.concat_tables([*sent, to_table(outcome.records)])
+        table = pa.concat_tables([*tables, to_table(outcome.records)])
         self._upkeep.wrote(self._writer.write_table(raw, table))
         published: set[str] = set()
         if outcome.retracted:
@@ -189,18 +186,26 @@ class Layout:
         self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
         return Step(applied=len(entries), problem=self._damage)
 
-    def _fold(self, runs: UnsettledRuns, entry: Entry) -> None:
-        runs.settle_until(entry.received_ms)
-        system_name = entry.system_name or self._settings.system_name
-        try:
-            if entry.kind is Kind.OPENLINEAGE:
-                event = decode_event(entry.body)
-                if isinstance(event, RunEvent):
-                    runs.add_event(event, system_name=system_name, received_ms=entry.received_ms)
-            elif _is_flush(entry):
+    def _fold(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> pa.Table:
+        """Fold what entries say of runs, and return the records that they hold by themselves."""
+        system_name = self._settings.system_name
+        found = decode_entries(
+            entries,
+            system_name=system_name,
+            allowed=self._settings.provenance_annotations_allowed,
+            on_error=_log_unreadable,
+        )
+        for entry, event in zip(entries, found.events, strict=True):
+            runs.settle_until(entry.received_ms)
+            if _is_flush(entry):
                 runs.settle_all(entry.received_ms)
-        except UNREADABLE as error:
-            _log_unreadable(entry, error)
+            elif event is not None:
+                stamped = entry.system_name or system_name
+                try:
+                    runs.add_event(event, system_name=stamped, received_ms=entry.received_ms)
+                except UNREADABLE as error:
+                    _log_unreadable(entry, error)
+        return found.records
 
     def _keep_up(self, runs: UnsettledRuns, linger_s: float | None) -> Step:
         """Nothing is to be written now: see to what only time brings."""
@@ -209,7 +214,7 @@ class Layout:
         if settles_ms is not None and settles_ms <= now_ms and linger_s is None:
             self._journal.mark(b"settle")
             return Step(applied=1, problem=self._damage)
-        if hours := self._upkeep.due():
+        if hours := self._upkeep.to_compact():
             self._compact(hours)
             return Step(applied=len(hours), problem=self._damage)
         waits_s = [_UPKEEP_EVERY_S]

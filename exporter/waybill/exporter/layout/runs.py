@@ -23,9 +23,11 @@ from waybill.facets import (
     ProvenanceRecord,
     RunEvent,
     RunState,
+    has_record,
     keep_annotations,
     merge_states,
     observe,
+    parse_instant_us,
     record_key,
     records_of,
 )
@@ -70,7 +72,7 @@ class FoldedBatch(msgspec.Struct, frozen=True):
     """What a batch of entries comes to.
 
     Attributes:
-        records: to be written.
+        records: those derived, to be written.
         retracted: natural keys of records written before that are no longer so.
         put: state to be stored with the cursor.
         delete: state keys to be deleted with it.
@@ -121,7 +123,6 @@ class UnsettledRuns:
         self._due_changed.clear()
 
     def _begin(self) -> None:
-        self._records: list[ProvenanceRecord] = []
         self._touched: dict[str, None] = {}
         self._published_before: dict[str, tuple[ProvenanceRecord, ...]] = {}
         self._due_changed: set[str] = set()
@@ -138,28 +139,28 @@ class UnsettledRuns:
         return next((due.settles_ms for due in self._due.values()), None)
 
     def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
-        """Fold one event.
+        """Fold one event. The record of one that carries the facet is the caller's to write.
 
         Raises:
             ValueError: it holds a time that cannot be read.
         """
-        seen = observe(event, system_name=system_name)
-        known = self._get(seen.run_id)
-        if known is None and self._may_be_forgotten(seen, received_ms):
-            self._unsure[seen.run_id] = received_ms - self._retain_ms
-        if seen.faceted:
-            self._records += self._records_of(seen)
-            self._drop_due(seen.run_id)
-            self._touch(seen.run_id, RunProgress(received_ms, None), known)
+        run_id = event.run.runId
+        seen = None if has_record(event) else observe(event, system_name=system_name)
+        known = self._get(run_id)
+        if known is None and _began_ms(event) < received_ms - self._retain_ms:
+            self._unsure[run_id] = received_ms - self._retain_ms
+        if seen is None:
+            self._drop_due(run_id)
+            self._touch(run_id, RunProgress(received_ms, None), known)
         elif known is None or known.state is not None:
             merged = seen if known is None or known.state is None else merge_states(known.state, seen)
             published = known.published if known else ()
-            self._touch(seen.run_id, RunProgress(received_ms, merged, published), known)
+            self._touch(run_id, RunProgress(received_ms, merged, published), known)
             if merged.ended:
-                self._drop_due(seen.run_id)
-                self._add_due(seen.run_id, Due(received_ms + self._settle_ms, merged.parent_run_id))
-        if seen.ended:
-            for child in sorted(self._children.get(seen.run_id, ())):
+                self._drop_due(run_id)
+                self._add_due(run_id, Due(received_ms + self._settle_ms, merged.parent_run_id))
+        if seen is None or seen.ended:
+            for child in sorted(self._children.get(run_id, ())):
                 self._settle(child, received_ms)
 
     def settle_until(self, received_ms: int) -> None:
@@ -185,7 +186,8 @@ class UnsettledRuns:
         if self._unsure:
             for run_id, state in self._past(self._unsure).items():
                 self._bring_back(run_id, state, received_ms)
-        records, retracted = self._records, set()
+        records: list[ProvenanceRecord] = []
+        retracted: set[RecordKey] = set()
         for run_id, before in self._published_before.items():
             now = self._runs[run_id].published
             records += [record for record in now if record not in before]
@@ -214,11 +216,6 @@ class UnsettledRuns:
     def _records_of(self, state: RunState | None) -> tuple[ProvenanceRecord, ...]:
         records = () if state is None else records_of(state)
         return tuple(keep_annotations(record, self._allowed) for record in records)
-
-    def _may_be_forgotten(self, seen: RunState, received_ms: int) -> bool:
-        """Whether a run that is not known can have been; its id tells when it began, else the event does."""
-        began_ms = begun_ms(seen.run_id)
-        return (seen.created_us // 1_000 if began_ms is None else began_ms) < received_ms - self._retain_ms
 
     def _bring_back(self, run_id: str, past: RunState | None, received_ms: int) -> None:
         """Go on with a run from what was known of it before this batch."""
@@ -290,6 +287,12 @@ class UnsettledRuns:
         """Forget the runs that were touched longest ago; they can be read again."""
         for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
             del self._runs[run_id]
+
+
+def _began_ms(event: RunEvent) -> int:
+    """Return when an event's run began, in epoch milliseconds: by its id, else not after the event."""
+    by_id_ms = begun_ms(event.run.runId)
+    return parse_instant_us(event.eventTime) // 1_000 if by_id_ms is None else by_id_ms
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

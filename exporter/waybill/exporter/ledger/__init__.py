@@ -8,4 +8,5 @@ from waybill.exporter.ledger.ledger import (
     read_ledger as read_ledger,
     recorded as recorded,
     relative as relative,
+    root_lock as root_lock,
 )

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter.directory import names
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import LEDGER
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 from waybill.exporter import parquet
 from waybill.exporter.directory import compacted_in, names
 from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path, read_entries
-from waybill.exporter.litter import sweep
 from waybill.exporter.names import EVENTS, RAW, Hour, RawName, events_folder
 from waybill.exporter.parquet import seal_in
 from waybill.exporter.quarantine import list_quarantined
-from waybill.transport.files import Files, publish
+from waybill.transport.files import Files, publish, sweep
+from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -76,54 +76,64 @@ class LedgerState(msgspec.Struct):
 
 
 class Changes(dict[str, str | None]):
-    """By path relative to the root, the seal of each file that was published, None of one that was removed.
+    """By path relative to the root, the seal of each published file, and None for each removed one.
 
     Attributes:
-        certain: False where something failed on the way, and only the files can tell what they are.
-        aside: the damaged files that were set aside: where each was, and where it is.
+        certain: False where something failed on the way, so that only the files can tell what they are.
+        quarantined: for each file that was quarantined, where it was and where it is.
     """
 
     certain = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.aside: dict[str, str] = {}
+        self.quarantined: dict[str, str] = {}
 
-    def set_aside(self, files: Iterable[Quarantined]) -> None:
-        """Note that damaged files went; what was published in their place since is for `update` to say."""
+    def add_quarantined(self, files: Iterable[Quarantined]) -> None:
+        """Note that damaged files left. What was published in their place since is for `update` to say."""
         for one in files:
-            self.aside[one.path] = one.kept
+            self.quarantined[one.path] = one.kept
             if not one.path.startswith(f"{RAW}/"):
                 self[one.path] = None
 
 
 @contextlib.contextmanager
+def root_lock(root: Path, files: Files) -> Iterator[None]:
+    """Wait until nobody else changes the files of this root, and keep others waiting meanwhile."""
+    folder = root / RAW.parent
+    files.make_folder(folder)
+    with locked(folder / _LOCK):
+        yield
+
+
+@contextlib.contextmanager
 def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Changes]:
-    """Record what changes in some hours while it changes; only whoever has the turn may.
+    """Take the root's lock, and record what changes in some hours while it changes.
 
     Yields:
-        The changes, to be filled in.
+        The changes, for the caller to fill in.
 
     Raises:
         OSError: an entry cannot be read or written.
     """
-    last = _complete(root, files)
-    entry = LedgerEntry(_hash(last.content) if last else "", _now_ms(), tuple(sorted(hours)))
-    path = next_path(root, last, entry.at_ms)
-    if last is not None and last.path.parent != path.parent:
-        fold_days(root, files, path.parent.name)
-    files.make_folder(path.parent)
-    sweep(files, path.parent)
-    publish(files, path, _ENCODER.encode(entry))
-    changed = Changes()
-    yield changed
-    if not changed.certain:
-        _complete_by_files(root, files, path, entry)
-    elif changed or changed.aside:
-        done = msgspec.structs.replace(entry, files=dict(changed), aside=changed.aside)
-        publish(files, path, _ENCODER.encode(done))
-    else:
-        files.remove(path)
+    with root_lock(root, files):
+        last = _complete(root, files)
+        entry = LedgerEntry(_hash(last.content) if last else "", _now_ms(), tuple(sorted(hours)))
+        path = next_path(root, last, entry.at_ms)
+        if last is not None and last.path.parent != path.parent:
+            fold_days(root, files, path.parent.name)
+        files.make_folder(path.parent)
+        sweep(files, path.parent)
+        publish(files, path, _ENCODER.encode(entry))
+        changed = Changes()
+        yield changed
+        if not changed.certain:
+            _complete_by_files(root, files, path, entry)
+        elif changed or changed.quarantined:
+            done = msgspec.structs.replace(entry, files=dict(changed), aside=changed.quarantined)
+            publish(files, path, _ENCODER.encode(done))
+        else:
+            files.remove(path)
 
 
 def read_ledger(root: Path) -> LedgerState | None:
@@ -228,5 +238,6 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+_LOCK: Final = ".compact.lock"
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(LedgerEntry)

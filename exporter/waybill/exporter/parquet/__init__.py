@@ -1,23 +1,28 @@
 """Parquet files as the layout has them: encoded, sealed, merged, and read in parts."""
 
 from waybill.exporter.parquet.covers import Covers as Covers
-from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
-from waybill.exporter.parquet.parquet import (
+from waybill.exporter.parquet.encoding import (
     CODED_SCHEMA as CODED_SCHEMA,
-    DAMAGED as DAMAGED,
-    KEPT_FILTERS as KEPT_FILTERS,
+    COMPACTED_FILTERS as COMPACTED_FILTERS,
     RAW_FILTERS as RAW_FILTERS,
     ROW_GROUP as ROW_GROUP,
     Encoder as Encoder,
     code as code,
     encode as encode,
     join as join,
+    sort as sort,
+)
+from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
+from waybill.exporter.parquet.reading import (
+    DAMAGED as DAMAGED,
+    WINDOW_ROWS as WINDOW_ROWS,
+    TimeWindow as TimeWindow,
+    cut as cut,
     open_bytes as open_bytes,
     open_file as open_file,
     open_stream as open_stream,
     read_window as read_window,
     row_groups as row_groups,
-    sort as sort,
     spans as spans,
     systems_in as systems_in,
     unreachable as unreachable,
@@ -25,6 +30,7 @@ from waybill.exporter.parquet.parquet import (
 )
 from waybill.exporter.parquet.seal import (
     before_in as before_in,
+    check_seal as check_seal,
     fill_in as fill_in,
     finish_sealed as finish_sealed,
     is_intact as is_intact,
@@ -37,9 +43,4 @@ from waybill.exporter.parquet.selection import (
     matching_row_groups as matching_row_groups,
     open_selectable as open_selectable,
     select as select,
-)
-from waybill.exporter.parquet.time_window import (
-    WINDOW_ROWS as WINDOW_ROWS,
-    TimeWindow as TimeWindow,
-    cut as cut,
 )

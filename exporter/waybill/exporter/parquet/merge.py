@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet import parquet
+from waybill.exporter.parquet.encoding import code, join, sort
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import from_table, to_table
 
@@ -26,22 +26,17 @@ _SEPARATOR: Final = "\0"
 
 
 def merge_table(table: pa.Table) -> pa.Table:
-    """Merge rows that share a natural key, and sort.
+    """Merge rows of `CODED_SCHEMA` that share a natural key, and sort them.
 
-    Args:
-        table: rows of `parquet.CODED_SCHEMA` in any order.
-
-    Returns:
-        The rows of `merge_all` in its order, but that systems may be in any order within one (completed,
-        did).
+    The result is that of `merge_all`, except that systems may be in any order within one (completed, did).
     """
-    table = parquet.sort(table, *_PLACE)
+    table = sort(table, *_PLACE)
     tied = _same_as_before(table, _PLACE)
     if not pc.any(tied).as_py():
         return table
     tied = _whole_groups(tied)
     settled = [table.filter(pc.invert(tied)), _merge_tied(table.filter(tied))]
-    return parquet.sort(parquet.join(settled), *_PLACE)
+    return sort(join(settled), *_PLACE)
 
 
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
@@ -50,7 +45,7 @@ def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
     if not pc.any(candidates).as_py():
         return table
     kept = [record for record in from_table(table.filter(candidates)) if record_key(record) not in keys]
-    return parquet.join([table.filter(pc.invert(candidates)), parquet.code(to_table(kept))])
+    return join([table.filter(pc.invert(candidates)), code(to_table(kept))])
 
 
 def _merge_tied(table: pa.Table) -> pa.Table:
@@ -69,8 +64,8 @@ def _merge_tied(table: pa.Table) -> pa.Table:
     differing = _whole_groups(_same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
         return table
-    merged = parquet.code(to_table(merge_all(from_table(table.filter(differing)))))
-    return _by_key(parquet.join([table.filter(pc.invert(differing)), merged]))[0]
+    merged = code(to_table(merge_all(from_table(table.filter(differing)))))
+    return _by_key(join([table.filter(pc.invert(differing)), merged]))[0]
 
 
 def _by_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:

@@ -1,8 +1,8 @@
 """The seal of a file: a hash of all its bytes, and the seal of its predecessor.
 
-Both are in the Parquet footer. `KEY` is the SHA-256, in 64 hex digits, of the file's bytes with those digits
-as zeros, so that nothing of a file is outside it, not even its footer. `BEFORE` is the seal of the file that
-a compacted file replaced, or of the one that a journal archived before this one, where there was one.
+Both are in the Parquet footer. `KEY` holds the SHA-256, in 64 hex digits, of the file's bytes with zeros in
+place of those digits, so that it covers all of the file, even the footer. `BEFORE` holds the seal of the file
+that a compacted file replaced, or that the journal archived before this one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet import parquet
+from waybill.exporter.parquet.reading import DAMAGED
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
+    from waybill.exporter.parquet.encoding import Encoder
 
 KEY: Final = b"waybill.seal"
 BEFORE: Final = b"waybill.before"
@@ -32,12 +34,12 @@ _PIECE_BYTES: Final = 2**20
 
 
 def finish_sealed(
-    encoder: parquet.Encoder, metadata: Mapping[bytes, bytes], before: str | None
+    encoder: Encoder, metadata: Mapping[bytes, bytes], before: str | None
 ) -> tuple[memoryview, str]:
-    """What was encoded as the bytes of a sealed Parquet file, and its seal.
+    """Finish an encoder that has all rows, in order: the bytes of a sealed Parquet file, and its seal.
 
     Args:
-        encoder: has all rows, in order.
+        encoder: has all rows.
         metadata: further key-value pairs for the footer.
         before: the seal of the file that this one replaces.
     """
@@ -45,17 +47,13 @@ def finish_sealed(
 
 
 def to_be_sealed(before: str | None) -> dict[bytes, bytes]:
-    """The key-value metadata of a file that `fill_in` is to seal.
-
-    Args:
-        before: the seal of its predecessor.
-    """
+    """The key-value metadata of a file that `fill_in` is to seal; `before` is the seal of its predecessor."""
     links = {} if before is None else {BEFORE: before.encode()}
     return {**links, KEY: _BLANK}
 
 
 def fill_in(encoded: ReadableBuffer) -> tuple[memoryview, str]:
-    """The bytes of a file with its seal in the place kept for it, and the seal."""
+    """Put a file's seal in the place reserved for it; return the bytes and the seal."""
     data = memoryview(encoded).cast("B")
     at = _place(data)
     seal = hashlib.sha256(data).hexdigest()
@@ -64,29 +62,25 @@ def fill_in(encoded: ReadableBuffer) -> tuple[memoryview, str]:
 
 
 def seal_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
-    """The seal that a footer's key-value metadata hold; None where there is none."""
+    """The seal in a footer's key-value metadata; None where there is none."""
     return _text(metadata, KEY)
 
 
 def seal_of(data: bytes) -> str | None:
-    """The seal that a file's bytes hold; None where there is none, or their footer cannot be read."""
+    """The seal in a file's bytes; None where there is none, or the footer cannot be read."""
     try:
         return seal_in(pq.read_metadata(pa.BufferReader(data)).metadata)
-    except parquet.DAMAGED:
+    except DAMAGED:
         return None
 
 
 def before_in(metadata: Mapping[bytes, bytes] | None) -> str | None:
-    """The seal of the replaced file that a footer's key-value metadata hold."""
+    """The seal of the predecessor in a footer's key-value metadata; None where there is none."""
     return _text(metadata, BEFORE)
 
 
 def is_intact(file: BinaryIO, seal: str) -> bool:
-    """Whether the bytes of a file are those that were sealed; it is read in pieces.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Whether the bytes of a file are those that were sealed; the file is read in pieces."""
     size_bytes = file.seek(0, io.SEEK_END)
     file.seek(max(size_bytes - _TAIL_BYTES, 0))
     footer_bytes = _footer_bytes(file.read())
@@ -106,11 +100,14 @@ def is_intact(file: BinaryIO, seal: str) -> bool:
     return hashed.hexdigest() == seal
 
 
-def _place(data: memoryview) -> int:
-    """Where the digits of the seal are.
+def check_seal(file: BinaryIO, seal: str) -> None:
+    """Raise `ArrowInvalid`, which is one of `DAMAGED`, unless the file is the one that was sealed."""
+    if not is_intact(file, seal):
+        raise pa.ArrowInvalid("its bytes are not those that were sealed")
 
-    The last such place is the right one: what a footer says of the rows comes before its key-value metadata.
-    """
+
+def _place(data: memoryview) -> int:
+    """Where the digits of the seal are: the last such place, since key-value metadata end a footer."""
     start = max(len(data) - _footer_bytes(data[-_TAIL_BYTES:]), 0)
     return start + bytes(data[start:]).rindex(_MARK) + len(_MARK)
 

@@ -1,7 +1,7 @@
-"""Some rows of a file of the layout, with as little of it read as can be.
+"""Selecting rows of a file of the layout while reading as little of it as possible.
 
-A row group is passed over if its statistics or its Bloom filters say that it cannot hold what is asked for;
-of the others, the columns that are asked about are read first.
+A row group is skipped if its statistics or its Bloom filters tell that it cannot hold what is asked for; of
+the others, the columns that are asked about are read first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from waybill.exporter.parquet import parquet
 from waybill.exporter.parquet.bloom import can_hold
+from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, join
+from waybill.exporter.parquet.reading import check
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
@@ -35,15 +36,10 @@ class Selectable(NamedTuple):
 
 
 def open_selectable(path: Path) -> Selectable:
-    """Open a file of the layout to select from it.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        DAMAGED: it is no readable Parquet file of the layout.
-    """
+    """Open a file of the layout to select from it; raises what `open_file` does."""
     source = pa.OSFile(str(path))
     fragment = _format().make_fragment(source)
-    parquet.check(fragment.physical_schema)
+    check(fragment.physical_schema)
     return Selectable(fragment, source)
 
 
@@ -52,7 +48,7 @@ def _format() -> ds.ParquetFileFormat:
     # It loads pandas where that is installed, which takes longer than all the rest of a command.
     import pyarrow.dataset as ds
 
-    return ds.ParquetFileFormat(dictionary_columns=list(parquet.CODED))
+    return ds.ParquetFileFormat(dictionary_columns=list(CODED))
 
 
 def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
@@ -64,7 +60,7 @@ def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) ->
         texts: by column, what `wanted` asks it to be; these are looked up in Bloom filters.
 
     Returns:
-        A table of `waybill.exporter.parquet.CODED_SCHEMA`.
+        A table of `waybill.exporter.CODED_SCHEMA`.
 
     Raises:
         DAMAGED: some of it cannot be read.
@@ -73,7 +69,7 @@ def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) ->
         part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
         for part in matching_row_groups(file, wanted, texts)
     ]
-    return parquet.join(found) if found else parquet.CODED_SCHEMA.empty_table()
+    return join(found) if found else CODED_SCHEMA.empty_table()
 
 
 def matching_row_groups(

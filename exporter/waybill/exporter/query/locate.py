@@ -11,9 +11,9 @@ import msgspec
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp, raw_files
 from waybill.exporter.exporting import ExportState, destinations
-from waybill.exporter.names import Hour, RawName, compacted_path, hour_of, late_path, safe_name
+from waybill.exporter.names import Hour, RawName, compacted_path, late_path, safe_name
 from waybill.exporter.parquet import Covers
-from waybill.exporter.query.backlog import records_in
+from waybill.exporter.query.backlog import hours_of
 from waybill.exporter.tombstones import tombstones
 
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
         OSError: a file or a note cannot be read.
     """
     one = RawName(node, entry.seq, entry.seq)
-    wanted = {(record.system_name, hour_of(record.completed)) for record in records_in(entry, "")}
-    return [found for system, hour in sorted(wanted) for found in _placed(root, one, system, hour)]
+    wanted = sorted(hours_of(entry))
+    return [found for system, hour in wanted for found in _placed(root, one, system, hour)]
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:

@@ -18,12 +18,10 @@ from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.rebuilding.spill import Spill, StatesByRun, add_run, read_bucket
 from waybill.exporter.sources import SourceError, SourceUnreachableError, Stored
-from waybill.exporter.stored_records import records_in_entries
-from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record, observe, records_of
+from waybill.exporter.stored_records import decode_entries
+from waybill.facets import UNREADABLE, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
-from waybill.facets.columns import facet_table
 from waybill.transport.files import Files
-from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
@@ -161,62 +159,36 @@ def read_folded(
     runs: StatesByRun = {}
     for batch in _batches(source, part, report):
         report.entries += len(batch)
-        reading = _Reading(wanted, runs, lambda at, error: report.note(source.place(part, at), error))
-        records = reading.read(batch)
+        records = _read(batch, wanted, runs, lambda at, error: report.note(source.place(part, at), error))
         full = len(runs) >= _RUNS_MAX
         yield records, runs if full else {}
         runs = {} if full else runs
     yield SCHEMA.empty_table(), runs
 
 
-class _Reading:
-    """Reads batches of entries: what they say by themselves, and what they add to runs."""
-
-    def __init__(self, wanted: Wanted, runs: StatesByRun, on_error: Callable[[int, Exception], None]) -> None:
-        self._wanted = wanted
-        self._runs = runs
-        self._on_error = on_error
-
-    def read(self, batch: Sequence[Stored]) -> pa.Table:
-        allowed = self._wanted.annotations_allowed
-        sent = records_in_entries(
-            batch,
-            system_name=self._wanted.system_name,
-            allowed=allowed,
-            on_error=lambda stored, error: self._on_error(stored.at, error),
-        )
-        found = [
-            (stored.at, event, stored.system_name or self._wanted.system_name)
-            for stored in batch
-            if stored.kind is Kind.OPENLINEAGE and (event := self._event_with_records(stored)) is not None
-        ]
-        failed: set[int] = set()
-
-        def refuse(at: int, error: Exception) -> None:
-            failed.add(at)
-            self._on_error(found[at][0], error)
-
-        faceted = facet_table([(event, name) for _, event, name in found], allowed=allowed, on_error=refuse)
-        # Nothing else that is said of these runs counts, so nothing else need be looked at.
-        self._runs.update(
-            {event.run.runId: None for at, (_, event, _) in enumerate(found) if at not in failed}
-        )
-        return self._wanted.rows(pa.concat_tables([*sent, faceted]))
-
-    def _event_with_records(self, stored: Stored) -> RunEvent | None:
-        """An event that has its records in it; what any other says goes into the runs."""
-        try:
-            event = decode_event(stored.body)
-            if not isinstance(event, RunEvent):
-                return None
-            if not has_record(event):
-                name = stored.system_name or self._wanted.system_name
-                add_run(self._runs, event.run.runId, observe(event, system_name=name))
-                return None
-        except UNREADABLE as error:
-            self._on_error(stored.at, error)
-            return None
-        return event
+def _read(
+    batch: Sequence[Stored], wanted: Wanted, runs: StatesByRun, on_error: Callable[[int, Exception], None]
+) -> pa.Table:
+    """Return the records that entries hold by themselves, and add to `runs` what the other events say."""
+    found = decode_entries(
+        batch,
+        system_name=wanted.system_name,
+        allowed=wanted.annotations_allowed,
+        on_error=lambda stored, error: on_error(stored.at, error),
+    )
+    for stored, event in zip(batch, found.events, strict=True):
+        if event is None:
+            continue
+        # Nothing else that is said of a run with the facet counts.
+        state = None
+        if not has_record(event):
+            try:
+                state = observe(event, system_name=stored.system_name or wanted.system_name)
+            except UNREADABLE as error:
+                on_error(stored.at, error)
+                continue
+        add_run(runs, event.run.runId, state)
+    return wanted.rows(found.records)
 
 
 def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wanted: Wanted) -> PartReport:

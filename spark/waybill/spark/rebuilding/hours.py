@@ -20,7 +20,6 @@ from waybill.exporter import export, open_destination
 from waybill.exporter.compaction import HourReport, RawWriter, as_sent, compact_hour
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of
-from waybill.exporter.root_lock import root_lock
 from waybill.spark.rebuilding.job_store import FolderJobStore, JobStore, ObjectJobStore
 from waybill.transport.files import Files
 
@@ -86,7 +85,7 @@ class RootTarget(msgspec.Struct, frozen=True):
         if not hours:
             yield
             return
-        with root_lock(self.root, files), recorded(self.root, files, hours) as changed:
+        with recorded(self.root, files, hours) as changed:
             # A task that Spark had to repeat says only what its last attempt did: the files tell all.
             changed.certain = False
             yield

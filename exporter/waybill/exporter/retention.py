@@ -1,0 +1,195 @@
+"""The age-off: files that are old enough are removed, from the layout and from the archive."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter import parquet
+from waybill.exporter.archive import archived_files
+from waybill.exporter.directory import FileStamp, files_of, raw_files, raw_hours
+from waybill.exporter.exporting import destinations, is_exported
+from waybill.exporter.ledger import relative
+from waybill.exporter.names import COMPACTED, LATE, Hour, RawName, safe_name
+from waybill.exporter.parquet import Covers
+from waybill.exporter.quarantine import list_quarantined
+from waybill.exporter.removal import remove
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from waybill.exporter.exporting import ExportState
+
+_DAY_MS: Final = 86_400_000
+
+
+class AgedOff(msgspec.Struct, frozen=True):
+    """What an age-off did; paths are relative to the root.
+
+    Attributes:
+        removed: the files that were removed, or would be.
+        size_bytes: how large they were.
+        waiting: files that are old enough, but not exported to every destination as they are now.
+    """
+
+    removed: tuple[str, ...] = ()
+    size_bytes: int = 0
+    waiting: tuple[str, ...] = ()
+
+
+def age_off(
+    root: Path,
+    *,
+    days: float,
+    days_by_system: Mapping[str, float] | None = None,
+    only_exported: bool = False,
+    dry_run: bool = False,
+    now_ms: int | None = None,
+    files: Files | None = None,
+) -> AgedOff:
+    """Remove old compacted files, and late files that are exported.
+
+    A compacted file is old when both the end of its hour and its last change are. So a record that comes late
+    ages from its arrival: whatever joins a file makes all of it as young as itself. A late file is removed
+    once it is exported, and never before. Raw files are left alone: a compaction takes them first.
+
+    Args:
+        root: the layout's root.
+        days: how long records are kept.
+        days_by_system: how long those of some systems are kept instead, by name.
+        only_exported: remove only what is exported, as it is now, to every destination so far; nothing at all
+            where there was none.
+        dry_run: only report what would be removed.
+        now_ms: the present, in epoch milliseconds; the clock's when None.
+        files: the file system.
+
+    Raises:
+        OSError: a file cannot be looked at or removed.
+    """
+    now_ms = _now_ms() if now_ms is None else now_ms
+    by_name = {safe_name(name): value for name, value in (days_by_system or {}).items()}
+    states = list(destinations(root))
+    removed: list[str] = []
+    waiting: list[str] = []
+    size_bytes = 0
+    for kind in (COMPACTED, LATE):
+        for (system, day), paths in sorted(files_of(root / kind).items()):
+            until_ms = now_ms - int(by_name.get(system, days) * _DAY_MS)
+            due: dict[Path, FileStamp] = {}
+            for path in paths:
+                hour = Hour(day, path.stem)
+                try:
+                    stamp = FileStamp.of(path.stat())
+                    if kind == COMPACTED and max(hour.end_ms, stamp.mtime_ns // 1_000_000) > until_ms:
+                        continue
+                    if (only_exported or kind == LATE) and not is_exported(states, root, path, system, hour):
+                        waiting.append(relative(root, path))
+                        continue
+                except FileNotFoundError:
+                    continue
+                due[path] = stamp
+            sizes = {relative(root, path): stamp.size_bytes for path, stamp in due.items()}
+            done = tuple(sizes) if dry_run else remove(root, due, files or Files())
+            removed += done
+            size_bytes += sum(sizes[path] for path in done)
+    return AgedOff(tuple(removed), size_bytes, tuple(waiting))
+
+
+def age_off_archive(
+    root: Path,
+    *,
+    days: float,
+    only_exported: bool = False,
+    filed: Mapping[str, int] | None = None,
+    dry_run: bool = False,
+    now_ms: int | None = None,
+    files: Files | None = None,
+) -> AgedOff:
+    """Remove old files of the archive, those of each journal from the first one on.
+
+    What was removed cannot be rebuilt any more. So nothing is removed while there are quarantined files,
+    whose rows the archive may have to bring back.
+
+    Args:
+        root: the layout's root.
+        days: how long entries are kept after their arrival.
+        only_exported: remove only those files of which everything is compacted, and every compacted and late
+            file that has any of it is exported, as it is now, to every destination so far.
+        filed: by journal, up to which sequence number its entries are in the layout; for those not named the
+            files alone tell.
+        dry_run: only report what would be removed.
+        now_ms: the present, in epoch milliseconds; the clock's when None.
+        files: the file system.
+
+    Raises:
+        OSError: a file cannot be looked at or removed.
+    """
+    until_ms = (_now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
+    unsafe = _UnsafeRanges(root, filed or {}) if only_exported else None
+    all_wait = next(list_quarantined(root), None) is not None
+    due: dict[Path, FileStamp] = {}
+    waiting: list[str] = []
+    by_node: dict[str, list[tuple[RawName, Path]]] = defaultdict(list)
+    for name, path in sorted(archived_files(root)):
+        by_node[name.node].append((name, path))
+    for found in by_node.values():
+        old = list(itertools.takewhile(lambda one: _arrival_hour(one[1]).end_ms <= until_ms, found))
+        # What follows a file that stays, stays: so the rest of a journal's chain has no gap.
+        free = itertools.takewhile(lambda one: not (all_wait or (unsafe and unsafe.has(one[0]))), old)
+        removable = [path for _, path in free]
+        due |= {path: FileStamp.of(path.stat()) for path in removable}
+        waiting += [relative(root, path) for _, path in old[len(removable) :]]
+    if not dry_run:
+        remove(root, due, files or Files())
+    size_bytes = sum(stamp.size_bytes for stamp in due.values())
+    return AgedOff(tuple(relative(root, path) for path in due), size_bytes, tuple(waiting))
+
+
+class _UnsafeRanges:
+    """The ranges of entries whose records are not compacted and exported to every destination."""
+
+    def __init__(self, root: Path, filed: Mapping[str, int]) -> None:
+        self._filed = filed
+        self._ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        states = list(destinations(root))
+        self._is_nothing_exported = not states
+        for hour in raw_hours(root):
+            for raw in raw_files(root, hour):
+                self._ranges[raw.node].append((raw.first, raw.last))
+        for path in _not_exported(root, states):
+            try:
+                covers = Covers.read(parquet.open_file(path).metadata.metadata)
+            except FileNotFoundError:
+                continue
+            for node, ranges in covers.ranges.items():
+                self._ranges[node] += ranges
+
+    def has(self, name: RawName) -> bool:
+        """Whether any entry of an archived file is in one of them."""
+        if self._is_nothing_exported or name.last > self._filed.get(name.node, name.last):
+            return True
+        return any(first <= name.last and name.first <= last for first, last in self._ranges[name.node])
+
+
+def _not_exported(root: Path, states: list[ExportState]) -> Iterator[Path]:
+    for kind in (COMPACTED, LATE):
+        for (system, day), paths in files_of(root / kind).items():
+            for path in paths:
+                try:
+                    if not is_exported(states, root, path, system, Hour(day, path.stem)):
+                        yield path
+                except FileNotFoundError:
+                    continue
+
+
+def _arrival_hour(path: Path) -> Hour:
+    return Hour(path.parent.parent.name, path.parent.name)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
