@@ -11,6 +11,7 @@ from waybill.exporter.sources.objects import (
     MARK as MARK,
     list_objects as list_objects,
     open_object as open_object,
+    open_stored as open_stored,
     read_object as read_object,
     shown as shown,
 )

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
-_PART_BYTES: Final = 64 * 2**20
 _BATCH_LINES: Final = 2_000
 
 
@@ -35,9 +34,11 @@ class LinesSource(msgspec.Struct, frozen=True):
 
     Attributes:
         paths: files, and folders whose files are read, on a disk or as URLs of an object store.
+        part_bytes: how large the parts are that a plain file is cut into.
     """
 
     paths: tuple[Path | str, ...]
+    part_bytes: int = 64 * 2**20
 
     def describe(self) -> str:
         """Name the paths."""
@@ -52,7 +53,7 @@ class LinesSource(msgspec.Struct, frozen=True):
         files = [file for path in self.paths for file in _files(path)]
         if not files:
             raise SourceError(f"there is no file in {self.paths[0]}; give files of JSON lines")
-        return [part for file in files for part in _cut(file)]
+        return [part for file in files for part in _cut(file, self.part_bytes)]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The lines of a range that are not blank.
@@ -103,15 +104,14 @@ def _files(path: Path | str) -> list[str]:
     return found
 
 
-def _cut(name: str) -> list[str]:
+def _cut(name: str, part_bytes: int) -> list[str]:
     with _plain(name) as file:
         magic = file.read(len(_ZSTD))
         size_bytes = file.seek(0, io.SEEK_END)
     if magic.startswith((_GZIP, _ZSTD)):
         return [f"0-0:{name}"]
     return [
-        f"{start}-{min(start + _PART_BYTES, size_bytes)}:{name}"
-        for start in range(0, size_bytes, _PART_BYTES)
+        f"{start}-{min(start + part_bytes, size_bytes)}:{name}" for start in range(0, size_bytes, part_bytes)
     ]
 
 

@@ -15,7 +15,6 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_PART_EVENTS: Final = 20_000
 _PARTS_MAX: Final = 10_000
 
 
@@ -25,10 +24,12 @@ class MarquezSource(msgspec.Struct, frozen=True):
     Attributes:
         url: its address.
         api_key: sent as a bearer token.
+        part_events: how many events a window holds on average.
     """
 
     url: str
     api_key: str | None = None
+    part_events: int = 20_000
 
     def describe(self) -> str:
         """Name the address."""
@@ -50,7 +51,7 @@ class MarquezSource(msgspec.Struct, frozen=True):
         if extent is None:
             return []
         first_us, last_us, count = extent
-        windows = min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX)
+        windows = min(max(-(-count // self.part_events), 1), _PARTS_MAX)
         # The database rounds to the microsecond what the event's text may have with more digits.
         return cut_window(first_us - 1, last_us + 2, windows)
 

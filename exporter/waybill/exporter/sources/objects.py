@@ -63,28 +63,28 @@ def read_object(name: str) -> bytes:
         raise _unreachable(shown(name), error) from None
 
 
-def open_object(name: str) -> io.BufferedReader:
-    """An object as a file, of which some megabytes at a time are fetched.
+def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedReader:
+    """An object as a file, of which so many bytes at a time are fetched.
 
     Raises:
         SourceUnreachableError: it cannot be had now; reading raises it, too.
     """
-    return io.BufferedReader(_Object(name), _BUFFER_BYTES)
+    folder, _, path = name.partition(MARK)
+    return io.BufferedReader(_Object(_store(folder), path, shown(name)), buffer_bytes)
 
 
-def size_of(name: str) -> int:
-    """How many bytes an object has.
+def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
+    """An object of a store that is open already, as `open_object` gives it.
+
+    Args:
+        store: the store.
+        path: the object's path in it.
+        url: what an error calls it.
 
     Raises:
-        SourceUnreachableError: the store cannot be asked, or has it no longer.
+        SourceUnreachableError: it cannot be had now; reading raises it, too.
     """
-    from obstore.exceptions import BaseError
-
-    folder, _, path = name.partition(MARK)
-    try:
-        return _store(folder).head(path)["size"]
-    except (BaseError, OSError) as error:
-        raise _unreachable(shown(name), error) from None
+    return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
 
 
 def shown(name: str) -> str:
@@ -95,10 +95,17 @@ def shown(name: str) -> str:
 class _Object(io.RawIOBase):
     """An object, fetched in the ranges that are read."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._size_bytes = size_of(name)
+    def __init__(self, store: ObjectStore, path: str, url: str) -> None:
+        from obstore.exceptions import BaseError
+
+        self._store = store
+        self._path = path
+        self._url = url
         self._at = 0
+        try:
+            self._size_bytes = store.head(path)["size"]
+        except (BaseError, OSError) as error:
+            raise _unreachable(url, error) from None
 
     def readable(self) -> bool:
         return True
@@ -121,11 +128,10 @@ class _Object(io.RawIOBase):
         length = min(len(view), self._size_bytes - self._at)
         if length <= 0:
             return 0
-        folder, _, path = self._name.partition(MARK)
         try:
-            found = bytes(_store(folder).get_range(path, start=self._at, length=length))
+            found = bytes(self._store.get_range(self._path, start=self._at, length=length))
         except (BaseError, OSError) as error:
-            raise _unreachable(shown(self._name), error) from None
+            raise _unreachable(self._url, error) from None
         view[: len(found)] = found
         self._at += len(found)
         return len(found)
@@ -139,5 +145,5 @@ def _store(folder: str) -> ObjectStore:
         raise SourceError(str(error)) from None
 
 
-def _unreachable(what: str, error: Exception) -> SourceUnreachableError:
-    return SourceUnreachableError(f"{what} cannot be read ({reason_of(error)}); see to it, and do it again")
+def _unreachable(url: str, error: Exception) -> SourceUnreachableError:
+    return SourceUnreachableError(f"{url} cannot be read ({reason_of(error)}); see to it, and do it again")

@@ -20,9 +20,7 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_PART_EVENTS: Final = 50_000
 _PARTS_MAX: Final = 10_000
-_BATCH_ROWS: Final = 2_000
 
 _EXTENT: Final = """
 SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
@@ -75,9 +73,13 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
 
     Attributes:
         url: the database, as ``postgresql://user:password@host/marquez``.
+        part_events: how many events a window holds on average.
+        batch_rows: how many events are fetched at a time.
     """
 
     url: str
+    part_events: int = 50_000
+    batch_rows: int = 2_000
 
     def describe(self) -> str:
         """Name the database, without the password."""
@@ -95,7 +97,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
             first_us, last_us, count = connection.execute(_EXTENT).fetchone()
         if not count:
             return []
-        return cut_window(first_us, last_us + 1, min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX))
+        return cut_window(first_us, last_us + 1, min(max(-(-count // self.part_events), 1), _PARTS_MAX))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The events of a window, by a cursor on the server.
@@ -106,7 +108,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         count = 0
         with self._connected() as connection, connection.cursor("waybill") as cursor:
             cursor.execute(_SELECT, self.window(part))
-            while rows := cursor.fetchmany(_BATCH_ROWS):
+            while rows := cursor.fetchmany(self.batch_rows):
                 yield [
                     Stored(at, Kind.OPENLINEAGE, "", text.encode())
                     for at, (text,) in enumerate(rows, count + 1)

@@ -1,4 +1,4 @@
-"""The first stage of a rebuild on Spark: a task reads each part of the source, and what it gave is kept."""
+"""The first stage of a rebuild on Spark: a task reads each part of the source, and the job keeps its rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.names import HOUR_MS, Hour, hour_of
-from waybill.exporter.rebuilding import PartReport, Readable, read_folded
+from waybill.exporter.rebuilding import JobStore, PartReport, Readable, read_folded
 from waybill.exporter.sources import MarquezDatabaseSource
 from waybill.spark.rebuilding.jdbc import Fetched, fetch, small_batches
 from waybill.spark.rebuilding.stage_rows import (
@@ -29,21 +29,20 @@ if TYPE_CHECKING:
 
     from waybill.exporter import Source, Wanted
     from waybill.exporter.rebuilding import StatesByRun
-    from waybill.spark.rebuilding.job_store import JobStore
 
 _PREFIX: Final = "part-"
 _REPORT: Final = msgspec.json.Decoder(PartReport)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def parts_done(kept: JobStore, count: int) -> set[int]:
-    """Which parts, of so many, an earlier rebuild of the same order has read, by number."""
-    names = set(kept.names(_PREFIX))
+def parts_read(store: JobStore, count: int) -> set[int]:
+    """Which parts, of so many, an earlier attempt of this job has read, by number."""
+    names = set(store.blobs.names())
     return {index for index in range(count) if _name(index) in names}
 
 
 def read_parts(
-    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, kept: JobStore
+    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: JobStore
 ) -> DataFrame:
     """What all parts give, as rows of `PASSING`, a task for each.
 
@@ -52,7 +51,7 @@ def read_parts(
         source: what is read.
         parts: its parts.
         wanted: which records.
-        kept: what is done, and where the rest is kept.
+        store: where the job keeps its progress.
 
     Raises:
         SparkSetupError: something is missing here.
@@ -60,12 +59,12 @@ def read_parts(
     """
     numbered = list(enumerate(parts))
     if not isinstance(source, MarquezDatabaseSource):
-        return _read_each(spark, source, numbered, wanted, kept)
-    done = parts_done(kept, len(parts))
-    read = _read_each(spark, source, [one for one in numbered if one[0] in done], wanted, kept)
+        return _read_each(spark, source, numbered, wanted, store)
+    done = parts_read(store, len(parts))
+    read = _read_each(spark, source, [one for one in numbered if one[0] in done], wanted, store)
     if rest := [one for one in numbered if one[0] not in done]:
         events = fetch(spark, source, [part for _, part in rest])
-        fetched = events.mapInArrow(lambda found: _read_fetched(source, rest, wanted, kept, found), PASSING)
+        fetched = events.mapInArrow(lambda found: _read_fetched(source, rest, wanted, store, found), PASSING)
         read = read.unionAll(fetched)
     return read
 
@@ -78,25 +77,25 @@ def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
 
 
 def _read_each(
-    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, kept: JobStore
+    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, store: JobStore
 ) -> DataFrame:
     names = spark.createDataFrame(numbered, "index long, part string")
     return names.repartition(max(len(numbered), 1)).mapInArrow(
-        lambda batches: _read(source, wanted, kept, batches), PASSING
+        lambda batches: _read(source, wanted, store, batches), PASSING
     )
 
 
-def _read(source: Source, wanted: Wanted, kept: JobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _read(source: Source, wanted: Wanted, store: JobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
-            yield from _kept(kept, index, _read_part(source, part, wanted))
+            yield from _recorded(store, index, _read_part(source, part, wanted))
 
 
 def _read_fetched(
     source: MarquezDatabaseSource,
     numbered: list[tuple[int, str]],
     wanted: Wanted,
-    kept: JobStore,
+    store: JobStore,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
     """Read what Spark fetched of one part; which one, its events tell by their time."""
@@ -106,7 +105,7 @@ def _read_fetched(
     starts = [source.window(part)[0] for _, part in numbered]
     index, part = numbered[bisect_right(starts, first["time_us"][0].as_py()) - 1]
     fetched = Fetched(source, itertools.chain([first], batches))
-    yield from _kept(kept, index, _read_part(fetched, part, wanted))
+    yield from _recorded(store, index, _read_part(fetched, part, wanted))
 
 
 def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
@@ -119,28 +118,28 @@ def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.Recor
     yield report_row(msgspec.json.encode(report))
 
 
-def _kept(kept: JobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a part gave, kept first; as it is kept where it was read before."""
-    name = _name(index)
-    if (file := kept.open(name)) is None:
+def _recorded(store: JobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, kept before they are passed on; if they are kept already, nothing is read."""
+    blobs, name = store.blobs, _name(index)
+    if (file := blobs.open(name)) is None:
         with (
-            kept.writing(name) as path,
+            blobs.writing(name) as path,
             pa.OSFile(str(path), "wb") as sink,
             pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)
-        file = kept.open(name)
+        file = blobs.open(name)
     if file is None:
         raise FileNotFoundError(f"{name} was removed by a rebuild of the same order that has ended")
     with file, pa.ipc.open_file(file) as reader:
-        yield from (reader.get_batch(at) for at in range(reader.num_record_batches))
+        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
 
 
 def _hours(records: pa.Table, runs: StatesByRun) -> set[Hour]:
-    """The hours that records are in, and those that the runs' may be in."""
+    """The hours that the records are in, and those that the runs' records may be in."""
     hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
-    # What decides about a run in the end is one of the endings that its pieces know.
+    # A run's records are in the hour of one of the endings that its pieces know.
     endings = (state.ending for state in runs.values() if state is not None)
     hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
     return {hour_of(hour * HOUR_MS) for hour in hours}
