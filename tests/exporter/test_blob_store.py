@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +50,12 @@ def test_what_is_kept_is_listed_and_read_by_whoever_opens_the_place_and_may_be_r
     assert reopen().names() == ["a/c", "b"]
     assert content(reopen(), "b") == b"three"
     assert content(reopen(), "none") is None
+
+
+def test_another_process_gets_a_copy_that_leads_to_the_same_place(reopen: Reopen) -> None:
+    keep(reopen(), "a", b"1")
+    copy = pickle.loads(pickle.dumps(reopen()))
+    assert content(copy, "a") == b"1"
 
 
 def test_a_file_that_could_not_be_written_to_its_end_is_not_there(reopen: Reopen) -> None:

@@ -30,7 +30,6 @@ from waybill.transport.locks import locked
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
     from obstore import PutMode
-    from obstore.store import ObjectStore
 
 _LOCK: Final = ".waybill-export.lock"
 
@@ -84,7 +83,7 @@ class Destination(Protocol):
 
 
 class BlobStore(Destination, Protocol):
-    """A destination that can also be listed, streamed and emptied.
+    """A destination that can also be listed, streamed and emptied; it can be pickled.
 
     Where a method of `Destination` or of this protocol fails, a folder raises the `OSError` itself, and an
     object store a `DestinationError`.
@@ -113,7 +112,7 @@ def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files |
         DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
     """
     if is_url(where):
-        return _open_bucket(where, timeout_s)
+        return Bucket(where, timeout_s)
     path = urlsplit(where).path if "://" in where else where
     return _ExportFolder(Path(path).expanduser().absolute(), files or Files())
 
@@ -124,14 +123,7 @@ def open_blob_store(where: Path | str, files: Files) -> BlobStore:
     Raises:
         DestinationError: as for `open_destination`.
     """
-    return _open_bucket(where, TIMEOUT_S) if isinstance(where, str) else Folder(where, files)
-
-
-def _open_bucket(url: str, timeout_s: float) -> Bucket:
-    try:
-        return Bucket(*open_store(url, timeout_s))
-    except StoreError as error:
-        raise DestinationError(str(error)) from None
+    return Bucket(where) if isinstance(where, str) else Folder(where, files)
 
 
 def key_of(destination: Destination) -> str:
@@ -237,11 +229,22 @@ class _ExportFolder(Folder):
 
 
 class Bucket:
-    """A folder of an object store."""
+    """A folder of an object store.
 
-    def __init__(self, name: str, store: ObjectStore) -> None:
-        self.name = name
-        self._store = store
+    Raises:
+        DestinationError: as for `open_destination`.
+    """
+
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._given = url, timeout_s
+        try:
+            self.name, self._store = open_store(url, timeout_s)
+        except StoreError as error:
+            raise DestinationError(str(error)) from None
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str, float]]:
+        """Another process opens the bucket by itself, with its own credentials."""
+        return Bucket, self._given
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
         """A whole file."""

@@ -2,7 +2,6 @@
 
 from waybill.exporter.rebuilding.job import (
     WORK as WORK,
-    JobStore as JobStore,
     RebuildError as RebuildError,
     begin_job as begin_job,
     key_of_order as key_of_order,

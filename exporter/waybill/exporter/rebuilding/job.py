@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.exporting import BlobStore, ReplacedError, open_blob_store
+from waybill.exporter.exporting import ReplacedError, open_blob_store
 from waybill.transport.errors import WaybillError
-from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
     from waybill.exporter.sources import Source
+    from waybill.transport.files import Files
 
 WORK: Final = ".rebuild"
 """Folder of the jobs that are not finished, below the root."""
@@ -54,23 +54,6 @@ class Plan(msgspec.Struct, frozen=True):
     parts: list[str]
 
 
-class JobStore(msgspec.Struct, frozen=True):
-    """Where something of a job is kept; the processes that work for it get a copy.
-
-    Attributes:
-        place: a folder, or the URL of one in an object store.
-        files: the file system.
-    """
-
-    place: Path | str
-    files: Files
-
-    @property
-    def blobs(self) -> BlobStore:
-        """The place, opened."""
-        return open_blob_store(self.place, self.files)
-
-
 class RebuildJob:
     """A job that was begun or resumed.
 
@@ -79,13 +62,13 @@ class RebuildJob:
         store: where its progress is kept, under names that the engine chooses.
     """
 
-    def __init__(self, plan: Plan, place: JobStore) -> None:
+    def __init__(self, plan: Plan, place: Path | str, files: Files) -> None:
         self.plan = plan
         self._place = place
+        self._files = files
         # Nobody is locked out of an object store, so there each job keeps its progress by itself.
-        self.store = (
-            JobStore(f"{place.place}/{plan.node}", place.files) if isinstance(place.place, str) else place
-        )
+        own = f"{place}/{plan.node}" if isinstance(place, str) else place
+        self.store = open_blob_store(own, files)
 
     def finish(self) -> None:
         """Leave nothing to be resumed.
@@ -95,14 +78,13 @@ class RebuildJob:
             DestinationError: the object store fails.
         """
         # The plan goes first, so that a crash here leaves only litter, which the next job removes.
-        self._place.blobs.delete([_PLAN])
-        _clear(self._place)
-        folder, files = self._place.place, self._place.files
-        if isinstance(folder, Path):
-            files.remove(folder / _LOCK)
-            files.remove_folder(folder)
-            if folder.parent.name == WORK:
-                files.remove_folder(folder.parent)
+        open_blob_store(self._place, self._files).delete([_PLAN])
+        _clear(self._place, self._files)
+        if isinstance(self._place, Path):
+            self._files.remove(self._place / _LOCK)
+            self._files.remove_folder(self._place)
+            if self._place.parent.name == WORK:
+                self._files.remove_folder(self._place.parent)
 
 
 def key_of_order(source: Source, wanted: Wanted, *more: str) -> str:
@@ -138,20 +120,19 @@ def begin_job(source: Source, place: Path | str, files: Files) -> Iterator[Rebui
         if isinstance(place, Path):
             files.make_folder(place)
             held.enter_context(_locked(place))
-        store = JobStore(place, files)
-        yield RebuildJob(_planned(source, store), store)
+        yield RebuildJob(_planned(source, place, files), place, files)
 
 
-def _planned(source: Source, store: JobStore) -> Plan:
-    blobs = store.blobs
-    while (plan := _plan_in(found := blobs.read(_PLAN))) is None:
-        if isinstance(store.place, Path):
+def _planned(source: Source, place: Path | str, files: Files) -> Plan:
+    store = open_blob_store(place, files)
+    while (plan := _plan_in(found := store.read(_PLAN))) is None:
+        if isinstance(place, Path):
             # What a job left that was finished, or that an older version began, is of no use to this one.
-            _clear(store)
+            _clear(place, files)
             found = None
         plan = Plan(_FORMAT, secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
         with contextlib.suppress(ReplacedError):
-            blobs.write(_PLAN, msgspec.json.encode(plan), found[1] if found else None)
+            store.write(_PLAN, msgspec.json.encode(plan), found[1] if found else None)
     return plan
 
 
@@ -165,11 +146,12 @@ def _plan_in(found: tuple[bytes, object] | None) -> Plan | None:
     return plan if plan.format == _FORMAT else None
 
 
-def _clear(store: JobStore) -> None:
-    store.blobs.delete([name for name in store.blobs.names() if name != _LOCK])
-    if isinstance(store.place, Path):
-        for folder in sorted((path for path in store.place.rglob("*") if path.is_dir()), reverse=True):
-            store.files.remove_folder(folder)
+def _clear(place: Path | str, files: Files) -> None:
+    store = open_blob_store(place, files)
+    store.delete([name for name in store.names() if name != _LOCK])
+    if isinstance(place, Path):
+        for folder in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
+            files.remove_folder(folder)
 
 
 @contextlib.contextmanager

@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 
 from waybill.exporter.compaction import RawWriter
+from waybill.exporter.exporting import BlobStore
 from waybill.exporter.names import Hour, RawName
-from waybill.exporter.rebuilding.job import JobStore
 from waybill.exporter.rebuilding.spill import Spill, StatesByRun, add_run, read_bucket
 from waybill.exporter.rebuilding.wanted import Wanted
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored
@@ -24,6 +24,7 @@ from waybill.exporter.stored_records import records_in_entries
 from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.facets.columns import facet_table
+from waybill.transport.files import Files
 from waybill.transport.journal import Kind
 
 _NUMBERS: Final = 2**20
@@ -85,6 +86,7 @@ class Task(msgspec.Struct, frozen=True):
         wanted: which records.
         node: the job's own id in the names of raw files.
         store: where the job keeps its progress.
+        files: the file system.
         limits: what bounds the memory of each process.
     """
 
@@ -92,7 +94,8 @@ class Task(msgspec.Struct, frozen=True):
     root: Path
     wanted: Wanted
     node: str
-    store: JobStore
+    store: BlobStore
+    files: Files
     limits: Limits
 
 
@@ -112,7 +115,7 @@ class _Writing:
     def __init__(self, task: Task, piece: int) -> None:
         self.hours: set[Hour] = set()
         self.count = 0
-        self._writer = RawWriter(task.root, files=task.store.files, workers=task.limits.writers)
+        self._writer = RawWriter(task.root, files=task.files, workers=task.limits.writers)
         self._records_max = task.limits.records
         self._node = task.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
@@ -157,8 +160,8 @@ def read_part(task: Task, part: str, index: int) -> PartReport:
             spill.add(runs)
     writing.finish()
     report.hours, report.records, report.state_bytes = writing.hours, writing.count, spill.state_bytes
-    with task.store.blobs.writing(runs_name(index)) as path:
-        task.store.files.write(path, spill.encode(msgspec.json.encode(report)))
+    with task.store.writing(runs_name(index)) as path:
+        task.files.write(path, spill.encode(msgspec.json.encode(report)))
     return report
 
 
@@ -245,11 +248,11 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
     Raises:
         OSError: a file cannot be read or written; folding the buckets again mends it.
     """
-    writing, blobs = _Writing(task, piece), task.store.blobs
+    writing = _Writing(task, piece)
     for bucket in buckets:
         runs: StatesByRun = {}
         for index in range(parts):
-            if (file := blobs.open(runs_name(index))) is not None:
+            if (file := task.store.open(runs_name(index))) is not None:
                 with file:
                     for run_id, state in read_bucket(file, bucket):
                         add_run(runs, run_id, state)

@@ -118,7 +118,7 @@ def rebuild(
     """
     files = files or Files()
     with begin_job(source, place_below(root, source, wanted), files) as job:
-        task = Task(source, root, wanted, job.plan.node, job.store, limits or Limits())
+        task = Task(source, root, wanted, job.plan.node, job.store, files, limits or Limits())
         report = _rebuild(job, task, workers, on_progress)
         if not report.failed:
             job.finish()
@@ -162,14 +162,14 @@ def rebuild_remote(
     place = staging / key_of_order(source, wanted, destination.name)
     with begin_job(source, place, files) as job:
         root = place / _STAGED
-        if found := job.store.blobs.read(_REPORT):
+        if found := job.store.read(_REPORT):
             report = msgspec.json.decode(found[0], type=RebuildReport)
         else:
-            task = Task(source, root, wanted, job.plan.node, job.store, Limits())
+            task = Task(source, root, wanted, job.plan.node, job.store, files, Limits())
             report = _rebuild(job, task, workers, on_progress)
             if report.failed:
                 return msgspec.structs.replace(report, files=())
-            with job.store.blobs.writing(_REPORT) as path:
+            with job.store.writing(_REPORT) as path:
                 files.write(path, msgspec.json.encode(report))
         exported = export(
             root,
@@ -209,7 +209,7 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         progress("folding", len(folded), len(folds))
     hours = {hour for report in (*read, *folded) for hour in report.hours}
     progress("compacting", 0, len(hours))
-    compacted = Compactor(task.root, node=plan.node, files=job.store.files, workers=workers).compact(hours)
+    compacted = Compactor(task.root, node=plan.node, files=task.files, workers=workers).compact(hours)
     progress("compacting", len(hours), len(hours))
     return RebuildReport(
         source=plan.source,
@@ -229,9 +229,9 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
 
 def _reports(job: RebuildJob) -> dict[int, PartReport]:
     """What became of the parts that are read already, by number."""
-    blobs, found = job.store.blobs, {}
+    found = {}
     for index in range(len(job.plan.parts)):
-        if (file := blobs.open(runs_name(index))) is not None:
+        if (file := job.store.open(runs_name(index))) is not None:
             with file:
                 found[index] = msgspec.json.decode(read_report(file), type=PartReport)
     return found

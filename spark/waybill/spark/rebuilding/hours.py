@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from waybill.exporter import export, open_destination
 from waybill.exporter.compaction import HourReport, RawWriter, as_sent, compact_hour
+from waybill.exporter.exporting import BlobStore
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of
-from waybill.exporter.rebuilding import JobStore
 from waybill.exporter.root_lock import root_lock
 from waybill.transport.files import Files
 
@@ -56,7 +56,7 @@ class HourTarget(msgspec.Struct, frozen=True):
 
     root: Path | str
     node: str
-    store: JobStore
+    store: BlobStore
 
     @contextlib.contextmanager
     def changing(self, hours: Collection[Hour]) -> Iterator[None]:
@@ -72,9 +72,8 @@ class HourTarget(msgspec.Struct, frozen=True):
 
     def written_before(self) -> list[WrittenHour]:
         """The hours that an earlier attempt of this job has written."""
-        blobs = self.store.blobs
-        names = [name for name in blobs.names() if name.startswith(_PREFIX)]
-        return [decode_written(found[0]) for name in names if (found := blobs.read(name))]
+        names = [name for name in self.store.names() if name.startswith(_PREFIX)]
+        return [decode_written(found[0]) for name in names if (found := self.store.read(name))]
 
 
 class HourWriter:
@@ -89,9 +88,8 @@ class HourWriter:
         self.hour = hour
         self._hour = hour_of(hour * HOUR_MS)
         self._target = target
-        self._blobs = target.store.blobs
         self._name = f"{_PREFIX}{self._hour.day}{self._hour.hour}.json"
-        found = self._blobs.read(self._name)
+        found = target.store.read(self._name)
         self._before = decode_written(found[0]) if found else None
         self._staging = contextlib.ExitStack()
         if isinstance(target.root, Path):
@@ -123,7 +121,7 @@ class HourWriter:
                 report = as_sent(report, export(self._root, open_destination(self._target.root)))
         written = WrittenHour(report, self._rows)
         if report.failed is None and report.unreadable is None:
-            with self._blobs.writing(self._name) as path:
+            with self._target.store.writing(self._name) as path:
                 path.write_bytes(msgspec.json.encode(written))
         return written
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.names import HOUR_MS, Hour, hour_of
-from waybill.exporter.rebuilding import JobStore, PartReport, Readable, read_folded
+from waybill.exporter.rebuilding import PartReport, Readable, read_folded
 from waybill.exporter.sources import MarquezDatabaseSource
 from waybill.spark.rebuilding.jdbc import Fetched, fetch, small_batches
 from waybill.spark.rebuilding.stage_rows import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from waybill.exporter import Source, Wanted
+    from waybill.exporter.exporting import BlobStore
     from waybill.exporter.rebuilding import StatesByRun
 
 _PREFIX: Final = "part-"
@@ -35,14 +36,14 @@ _REPORT: Final = msgspec.json.Decoder(PartReport)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def parts_read(store: JobStore, count: int) -> set[int]:
+def parts_read(store: BlobStore, count: int) -> set[int]:
     """Which parts, of so many, an earlier attempt of this job has read, by number."""
-    names = set(store.blobs.names())
+    names = set(store.names())
     return {index for index in range(count) if _name(index) in names}
 
 
 def read_parts(
-    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: JobStore
+    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
     """What all parts give, as rows of `PASSING`, a task for each.
 
@@ -77,7 +78,7 @@ def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
 
 
 def _read_each(
-    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, store: JobStore
+    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
     names = spark.createDataFrame(numbered, "index long, part string")
     return names.repartition(max(len(numbered), 1)).mapInArrow(
@@ -85,7 +86,7 @@ def _read_each(
     )
 
 
-def _read(source: Source, wanted: Wanted, store: JobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _read(source: Source, wanted: Wanted, store: BlobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
             yield from _recorded(store, index, _read_part(source, part, wanted))
@@ -95,7 +96,7 @@ def _read_fetched(
     source: MarquezDatabaseSource,
     numbered: list[tuple[int, str]],
     wanted: Wanted,
-    store: JobStore,
+    store: BlobStore,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
     """Read what Spark fetched of one part; which one, its events tell by their time."""
@@ -118,18 +119,18 @@ def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.Recor
     yield report_row(msgspec.json.encode(report))
 
 
-def _recorded(store: JobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _recorded(store: BlobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of a part, kept before they are passed on; if they are kept already, nothing is read."""
-    blobs, name = store.blobs, _name(index)
-    if (file := blobs.open(name)) is None:
+    name = _name(index)
+    if (file := store.open(name)) is None:
         with (
-            blobs.writing(name) as path,
+            store.writing(name) as path,
             pa.OSFile(str(path), "wb") as sink,
             pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)
-        file = blobs.open(name)
+        file = store.open(name)
     if file is None:
         raise FileNotFoundError(f"{name} was removed by a rebuild of the same order that has ended")
     with file, pa.ipc.open_file(file) as reader:
