@@ -59,7 +59,7 @@ class PartReport(msgspec.Struct, kw_only=True):
         first_unreadable: a sentence about the first of these.
         damaged: a sentence about the part itself if it could not be read to its end.
         hours: those that raw files were written for.
-        state_bytes: by bucket, how much of runs without the facet there is to be folded.
+        state_bytes: by bucket, the size of the runs that are to be folded.
     """
 
     entries: int = 0
@@ -81,13 +81,8 @@ class Task(msgspec.Struct, frozen=True):
     """What all pieces of one rebuild have in common; the processes that do them get a copy.
 
     Attributes:
-        source: what is read.
-        root: the layout's root.
-        wanted: which records.
         node: the job's own id in the names of raw files.
         store: where the job keeps its progress.
-        files: the file system.
-        limits: what bounds the memory of each process.
     """
 
     source: Source

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.compaction import Compactor
+from waybill.exporter.compaction import CompactionReport, Compactor
 from waybill.exporter.exporting import export
 from waybill.exporter.quarantine import Quarantined
 from waybill.exporter.rebuilding.job import RebuildJob, begin_job, key_of_order, place_below
@@ -82,6 +82,36 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    @classmethod
+    def of(
+        cls,
+        read: Sequence[PartReport],
+        compacted: CompactionReport,
+        *,
+        source: str,
+        parts: int,
+        resumed: int,
+        records: int,
+        began_s: float,
+    ) -> RebuildReport:
+        """Sum up what became of the parts and of the hours; `began_s` is by the monotonic clock."""
+        return cls(
+            source=source,
+            parts=parts,
+            resumed=resumed,
+            entries=sum(report.entries for report in read),
+            records=records,
+            unreadable=sum(report.unreadable for report in read),
+            first_unreadable=next(
+                (report.first_unreadable for report in read if report.first_unreadable), None
+            ),
+            damaged=tuple(report.damaged for report in read if report.damaged),
+            failed=(*compacted.failed.values(), *compacted.unreadable.values()),
+            aside=compacted.aside,
+            files=compacted.published,
+            seconds=round(time.monotonic() - began_s, 3),
+        )
+
     @property
     def is_whole(self) -> bool:
         """Whether everything that is stored was read and written, and no damaged file was in the way."""
@@ -138,25 +168,12 @@ def rebuild_remote(
     """Rebuild a layout into a destination, where its rows are merged with those that are there.
 
     It is made in a folder of this machine first and then exported; the job is finished when everything has
-    arrived.
-
-    Args:
-        source: what is read.
-        destination: where the files go.
-        staging: a folder with room for all of them; they are deleted once they have arrived.
-        wanted: which records.
-        workers: how many processes read and fold.
-        files: the file system.
-        on_progress: see `Progress`.
+    arrived. Arguments and errors are those of `rebuild`; `staging` is a folder with room for all files, which
+    are deleted once they have arrived.
 
     Returns:
         What it came to; `failed` also has a sentence about each file that did not arrive: the same call
         sends it again.
-
-    Raises:
-        SourceError: the source is not there, or cannot be reached now.
-        RebuildError: the same rebuild is under way in another process.
-        OSError: the source cannot be read now, or the staging folder cannot be written.
     """
     files = files or Files()
     place = staging / key_of_order(source, wanted, destination.name)
@@ -211,19 +228,15 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
     progress("compacting", 0, len(hours))
     compacted = Compactor(task.root, node=plan.node, files=task.files, workers=workers).compact(hours)
     progress("compacting", len(hours), len(hours))
-    return RebuildReport(
+    records = sum(report.records for report in (*read, *folded))
+    return RebuildReport.of(
+        read,
+        compacted,
         source=plan.source,
         parts=len(plan.parts),
         resumed=resumed,
-        entries=sum(report.entries for report in read),
-        records=sum(report.records for report in (*read, *folded)),
-        unreadable=sum(report.unreadable for report in read),
-        first_unreadable=next((report.first_unreadable for report in read if report.first_unreadable), None),
-        damaged=tuple(report.damaged for report in read if report.damaged),
-        failed=(*compacted.failed.values(), *compacted.unreadable.values()),
-        aside=compacted.aside,
-        files=compacted.published,
-        seconds=round(time.monotonic() - began_s, 3),
+        records=records,
+        began_s=began_s,
     )
 
 

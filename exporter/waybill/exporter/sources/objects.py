@@ -1,6 +1,6 @@
-"""Objects of a store as files to be read: a source's files may be at a URL as well as on a disk.
+"""Objects of a store as files: a source's files may be at a URL as well as on a disk.
 
-An object is named by the URL of the folder that was given, `MARK`, and its path below that.
+The name of an object is the URL of the folder that was given, then `MARK`, then its path below that folder.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 MARK: Final = "!/"
-"""Between the folder and the path in the name of an object."""
+"""Separates the folder from the path in the name of an object."""
 
 _BUFFER_BYTES: Final = 8 * 2**20
 
 
 def list_objects(url: str) -> list[str]:
-    """The names of the object at a URL, or of all below it, in order; none where there is nothing.
+    """The names of the object at a URL, or of all objects below it, in order; there may be none.
 
     Raises:
         SourceUnreachableError: the store cannot be asked.
-        SourceError: it is of no known kind.
+        SourceError: the URL is of no known kind.
     """
     from obstore.exceptions import BaseError
 
@@ -40,7 +40,7 @@ def list_objects(url: str) -> list[str]:
                 pass
             else:
                 return [f"{folder}{MARK}{name}"]
-        # What is empty holds nothing, or marks a folder.
+        # An empty object has no entries; some stores have one for each folder.
         found = [one["path"] for batch in _store(url).list() for one in batch if one["size"]]
     except (BaseError, OSError) as error:
         raise _unreachable(url, error) from None
@@ -49,10 +49,10 @@ def list_objects(url: str) -> list[str]:
 
 
 def read_object(name: str) -> bytes:
-    """All of an object.
+    """The bytes of an object.
 
     Raises:
-        SourceUnreachableError: it cannot be had now.
+        SourceUnreachableError: it cannot be fetched now.
     """
     from obstore.exceptions import BaseError
 
@@ -67,22 +67,17 @@ def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedR
     """An object as a file, of which so many bytes at a time are fetched.
 
     Raises:
-        SourceUnreachableError: it cannot be had now; reading raises it, too.
+        SourceUnreachableError: it cannot be fetched now; reading raises this too.
     """
     folder, _, path = name.partition(MARK)
     return io.BufferedReader(_Object(_store(folder), path, shown(name)), buffer_bytes)
 
 
 def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
-    """An object of a store that is open already, as `open_object` gives it.
-
-    Args:
-        store: the store.
-        path: the object's path in it.
-        url: what an error calls it.
+    """Open an object of a store by its path; `url` is what an error calls it.
 
     Raises:
-        SourceUnreachableError: it cannot be had now; reading raises it, too.
+        SourceUnreachableError: it cannot be fetched now; reading raises this too.
     """
     return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
 
@@ -93,7 +88,7 @@ def shown(name: str) -> str:
 
 
 class _Object(io.RawIOBase):
-    """An object, fetched in the ranges that are read."""
+    """An object as a file whose ranges are fetched when they are read."""
 
     def __init__(self, store: ObjectStore, path: str, url: str) -> None:
         from obstore.exceptions import BaseError
@@ -146,4 +141,6 @@ def _store(folder: str) -> ObjectStore:
 
 
 def _unreachable(url: str, error: Exception) -> SourceUnreachableError:
-    return SourceUnreachableError(f"{url} cannot be read ({reason_of(error)}); see to it, and do it again")
+    return SourceUnreachableError(
+        f"{url} cannot be read ({reason_of(error)}); check the object store, then do it again"
+    )

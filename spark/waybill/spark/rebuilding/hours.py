@@ -17,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from waybill.exporter import export, open_destination
-from waybill.exporter.compaction import HourReport, RawWriter, as_sent, compact_hour
+from waybill.exporter.compaction import HourReport, RawWriter, as_exported, compact_hour
 from waybill.exporter.exporting import BlobStore
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of
@@ -118,7 +118,7 @@ class HourWriter:
             self._write()
             report = compact_hour(self._root, self._hour, Files(), node=self._node)
             if isinstance(self._target.root, str):
-                report = as_sent(report, export(self._root, open_destination(self._target.root)))
+                report = as_exported(report, export(self._root, open_destination(self._target.root)))
         written = WrittenHour(report, self._rows)
         if report.failed is None and report.unreadable is None:
             with self._target.store.writing(self._name) as path:

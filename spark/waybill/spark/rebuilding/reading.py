@@ -45,18 +45,11 @@ def parts_read(store: BlobStore, count: int) -> set[int]:
 def read_parts(
     spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
-    """What all parts give, as rows of `PASSING`, a task for each.
-
-    Args:
-        spark: the session.
-        source: what is read.
-        parts: its parts.
-        wanted: which records.
-        store: where the job keeps its progress.
+    """The rows that all parts give, as `PASSING` describes them; each part is a task.
 
     Raises:
-        SparkSetupError: something is missing here.
-        SourceError: the source is not within Spark's reach.
+        SparkSetupError: the JDBC driver could not be fetched.
+        SourceError: Spark cannot reach the source.
     """
     numbered = list(enumerate(parts))
     if not isinstance(source, MarquezDatabaseSource):
@@ -71,7 +64,7 @@ def read_parts(
 
 
 def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
-    """What became of each part; the first that needs `read` does all of its work."""
+    """What became of each part; this is the first use of `read`, so all its work is done here."""
     with small_batches(spark):
         rows = read.where("report IS NOT NULL").select("report").collect()
     return [_REPORT.decode(bytes(row.report)) for row in rows]
@@ -99,7 +92,7 @@ def _read_fetched(
     store: BlobStore,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
-    """Read what Spark fetched of one part; which one, its events tell by their time."""
+    """Read the events that Spark fetched of one part; their times tell which part it is."""
     batches = (batch for batch in batches if batch.num_rows)
     if (first := next(batches, None)) is None:
         return
@@ -110,7 +103,7 @@ def _read_fetched(
 
 
 def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Rows of records, of runs, and one of the report."""
+    """The rows of one part: its records, its runs, and its report."""
     report = PartReport()
     for records, runs in read_folded(source, part, wanted, report):
         report.hours |= _hours(records, runs)

@@ -33,7 +33,7 @@ from waybill.exporter.rebuilding import (
 )
 from waybill.facets import ProvenanceRecord, records_of
 from waybill.facets.arrow import SCHEMA
-from waybill.spark.engine import need_pandas, spoken
+from waybill.spark.engine import explained, need_pandas
 from waybill.spark.rebuilding.hours import HourTarget, HourWriter, decode_written
 from waybill.spark.rebuilding.reading import parts_read, read_parts, reports_in
 from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows
@@ -52,14 +52,14 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, want
 
     Args:
         spark: the session; any classic one.
-        source: what is read. Executors open it themselves.
+        source: what is read, by the executors.
         root: where the files go: a folder that is the same for the driver and every executor, or the URL of
             one in an object store, where they are merged with what is there. The same call resumes one that
             was cut short.
         wanted: which records.
 
     Raises:
-        SparkSetupError: something is missing here.
+        SparkSetupError: pandas or a JAR is missing.
         SparkTaskError: a task failed, and failed again when Spark repeated it.
         SourceError: the source is not there.
         DestinationError: the object store cannot be opened, or fails.
@@ -85,7 +85,7 @@ def _rebuild(
     resumed = parts_read(target.store, len(parts))
     before = target.written_before()
     hours_before = {written.report.hour for written in before}
-    with spoken():
+    with explained():
         read = read_parts(spark, source, parts, wanted, target.store).persist(StorageLevel.DISK_ONLY)
         runs = read.where(col("run_id").isNotNull()).repartition("run_id").sortWithinPartitions("run_id")
         derived = runs.mapInArrow(lambda batches: _fold(wanted, batches), PASSING)
@@ -101,22 +101,14 @@ def _rebuild(
         finally:
             read.unpersist()
     written = [*before, *(decode_written(bytes(row.written)) for row in rows)]
-    done = summed(hour.report for hour in written)
-    return RebuildReport(
+    return RebuildReport.of(
+        reports,
+        summed(hour.report for hour in written),
         source=source.describe(),
         parts=len(parts),
         resumed=len(resumed),
-        entries=sum(report.entries for report in reports),
         records=sum(hour.records for hour in written),
-        unreadable=sum(report.unreadable for report in reports),
-        first_unreadable=next(
-            (report.first_unreadable for report in reports if report.first_unreadable), None
-        ),
-        damaged=tuple(report.damaged for report in reports if report.damaged),
-        failed=(*done.failed.values(), *done.unreadable.values()),
-        aside=done.aside,
-        files=done.published,
-        seconds=round(time.monotonic() - began_s, 3),
+        began_s=began_s,
     )
 
 
