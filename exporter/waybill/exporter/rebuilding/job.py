@@ -89,7 +89,8 @@ class RebuildJob:
 
 def key_of_order(source: Source, wanted: Wanted, *more: str) -> str:
     """A short name for what is to be rebuilt, the same for the same order."""
-    return hashlib.sha256(msgspec.json.encode([source.describe(), *more, *wanted.plain()])).hexdigest()[:16]
+    order = [source.describe(), *more, *msgspec.structs.astuple(wanted)]
+    return hashlib.sha256(msgspec.json.encode(order, order="deterministic")).hexdigest()[:16]
 
 
 def place_below(root: Path | str, source: Source, wanted: Wanted) -> Path | str:

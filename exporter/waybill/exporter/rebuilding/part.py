@@ -197,7 +197,7 @@ class _Reading:
 
     def read(self, batch: Sequence[Stored]) -> pa.Table:
         allowed = self._wanted.annotations_allowed
-        records = records_in_entries(
+        sent = records_in_entries(
             batch,
             system_name=self._wanted.system_name,
             allowed=allowed,
@@ -215,14 +215,14 @@ class _Reading:
             self._on_error(found[at][0], error)
 
         faceted = facet_table([(event, name) for _, event, name in found], allowed=allowed, on_error=refuse)
-        # A run with the facet has no derived records, so its other events need not be looked at.
+        # Nothing else that is said of these runs counts, so nothing else need be looked at.
         self._runs.update(
             {event.run.runId: None for at, (_, event, _) in enumerate(found) if at not in failed}
         )
-        return self._wanted.rows(pa.concat_tables([*records, faceted]))
+        return self._wanted.rows(pa.concat_tables([*sent, faceted]))
 
     def _event_with_records(self, stored: Stored) -> RunEvent | None:
-        """An event that has its records in it; any other is added to its run."""
+        """An event that has its records in it; what any other says goes into the runs."""
         try:
             event = decode_event(stored.body)
             if not isinstance(event, RunEvent):

@@ -1,8 +1,8 @@
 """Marquez's database, read by Spark's own partitioned JDBC source: a window of time is a partition.
 
 The session takes the JDBC driver's JAR to the executors; they need no PostgreSQL client. The bounds are those
-of the embedded engine, whole microseconds in the text of the statement, so that neither the session's time zone
-nor Java's notion of an instant moves an event to another window.
+of the embedded engine, whole microseconds in the text of the statement, so that neither the session's time
+zone nor Java's notion of an instant moves an event to another window.
 """
 
 from __future__ import annotations
