@@ -87,14 +87,12 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
     server: ContractServer,
     tmp_path: Path,
     expected: list[ProvenanceRecord],
-    monkeypatch: pytest.MonkeyPatch,
     page: int,
     window: int,
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", window)
     fill(server, EVENTS)
     server.others = 5
-    source = MarquezSource(server.url, open_reader=partial(EventReader, page_events=page))
+    source = MarquezSource(server.url, part_events=window, open_reader=partial(EventReader, page_events=page))
     assert isinstance(source, Source)
     assert len(source.parts()) == (1 if window > 1_000 else 6)
     assert rebuilt(source, tmp_path / "root") == expected
@@ -129,16 +127,16 @@ def test_a_marquez_that_does_not_answer_stops_the_rebuild_which_goes_on_later(
     server: ContractServer,
     tmp_path: Path,
     expected: list[ProvenanceRecord],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.marquez._PART_EVENTS", 40)
     fill(server, EVENTS)
 
     def refuse(what: str, done: int, _total: int) -> None:
         if (what, done) == ("reading", 3):
             server.refuse()
 
-    source = MarquezSource(server.url, open_reader=partial(EventReader, retry_waits_s=(0.01,)))
+    source = MarquezSource(
+        server.url, part_events=40, open_reader=partial(EventReader, retry_waits_s=(0.01,))
+    )
     with pytest.raises(SourceUnreachableError, match="does not answer"):
         rebuild(source, tmp_path / "root", WANTED, on_progress=refuse)
     server.start()
@@ -171,22 +169,16 @@ def test_the_database_of_marquez_gives_the_rows_of_the_events_it_holds(
     database: str,
     tmp_path: Path,
     expected: list[ProvenanceRecord],
-    monkeypatch: pytest.MonkeyPatch,
     window: int,
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", window)
-    monkeypatch.setattr("waybill.exporter.sources.postgres._BATCH_ROWS", 7)
-    source = MarquezDatabaseSource(database)
+    source = MarquezDatabaseSource(database, part_events=window, batch_rows=7)
     assert isinstance(source, Source)
     assert len(source.parts()) == (1 if window > 1_000 else 5)
     assert rebuilt(source, tmp_path / "root") == expected
 
 
-def test_every_stored_event_is_in_exactly_one_window_of_the_database(
-    database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 1)
-    source = MarquezDatabaseSource(database)
+def test_every_stored_event_is_in_exactly_one_window_of_the_database(database: str) -> None:
+    source = MarquezDatabaseSource(database, part_events=1)
     read = [json.loads(one.body) for part in source.parts() for batch in source.read(part) for one in batch]
     assert sorted(map(json.dumps, map(_in_order, read))) == sorted(map(json.dumps, map(_in_order, EVENTS)))
 

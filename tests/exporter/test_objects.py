@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 import zstandard
-from layouts import HOUR_MS, START_MS, Layout
+from layouts import HOUR_MS, START_MS, Layout, StoppedError
 from proxy import Fault, Proxy
 from stores import Store, new_bucket
 
 from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted, open_source, rebuild
-from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
-from waybill.exporter.sources import LinesSource
+from waybill.exporter.rebuilding import RebuildReport, key_of_order, rebuild_remote
+from waybill.exporter.sources import LinesSource, list_objects, open_object
 from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -57,20 +60,31 @@ def from_url(name: str, *places: str, settings: Settings) -> Source:
 
 
 def test_lines_of_a_bucket_plain_and_compressed_give_the_rows_of_those_on_a_disk(
-    bucket: Store, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    bucket: Store, tmp_path: Path, settings: Settings
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 5_000)
-    monkeypatch.setattr("waybill.exporter.sources.objects._BUFFER_BYTES", 1_000)
     bucket.put("logs/a.jsonl", b"\n".join(BODIES[:60]))
     bucket.put("logs/older/b.gz", gzip.compress(b"\n".join(BODIES[60:90])))
     bucket.put("logs/older/c.zst", zstandard.compress(b"\n".join(BODIES[90:])))
     bucket.put("logs/.hidden", b"nonsense")
     source = from_url("jsonl", f"{bucket.url}/logs", settings=settings)
-    report = rebuild(source, tmp_path / "again", WANTED)
+    assert isinstance(source, LinesSource)
+    report = rebuild(msgspec.structs.replace(source, part_bytes=5_000), tmp_path / "again", WANTED)
     assert (report.entries, report.is_whole, report.parts > 3) == (120, True, True)
     assert Layout(tmp_path / "again").rows() == expected(tmp_path)
     one = from_url("jsonl", f"{bucket.url}/logs/older/b.gz", settings=settings)
     assert rebuild(one, tmp_path / "one", WANTED).entries == 30
+
+
+def test_an_object_is_read_and_sought_by_the_ranges_that_are_asked_for(bucket: Store) -> None:
+    data = b"\n".join(BODIES)
+    bucket.put("logs/a.jsonl", data)
+    (name,) = list_objects(f"{bucket.url}/logs")
+    with open_object(name, buffer_bytes=1_000) as file:
+        assert file.read() == data
+        assert file.seek(-len(BODIES[-1]), io.SEEK_END) == len(data) - len(BODIES[-1])
+        assert file.read() == BODIES[-1]
+        file.seek(len(BODIES[0]) + 1)
+        assert file.readline() == BODIES[1] + b"\n"
 
 
 def test_a_place_where_nothing_is_or_a_store_that_fails_is_said(
@@ -140,17 +154,44 @@ def test_a_rebuild_into_a_bucket_gives_the_rows_of_one_into_a_folder_and_merges(
     assert START_MS + HOUR_MS in {row.completed - row.completed % HOUR_MS for row in rows}
 
 
+class DiesWhenDone(Files):
+    """Dies once the plan of a job is gone."""
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        if path.name == "plan.json":
+            raise StoppedError
+
+
 def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_the_next(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path
 ) -> None:
     expected(tmp_path)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("waybill.exporter.rebuilding.remote.shutil.rmtree", lambda *_, **__: None)
-        there(store, tmp_path)
+    source = LinesSource((tmp_path / "lines",))
+    with pytest.raises(StoppedError):
+        rebuild_remote(source, store.open(timeout_s=1.0), tmp_path / "staging", WANTED, files=DiesWhenDone())
+    assert list(tmp_path.glob("staging/*/rebuilt.json"))
     (tmp_path / "lines").write_bytes(body(999, faceted=True))
     assert there(store, tmp_path).entries == 1
     assert "d999" in {row.did for row in store.rows()}
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
+def test_what_a_rebuild_of_an_older_version_left_is_neither_resumed_nor_in_the_way(
+    store: Store, tmp_path: Path
+) -> None:
+    """It had the layout, a lock and its report in the folder itself, and the plan in one of its own."""
+    rows = expected(tmp_path)
+    source = LinesSource((tmp_path / "lines",))
+    key = key_of_order(source, WANTED, store.open().name)
+    folder = tmp_path / "staging" / key
+    rebuild(source, folder, WANTED)
+    (folder / ".lock").touch()
+    (folder / "rebuilt.json").write_text("{}")
+    (folder / ".rebuild" / "0").mkdir(parents=True)
+    (folder / ".rebuild" / "0" / "plan.json").write_text("{}")
+    assert there(store, tmp_path).entries == len(BODIES)
+    assert store.rows() == rows
     assert list((tmp_path / "staging").iterdir()) == []
 
 

@@ -18,7 +18,7 @@ from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, even
 from waybill.exporter import find
 from waybill.exporter.archive import Archive
 from waybill.exporter.layout import Layout as Projection
-from waybill.exporter.rebuilding import WORK, RebuildError, Wanted, rebuild
+from waybill.exporter.rebuilding import WORK, Limits, RebuildError, Wanted, place_below, rebuild
 from waybill.exporter.sources import (
     EventsSource,
     JournalSource,
@@ -264,12 +264,9 @@ def test_lines_are_read_plain_or_compressed_whatever_the_file_is_called(
 
 
 @pytest.mark.parametrize("part_bytes", [1, 100, 257, 5_000])
-def test_wherever_a_file_is_cut_each_line_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part_bytes: int
-) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", part_bytes)
+def test_wherever_a_file_is_cut_each_line_is_read_once(tmp_path: Path, part_bytes: int) -> None:
     (tmp_path / "log").write_bytes(b"\n".join(BODIES) + b"\n")
-    source = LinesSource((tmp_path / "log",))
+    source = LinesSource((tmp_path / "log",), part_bytes)
     found = [stored for part in source.parts() for batch in source.read(part) for stored in batch]
     assert [one.body.rstrip(b"\n") for one in found] == BODIES
     data = (tmp_path / "log").read_bytes()
@@ -344,13 +341,13 @@ class Unreliable(msgspec.Struct, frozen=True):
         return self.lines.place(part, at)
 
 
-@pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that is bounded is bounded tightly."""
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 700)
-    monkeypatch.setattr("waybill.exporter.rebuilding.part._RECORDS_MAX", 2)
-    monkeypatch.setattr("waybill.exporter.rebuilding.part._RUNS_MAX", 2)
-    monkeypatch.setattr("waybill.exporter.rebuilding.rebuilding._FOLD_BYTES", 1)
+SMALL = Limits(records=2, runs=2, fold_bytes=1)
+"""Everything that is bounded is bounded tightly."""
+
+
+def small(path: Path) -> LinesSource:
+    """A file in many parts."""
+    return LinesSource((path,), 700)
 
 
 def mixed(path: Path) -> tuple[Path, list[ProvenanceRecord]]:
@@ -364,29 +361,26 @@ def mixed(path: Path) -> tuple[Path, list[ProvenanceRecord]]:
     return path, fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
 
 
-@pytest.mark.usefixtures("_small")
 def test_runs_and_records_that_fit_into_no_memory_are_spilled_and_come_together(tmp_path: Path) -> None:
     path, expected = mixed(tmp_path / "log")
-    report = rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"))
+    report = rebuild(small(path), tmp_path / "root", Wanted(system_name="host"), limits=SMALL)
     assert report.parts > 10
     assert merge_all(rows(tmp_path / "root")) == expected
 
 
-@pytest.mark.usefixtures("_small")
 def test_a_rebuild_that_was_cut_short_anywhere_goes_on_and_reads_nothing_twice(tmp_path: Path) -> None:
     path, expected = mixed(tmp_path / "log")
-    parts = len(LinesSource((path,)).parts())
-    source = Unreliable(LinesSource((path,)), tmp_path / "count", parts // 2)
+    parts = len(small(path).parts())
+    source = Unreliable(small(path), tmp_path / "count", parts // 2)
     with pytest.raises(ConnectionError):
-        rebuild(source, tmp_path / "root", Wanted(system_name="host"))
+        rebuild(source, tmp_path / "root", Wanted(system_name="host"), limits=SMALL)
     path.write_bytes(path.read_bytes() + b"\nwhat came meanwhile is for the next rebuild")
-    report = rebuild(source, tmp_path / "root", Wanted(system_name="host"))
+    report = rebuild(source, tmp_path / "root", Wanted(system_name="host"), limits=SMALL)
     assert report.resumed == parts // 2 - 1
     assert source.counter.stat().st_size == parts + 1
     assert merge_all(rows(tmp_path / "root")) == expected
 
 
-@pytest.mark.usefixtures("_small")
 def test_a_rebuild_that_was_cut_short_after_its_hours_were_compacted_goes_on(tmp_path: Path) -> None:
     path, expected = mixed(tmp_path / "log")
 
@@ -394,16 +388,15 @@ def test_a_rebuild_that_was_cut_short_after_its_hours_were_compacted_goes_on(tmp
         if what == "compacting" and done:
             raise KeyboardInterrupt
 
+    source, root, wanted = small(path), tmp_path / "root", Wanted(system_name="host")
     with pytest.raises(KeyboardInterrupt):
-        rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"), on_progress=interrupt)
-    report = rebuild(LinesSource((path,)), tmp_path / "root", Wanted(system_name="host"))
+        rebuild(source, root, wanted, on_progress=interrupt, limits=SMALL)
+    report = rebuild(source, root, wanted, limits=SMALL)
     assert report.resumed == report.parts
     assert merge_all(rows(tmp_path / "root")) == expected
 
 
-def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(tmp_path: Path) -> None:
     bodies = [
         event("r", "START", 0),
         event("f", "COMPLETE", 5, facets=facet("d")),
@@ -411,14 +404,12 @@ def test_dead_at_any_call_of_the_file_system_a_rebuild_goes_on_to_the_same_rows(
         event("r", "FAIL", HOUR_MS + 7),
     ]
     (tmp_path / "log").write_bytes(b"\n".join(bodies))
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 300)
-    monkeypatch.setattr("waybill.exporter.rebuilding.part._WRITERS", 1)
-    source, wanted = LinesSource((tmp_path / "log",)), Wanted(system_name="host")
+    source, wanted = LinesSource((tmp_path / "log",), 300), Wanted(system_name="host")
     expected = fold([decode_event(body) for body in bodies], system_name="host")  # type: ignore[misc]
     for at in itertools.count(1, 3):
         root = tmp_path / f"root{at}"
         try:
-            rebuild(source, root, wanted, files=StoppingFiles(at))
+            rebuild(source, root, wanted, files=StoppingFiles(at), limits=Limits(writers=1))
             survived = True
         except StoppedError:
             survived = False
@@ -451,6 +442,20 @@ def test_what_a_rebuild_left_that_died_when_it_was_done_hides_nothing_from_the_n
     assert died_done
 
 
+def test_a_rebuild_that_an_older_version_began_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"\n".join(BODIES))
+    source, root, wanted = LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host")
+    job = place_below(root, source, wanted)
+    assert isinstance(job, Path)
+    job.mkdir(parents=True)
+    plan = {"node": "00", "source": source.describe(), "parts": ["0-9:none"]}
+    (job / "plan.json").write_text(json.dumps(plan))
+    (job / "runs-0000000.arrow").write_bytes(b"of another format")
+    report = rebuild(source, root, wanted)
+    assert (report.resumed, report.entries) == (0, len(BODIES))
+    assert rows(root) == EXPECTED
+
+
 def test_an_hour_that_cannot_be_compacted_is_taken_up_again(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"\n".join([event("r0", "COMPLETE", 0), event("r1", "COMPLETE", HOUR_MS)]))
     source, root = LinesSource((tmp_path / "log",)), tmp_path / "root"
@@ -475,14 +480,11 @@ def test_a_damaged_file_of_the_root_is_set_aside_and_told(tmp_path: Path) -> Non
     assert [row.did for row in rows(root)] == ["r0"]
 
 
-def test_several_processes_give_the_same_and_progress_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 4_000)
+def test_several_processes_give_the_same_and_progress_is_told(tmp_path: Path) -> None:
     path, expected = mixed(tmp_path / "log")
     told: list[tuple[str, int, int]] = []
     report = rebuild(
-        LinesSource((path,)),
+        LinesSource((path,), 4_000),
         tmp_path / "root",
         Wanted(system_name="host"),
         workers=2,

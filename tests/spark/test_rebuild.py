@@ -126,11 +126,10 @@ def live(journal: Journal, root: Path) -> Path:
 
 
 def test_generated_events_in_many_parts_give_the_same_rows_in_the_same_files(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 60_000)
     (tmp_path / "log").write_bytes(b"\n".join([*generated(600), b"nonsense"]))
-    on_spark, _ = both(spark, LinesSource((tmp_path / "log",)), tmp_path)
+    on_spark, _ = both(spark, LinesSource((tmp_path / "log",), 60_000), tmp_path)
     assert on_spark.parts > 1
     assert on_spark.unreadable == 1
 
@@ -166,26 +165,24 @@ def test_real_events_and_stamped_records_of_a_journal_give_the_rows_of_the_live_
 
 
 def test_each_window_of_marquez_s_database_is_a_partition_of_spark_s_own_reading(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 40)
     given = [json.loads(body) for body in generated(120, hours=3)]
     with marquez_database(given) as url, ByNetwork(url) as network:
         _driver_or_skip()
-        on_spark, _ = both(spark, MarquezDatabaseSource(network.url), tmp_path)
+        on_spark, _ = both(spark, MarquezDatabaseSource(network.url, 40), tmp_path)
         by_java = [one for one in network.greetings if b"PostgreSQL JDBC Driver" in one]
         assert (on_spark.parts, on_spark.entries) == (3, 120)
         assert len(by_java) >= on_spark.parts
 
 
 def test_a_rebuild_from_marquez_s_database_that_was_cut_short_fetches_what_it_has_not(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.postgres._PART_EVENTS", 20)
     given = [json.loads(body) for body in generated(120, hours=3)]
     with marquez_database(given) as url, ByNetwork(url) as network:
         _driver_or_skip()
-        source, root = MarquezDatabaseSource(network.url), tmp_path / "spark"
+        source, root = MarquezDatabaseSource(network.url, 20), tmp_path / "spark"
         expected = rebuild(source, tmp_path / "embedded", WANTED)
         blocked = root / "provenance/raw/20260101"
         blocked.mkdir(parents=True)
@@ -292,11 +289,10 @@ def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_do
 
 
 def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 20_000)
     (tmp_path / "log").write_bytes(b"\n".join(generated(300, hours=6)))
-    source = LinesSource((tmp_path / "log",))
+    source = LinesSource((tmp_path / "log",), 20_000)
     expected = rebuild(source, tmp_path / "embedded", WANTED)
     root, parts = tmp_path / "spark", source.parts()
     blocked = root / "provenance/raw/20260101"
@@ -343,11 +339,10 @@ def test_from_a_bucket_into_a_bucket_the_rows_are_those_of_folders_and_a_second_
 
 
 def test_a_rebuild_into_a_bucket_that_was_cut_short_goes_on_by_part_and_by_hour(
-    spark: SparkSession, bucket: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, bucket: Store, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.sources.lines._PART_BYTES", 20_000)
     (tmp_path / "log").write_bytes(b"\n".join(generated(200, hours=4)))
-    source, store = LinesSource((tmp_path / "log",)), bucket.below("cut short")
+    source, store = LinesSource((tmp_path / "log",), 20_000), bucket.below("cut short")
     expected = rebuild(source, tmp_path / "root", WANTED)
     parts = len(source.parts())
     damaged = expected.files[0]

@@ -1,4 +1,4 @@
-"""A PySpark pipeline's side: one line makes a session whose reads and writes leave a provenance trail.
+"""For PySpark pipelines: one line makes a session whose reads and writes leave a provenance trail.
 
 Importing this package loads neither pyspark nor Java, and pyarrow only for a rebuild or a compaction.
 """

@@ -1,7 +1,7 @@
-"""The compaction on Spark: an hour is a task, done by the embedded engine's own code.
+"""The compaction on Spark: each hour is a task, which runs the embedded engine's own code.
 
-Of a root on a disk the driver takes the turn and keeps the ledger; only reports come to it. Executors need
-Waybill installed, and the root at the same path, or the object store's credentials.
+The driver locks a root on a disk and keeps its ledger; only reports come to it. Executors need Waybill
+installed, and the root at the same path, or the object store's credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from waybill.exporter.compaction import (
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import Hour
-from waybill.spark.engine import need_pandas, spoken
+from waybill.spark.engine import explained, need_pandas
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ _DECODER: Final = msgspec.json.Decoder(HourReport)
 def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     """Compact every hour that has raw files, on Spark.
 
-    The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compact_there` for the URL of
-    an object store's folder. One that was cut short is done by doing it again.
+    The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compaction.compact_remote` for
+    the URL of an object store's folder. A compaction that was cut short is simply run again.
 
     Args:
         spark: the session; any classic one.
         root: the layout's root: a folder that is the same for the driver and every executor, or a URL.
 
     Raises:
-        SparkSetupError: something is missing here.
+        SparkSetupError: pandas is missing.
         SparkTaskError: a task failed, and failed again when Spark repeated it.
-        DestinationError: the object store is of no known kind.
+        DestinationError: the URL is of no known kind.
         SourceUnreachableError: the object store cannot be listed.
         OSError: the root's ledger cannot be written.
     """
@@ -61,18 +61,18 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     files = Files()
     with recorded(root, files, hours) as changed:
         report = _compacted(spark, root, {hour: [] for hour in hours})
-        # A task that Spark had to repeat says only what its last attempt did: the files tell all.
+        # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
         changed.certain = False
     return report
 
 
 def _compacted(spark: SparkSession, root: Path | str, hours: dict[Hour, list[str]]) -> CompactionReport:
-    """Compact hours, of which those in an object store are given with their raw files."""
+    """Compact hours; in an object store they come with the paths of their raw files."""
     if not hours:
         return CompactionReport()
     rows = [(hour.day, hour.hour, raws) for hour, raws in sorted(hours.items())]
     wanted = spark.createDataFrame(rows, "day string, hour string, raws array<string>")
-    with spoken():
+    with explained():
         reports = (
             wanted.repartition(len(hours))
             .mapInArrow(lambda batches: _compact(root, batches), "report binary")

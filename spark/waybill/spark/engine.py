@@ -1,4 +1,4 @@
-"""Spark as an engine: a session of Waybill's own, and what it needs on every executor."""
+"""Spark as an engine: a session of Waybill's own, and its errors in one sentence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REASON: Final = re.compile(r"^\s*(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|E
 
 
 def plain_session(master: str | None = None) -> SparkSession:
-    """A session that leaves no trail of its own, with this Python for its workers.
+    """An untracked session whose workers run this Python.
 
     Args:
         master: as `spark.master`; None: what Spark's own settings say, else all cores of this machine.
@@ -36,15 +36,15 @@ def plain_session(master: str | None = None) -> SparkSession:
         raise SparkSetupError(what) from None
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Spark's own progress bars, where there is somebody to see them.
+    # Spark's progress bars are for a terminal.
     shown = str(sys.stderr.isatty()).lower()
     builder = SparkSession.builder.appName("waybill").config("spark.ui.showConsoleProgress", shown)
     return (builder.master(master) if master else builder).getOrCreate()
 
 
 @contextlib.contextmanager
-def spoken() -> Iterator[None]:
-    """Say in one sentence what Spark says in a hundred lines of two languages.
+def explained() -> Iterator[None]:
+    """Reduce the hundred lines of an error from Spark to one sentence.
 
     Raises:
         SparkTaskError: Spark failed.
@@ -55,18 +55,17 @@ def spoken() -> Iterator[None]:
     try:
         yield
     except (Py4JError, PySparkException) as error:
-        # The innermost is told last.
-        said = _REASON.findall(str(error)) or [str(error)]
-        raise SparkTaskError(
-            f"Spark could not do it ({' '.join(said[-1].split())}); see to that, and do it again: it goes on"
-        ) from error
+        # The innermost comes last.
+        reasons = _REASON.findall(str(error)) or [str(error)]
+        what = f"Spark failed ({' '.join(reasons[-1].split())})"
+        raise SparkTaskError(f"{what}; mend that, and do it again: it continues where it stopped") from error
 
 
 def need_pandas() -> None:
-    """See that batches can pass.
+    """Check that pandas is installed, without which PySpark passes no Arrow batches.
 
     Raises:
-        SparkSetupError: they cannot.
+        SparkSetupError: it is not.
     """
     if importlib.util.find_spec("pandas") is None:
         raise SparkSetupError(

@@ -1,4 +1,4 @@
-"""The errors of this room."""
+"""Errors that Spark, or what it needs, is the reason for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from waybill.transport import WaybillError
 
 
 class SparkSetupError(WaybillError):
-    """Java, a JAR or a session that is already running stands in the way of what was asked."""
+    """Java or a JAR is missing, or another session is already running."""
 
 
 class SparkTaskError(WaybillError):
-    """Spark could not do what it was given, though it tried again."""
+    """A task failed, and failed again when Spark repeated it."""

@@ -14,8 +14,8 @@ from seam.files import FaultyFiles
 from seam.oracle import check_layout, check_seen, check_visible
 
 from waybill.exporter import Wanted, rebuild
-from waybill.exporter.rebuilding import RebuildReport, part
-from waybill.exporter.sources import LinesSource, lines
+from waybill.exporter.rebuilding import Limits, RebuildReport
+from waybill.exporter.sources import LinesSource
 from waybill.transport import Kind, Settings
 from waybill.transport.files import Files
 
@@ -32,9 +32,6 @@ PART_BYTES: Final = 1_500
 
 def run_rebuilding(settings: Settings, plan: Plan, teller: Teller) -> None:
     """Run it from end to end, and once more after a fault that it lives through."""
-    # Several parts, and one file after the other, so that the calls come in the same order each time.
-    lines._PART_BYTES = PART_BYTES  # type: ignore[misc] # noqa: SLF001
-    part._WRITERS = 1  # type: ignore[misc] # noqa: SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     settings.home.mkdir(parents=True)
     files = FaultyFiles(plan)
@@ -67,7 +64,9 @@ def run_rebuilding(settings: Settings, plan: Plan, teller: Teller) -> None:
 
 def do_rebuild(settings: Settings, files: Files) -> RebuildReport:
     """Rebuild from all lines there are."""
-    return rebuild(LinesSource((_lines(settings),)), settings.root, WANTED, files=files)
+    # Several parts, and one file after the other, so that the calls come in the same order each time.
+    source = LinesSource((_lines(settings),), PART_BYTES)
+    return rebuild(source, settings.root, WANTED, files=files, limits=Limits(writers=1))
 
 
 def add_lines(settings: Settings, *numbers: int) -> None:

@@ -14,7 +14,7 @@ from waybill.exporter.compaction.raw import (
     squash_hour as squash_hour,
 )
 from waybill.exporter.compaction.remote import (
-    as_sent as as_sent,
+    as_exported as as_exported,
     compact_remote as compact_remote,
     compact_remote_hour as compact_remote_hour,
     remote_raw_hours as remote_raw_hours,

@@ -1,8 +1,8 @@
-"""The compaction of raw files in an object store: each hour in a folder here, which is then exported.
+"""The compaction of raw files in an object store: each hour in a local folder, which is then exported.
 
-Many hosts may have put their raw files there. An hour's rows are merged with what its compacted files over
-there hold, by conditional puts, and the raw files that were read go when all of that has arrived. So several
-may do it at once, and one that was cut short is done by doing it again.
+Many hosts may have put their raw files there. An hour's rows are merged with those of its compacted files in
+the store, by conditional puts, and the raw files that were read are deleted once everything has arrived. So
+several processes may compact at once, and a compaction that was cut short is simply run again.
 """
 
 from __future__ import annotations
@@ -18,27 +18,26 @@ import msgspec
 
 from waybill.exporter.compaction.compactor import CompactionReport, HourReport, compact_hour, summed
 from waybill.exporter.exporting import (
+    BlobStore,
     Destination,
     DestinationError,
     Exported,
     ReplacedError,
     export,
+    open_blob_store,
     open_destination,
 )
 from waybill.exporter.names import RAW, Hour, RawName, parse_hour, raw_folder
-from waybill.exporter.object_stores import open_store, reason_of
 from waybill.exporter.parallel import in_parallel
 from waybill.exporter.sources import MARK, list_objects
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
-    from obstore.store import ObjectStore
-
     from waybill.exporter.quarantine import Quarantined
 
 _HOURS_AT_ONCE: Final = 4
 _PARTS: Final = 3
-"""Of a raw file's path below the folder of raw files."""
+"""Day, hour and file name: the path of a raw file below the folder of raw files."""
 
 
 def compact_remote(url: str) -> CompactionReport:
@@ -48,8 +47,8 @@ def compact_remote(url: str) -> CompactionReport:
         url: the folder's, as `waybill.exporter.open_destination` takes it.
 
     Raises:
-        DestinationError: it is of no known kind.
-        SourceUnreachableError: it cannot be listed.
+        DestinationError: the URL is of no known kind.
+        SourceUnreachableError: the folder cannot be listed.
     """
     open_destination(url)
     hours = sorted(remote_raw_hours(url).items())
@@ -60,7 +59,7 @@ def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
     """The raw files of an object store's folder, by hour, relative to the folder.
 
     Raises:
-        SourceUnreachableError: it cannot be listed.
+        SourceUnreachableError: the folder cannot be listed.
     """
     found: dict[Hour, list[str]] = defaultdict(list)
     for name in list_objects(f"{url}/{RAW}"):
@@ -72,30 +71,20 @@ def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
 
 
 def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport:
-    """Compact one hour.
-
-    Args:
-        url: the folder's.
-        hour: which.
-        raws: its raw files, relative to the folder.
-    """
-    from obstore.exceptions import BaseError
-
-    store, destination = open_store(url)[1], open_destination(url)
+    """Compact one hour, whose raw files are given by their paths in the folder."""
+    store = open_blob_store(url, Files())
     with tempfile.TemporaryDirectory(prefix="waybill-hour-") as folder:
         root = Path(folder)
         try:
             _fetch(store, root / raw_folder(hour), raws)
             report = compact_hour(root, hour, Files())
-            report = as_sent(report, export(root, destination))
+            report = as_exported(report, export(root, store))
             for one in report.aside:
-                _carry(destination, root, one)
+                _carry(store, root, one)
             if report.failed is None and report.unreadable is None:
-                # Somebody else may have done the same.
-                with contextlib.suppress(FileNotFoundError):
-                    store.delete(list(raws))
-        except (BaseError, DestinationError, OSError) as error:
-            what = f"hour {hour.day}/{hour.hour} cannot be compacted ({reason_of(error)}); do it again"
+                store.delete(raws)
+        except (DestinationError, OSError) as error:
+            what = f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); do it again"
             return HourReport(hour=hour, changed={}, failed=what)
         # The report is about the store, wherever the work was done.
         aside = [
@@ -104,26 +93,24 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
         return msgspec.structs.replace(report, aside=aside)
 
 
-def as_sent(report: HourReport, sent: Exported) -> HourReport:
-    """What became of an hour that was compacted in a folder, told by what arrived of it."""
-    failed = next((f"{path}: {why}" for path, why in sent.failed.items()), report.failed)
-    there = {path: seal for path, seal in report.changed.items() if path not in sent.failed}
-    return msgspec.structs.replace(report, changed=there, failed=failed)
+def as_exported(report: HourReport, exported: Exported) -> HourReport:
+    """What became of an hour that was compacted in a folder and exported from it."""
+    failed = next((f"{path}: {why}" for path, why in exported.failed.items()), report.failed)
+    arrived = {path: seal for path, seal in report.changed.items() if path not in exported.failed}
+    return msgspec.structs.replace(report, changed=arrived, failed=failed)
 
 
-def _fetch(store: ObjectStore, folder: Path, raws: Sequence[str]) -> None:
+def _fetch(store: BlobStore, folder: Path, raws: Sequence[str]) -> None:
     Files().make_folder(folder)
     for raw in raws:
-        try:
-            data = store.get(raw).bytes()
-        except FileNotFoundError:
-            continue  # somebody else has compacted it
-        (folder / PurePosixPath(raw).name).write_bytes(data)
+        # One that is missing was compacted by somebody else.
+        if found := store.read(raw):
+            (folder / PurePosixPath(raw).name).write_bytes(found[0])
 
 
 def _carry(destination: Destination, root: Path, one: Quarantined) -> None:
-    """Keep a damaged file, and the report on it, where it would be below a root."""
-    kept = PurePosixPath(one.kept)
-    for path in (kept.with_suffix(".json"), kept):
+    """Quarantine a damaged file in the object store, with the report on it."""
+    quarantined = PurePosixPath(one.kept)
+    for path in (quarantined.with_suffix(".json"), quarantined):
         with contextlib.suppress(ReplacedError):
             destination.write(str(path), (root / path).read_bytes(), None)

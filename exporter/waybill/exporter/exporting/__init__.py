@@ -1,9 +1,11 @@
 """The export: compacted files go to a folder or an object store."""
 
 from waybill.exporter.exporting.destination import (
+    BlobStore as BlobStore,
     Destination as Destination,
     DestinationError as DestinationError,
     ReplacedError as ReplacedError,
+    open_blob_store as open_blob_store,
     open_destination as open_destination,
 )
 from waybill.exporter.exporting.exporting import Exported as Exported, export as export

@@ -1,13 +1,19 @@
-"""Where an export goes: a folder, or an object store of S3, Google or Azure.
+"""Where files go: a folder, or an object store of S3, Google or Azure.
 
 A destination holds whole files only, and replaces one only where it is still the one that was seen: a
-conditional put (``If-Match``) on an object store, a lock on a folder.
+conditional put (``If-Match``) on an object store, a lock on a folder. A rebuild keeps its progress at such a
+place too, by the methods of `BlobStore`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
@@ -15,14 +21,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from waybill.exporter.object_stores import TIMEOUT_S, StoreError, is_url, open_store, reason_of
+from waybill.exporter.sources import open_stored
 from waybill.transport import WaybillError
-from waybill.transport.files import Files, publish, sweep
+from waybill.transport.files import TEMPORARY_SUFFIX, Files, publish, sweep
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
     from obstore import PutMode
-    from obstore.store import ObjectStore
 
 _LOCK: Final = ".waybill-export.lock"
 
@@ -75,19 +81,48 @@ class Destination(Protocol):
         """
 
 
+class BlobStore(Destination, Protocol):
+    """A destination that can also be listed, streamed and emptied; it can be pickled.
+
+    Where a method of `Destination` or of this protocol fails, a folder raises the `OSError` itself, and an
+    object store a `DestinationError`.
+    """
+
+    def names(self) -> list[str]:
+        """The paths of all files, in order."""
+
+    def open(self, path: str) -> io.BufferedIOBase | None:
+        """A file to be read piece by piece; None where there is none."""
+
+    def writing(self, path: str) -> contextlib.AbstractContextManager[Path]:
+        """A local file to be written; when the block ends well, it is put in its place, durable.
+
+        Whatever is there already is replaced.
+        """
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete files; one that is not there is no error."""
+
+
 def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files | None = None) -> Destination:
     """Open a destination by the path of a folder or by a URL: ``s3://``, ``gs://``, ``az://``, ``file://``.
 
     Raises:
         DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
     """
-    if not is_url(where):
-        path = urlsplit(where).path if "://" in where else where
-        return Folder(Path(path).expanduser().absolute(), files or Files())
-    try:
-        return Bucket(*open_store(where, timeout_s))
-    except StoreError as error:
-        raise DestinationError(str(error)) from None
+    if is_url(where):
+        return Bucket(where, timeout_s)
+    path = urlsplit(where).path if "://" in where else where
+    return _ExportFolder(Path(path).expanduser().absolute(), files or Files())
+
+
+def open_blob_store(where: Path | str, files: Files) -> BlobStore:
+    """Open a folder by its path, or one of an object store by its URL.
+
+    Raises:
+        DestinationError: as for `open_destination`.
+    """
+    return Bucket(where) if isinstance(where, str) else Folder(where, files)
 
 
 def key_of(destination: Destination) -> str:
@@ -110,8 +145,6 @@ class Folder:
                 return file.read(), _version_of(os.fstat(file.fileno()))
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._failure(error) from None
 
     def version(self, path: str) -> Version | None:
         """Which file is there."""
@@ -119,65 +152,116 @@ class Folder:
             return _version_of((self._folder / path).stat())
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._failure(error) from None
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
         """Put a whole file in its place."""
         target = self._folder / path
-        try:
-            self._files.make_folder(target.parent)
-            with locked(self._folder / _LOCK):
-                if self.version(path) != replaces:
-                    raise ReplacedError
-                sweep(self._files, target.parent, f"{target.name}.")
-                publish(self._files, target, data)
-                return _version_of(target.stat())
-        except OSError as error:
-            raise self._failure(error) from None
+        self._files.make_folder(target.parent)
+        with locked(self._folder / _LOCK):
+            if self.version(path) != replaces:
+                raise ReplacedError
+            sweep(self._files, target.parent, f"{target.name}.")
+            publish(self._files, target, data)
+            return _version_of(target.stat())
 
-    def _failure(self, error: OSError) -> DestinationError:
-        return DestinationError(f"{self.name} cannot be written or read ({error}); mend it, and export again")
+    def names(self) -> list[str]:
+        """The paths of all files below the folder."""
+        found = (path for path in self._folder.rglob("*") if not path.is_dir())
+        return sorted(path.relative_to(self._folder).as_posix() for path in found)
+
+    def open(self, path: str) -> io.BufferedIOBase | None:
+        """A file, to be read."""
+        try:
+            return (self._folder / path).open("rb")
+        except FileNotFoundError:
+            return None
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[Path]:
+        """A file under a temporary name, which gets its own once it is durable."""
+        target = self._folder / path
+        self._files.make_folder(target.parent)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+        try:
+            yield temporary
+            self._files.fsync(temporary)
+            self._files.rename(temporary, target)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.remove(temporary)
+            raise
+        self._files.fsync_folder(target.parent)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete files, durably as far as they are in the folder itself."""
+        for path in paths:
+            self._files.remove(self._folder / path)
+        self._files.fsync_folder(self._folder)
 
 
 def _version_of(status: os.stat_result) -> Version:
     return Version(f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}")
 
 
-class Bucket:
-    """A folder of an object store."""
+class _ExportFolder(Folder):
+    """A folder that an export goes to: what fails there says so in a sentence."""
 
-    def __init__(self, name: str, store: ObjectStore) -> None:
-        self.name = name
-        self._store = store
+    def read(self, path: str) -> tuple[bytes, Version] | None:
+        with self._explained():
+            return super().read(path)
+
+    def version(self, path: str) -> Version | None:
+        with self._explained():
+            return super().version(path)
+
+    def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
+        with self._explained():
+            return super().write(path, data, replaces)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"{self.name} cannot be written or read ({error}); mend it, and export again"
+            raise DestinationError(what) from None
+
+
+class Bucket:
+    """A folder of an object store.
+
+    Raises:
+        DestinationError: as for `open_destination`.
+    """
+
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
+        self._given = url, timeout_s
+        try:
+            self.name, self._store = open_store(url, timeout_s)
+        except StoreError as error:
+            raise DestinationError(str(error)) from None
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str, float]]:
+        """Another process opens the bucket by itself, with its own credentials."""
+        return Bucket, self._given
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
         """A whole file."""
-        from obstore.exceptions import BaseError
-
-        try:
+        with self._explained(path), contextlib.suppress(FileNotFoundError):
             found = self._store.get(path)
             return bytes(found.bytes()), Version(found.meta["e_tag"], found.meta["version"])
-        except FileNotFoundError:
-            return None
-        except (BaseError, OSError) as error:
-            raise self._failure(path, error) from None
+        return None
 
     def version(self, path: str) -> Version | None:
         """Which file is there."""
-        from obstore.exceptions import BaseError
-
-        try:
+        with self._explained(path), contextlib.suppress(FileNotFoundError):
             found = self._store.head(path)
-        except FileNotFoundError:
-            return None
-        except (BaseError, OSError) as error:
-            raise self._failure(path, error) from None
-        return Version(found["e_tag"], found["version"])
+            return Version(found["e_tag"], found["version"])
+        return None
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
         """Put a whole file in its place."""
-        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         mode: PutMode = "create"
         if replaces is not None:
@@ -186,17 +270,51 @@ class Bucket:
                 mode["e_tag"] = replaces.e_tag
             if replaces.version is not None:
                 mode["version"] = replaces.version
-        try:
-            put = self._store.put(path, bytes(data), mode=mode, use_multipart=False)
-        except (AlreadyExistsError, PreconditionError):
-            raise ReplacedError from None
-        except (BaseError, OSError) as error:
-            if replaces is not None and isinstance(error, FileNotFoundError):
+        with self._explained(path):
+            try:
+                put = self._store.put(path, bytes(data), mode=mode, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                raise ReplacedError from None
+            except FileNotFoundError:
+                if replaces is None:
+                    raise
                 raise ReplacedError from None  # nothing is there to be replaced
-            raise self._failure(path, error) from None
         return Version(put["e_tag"], put["version"])
 
-    def _failure(self, path: str, error: Exception) -> DestinationError:
-        return DestinationError(
-            f"{self.name}/{path} failed ({reason_of(error)}); mend that, and export again"
-        )
+    def names(self) -> list[str]:
+        """The paths of all objects below the folder."""
+        with self._explained(""):
+            return sorted(one["path"] for batch in self._store.list() for one in batch)
+
+    def open(self, path: str) -> io.BufferedIOBase | None:
+        """An object, to be read."""
+        if self.version(path) is None:
+            return None
+        return open_stored(self._store, path, f"{self.name}/{path}")
+
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[Path]:
+        """A file of this machine, which is then sent."""
+        with tempfile.TemporaryDirectory(prefix="waybill-blob-") as folder:
+            file = Path(folder, "blob")
+            yield file
+            with self._explained(path):
+                self._store.put(path, file)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects."""
+        if paths:
+            with self._explained(""), contextlib.suppress(FileNotFoundError):
+                self._store.delete(list(paths))
+
+    @contextlib.contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except (BaseError, OSError) as error:
+            what = f"{self.name}/{path}".rstrip("/")
+            raise DestinationError(
+                f"{what} failed ({reason_of(error)}); mend that, and export again"
+            ) from None

@@ -2,18 +2,22 @@
 
 from waybill.exporter.rebuilding.job import (
     WORK as WORK,
-    Plan as Plan,
     RebuildError as RebuildError,
     begin_job as begin_job,
     key_of_order as key_of_order,
+    place_below as place_below,
 )
 from waybill.exporter.rebuilding.part import (
+    Limits as Limits,
     PartReport as PartReport,
     Readable as Readable,
     read_folded as read_folded,
 )
-from waybill.exporter.rebuilding.rebuilding import RebuildReport as RebuildReport, rebuild as rebuild
-from waybill.exporter.rebuilding.remote import rebuild_remote as rebuild_remote
+from waybill.exporter.rebuilding.rebuilding import (
+    RebuildReport as RebuildReport,
+    rebuild as rebuild,
+    rebuild_remote as rebuild_remote,
+)
 from waybill.exporter.rebuilding.spill import (
     StatesByRun as StatesByRun,
     add_run as add_run,

@@ -1,4 +1,8 @@
-"""The work of one rebuild on disk: what was planned, so that it can be taken up where it was cut short."""
+"""The job of one rebuild: its plan and its progress, so that it can be resumed where it was cut short.
+
+Both are kept in a `BlobStore`, in a folder or in an object store, wherever the rebuild runs and wherever its
+files go. What is kept under a name is there whole or not at all, and whoever keeps it again keeps the same.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.directory import names
-from waybill.exporter.rebuilding.part import Site
+from waybill.exporter.exporting import ReplacedError, open_blob_store
 from waybill.transport.errors import WaybillError
-from waybill.transport.files import publish
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding.wanted import Wanted
@@ -24,10 +26,11 @@ if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 WORK: Final = ".rebuild"
-"""Folder of the rebuilds that are under way, below the root."""
+"""Folder of the jobs that are not finished, below the root."""
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
+_FORMAT: Final = 2
 _NODE_BYTES: Final = 6
 
 
@@ -39,93 +42,128 @@ class Plan(msgspec.Struct, frozen=True):
     """What a rebuild is about to do.
 
     Attributes:
-        node: its own id in the names of raw files.
+        format: how progress is kept; a job of another format is begun anew.
+        node: the job's own id in the names of raw files.
         source: what is read.
-        parts: the parts of the source when it began.
+        parts: the parts of the source when the job began.
     """
 
+    format: int
     node: str
     source: str
     parts: list[str]
 
 
 class RebuildJob:
-    """A rebuild that was begun or taken up; unless it is finished, the same order takes it up again.
+    """A job that was begun or resumed.
 
     Attributes:
         plan: what it is about to do.
-        site: where it writes.
+        store: where its progress is kept, under names that the engine chooses.
     """
 
-    def __init__(self, plan: Plan, site: Site) -> None:
+    def __init__(self, plan: Plan, place: Path | str, files: Files) -> None:
         self.plan = plan
-        self.site = site
+        self._place = place
+        self._files = files
+        # Nobody is locked out of an object store, so there each job keeps its progress by itself.
+        own = f"{place}/{plan.node}" if isinstance(place, str) else place
+        self.store = open_blob_store(own, files)
 
     def finish(self) -> None:
-        """Leave nothing to be taken up.
+        """Leave nothing to be resumed.
 
         Raises:
-            OSError: something could not be removed.
+            OSError: something in the folder could not be removed.
+            DestinationError: the object store fails.
         """
-        files, folder = self.site.files, self.site.work
-        # First what says that there is something to take up, so that a crash here leaves only litter.
-        files.remove(folder / _PLAN)
-        files.fsync_folder(folder)
-        _clear(folder, files)
-        files.remove(folder / _LOCK)
-        files.remove_folder(folder)
-        files.remove_folder(folder.parent)
+        # The plan goes first, so that a crash here leaves only litter, which the next job removes.
+        open_blob_store(self._place, self._files).delete([_PLAN])
+        _clear(self._place, self._files)
+        if isinstance(self._place, Path):
+            self._files.remove(self._place / _LOCK)
+            self._files.remove_folder(self._place)
+            if self._place.parent.name == WORK:
+                self._files.remove_folder(self._place.parent)
 
 
-def key_of_order(source: Source, wanted: Wanted) -> str:
+def key_of_order(source: Source, wanted: Wanted, *more: str) -> str:
     """A short name for what is to be rebuilt, the same for the same order."""
-    return hashlib.sha256(msgspec.json.encode([source.describe(), *wanted.plain()])).hexdigest()[:16]
+    order = [source.describe(), *more, *msgspec.structs.astuple(wanted)]
+    return hashlib.sha256(msgspec.json.encode(order, order="deterministic")).hexdigest()[:16]
+
+
+def place_below(root: Path | str, source: Source, wanted: Wanted) -> Path | str:
+    """Where the job of a rebuild into this root is kept."""
+    key = key_of_order(source, wanted)
+    return root / WORK / key if isinstance(root, Path) else f"{root}/{WORK}/{key}"
 
 
 @contextlib.contextmanager
-def begin_job(source: Source, root: Path, wanted: Wanted, files: Files) -> Iterator[RebuildJob]:
-    """Begin a rebuild, or take up the same one where it was cut short.
+def begin_job(source: Source, place: Path | str, files: Files) -> Iterator[RebuildJob]:
+    """Begin a job, or resume the one that is kept at a place.
+
+    A folder is locked meanwhile. In an object store two of the same order at once work by one plan: what one
+    of them has done, the other need not do.
 
     Args:
         source: what is read.
-        root: the layout's root.
-        wanted: which records.
+        place: as `place_below` gives it.
         files: the file system.
 
     Raises:
         SourceError: the source has no parts to name.
         RebuildError: the same rebuild is under way in another process.
-        OSError: the root cannot be written.
+        OSError: the folder cannot be written.
+        DestinationError: the object store cannot be opened, or fails.
     """
-    folder = root / WORK / key_of_order(source, wanted)
-    files.make_folder(folder)
-    with _locked(folder):
-        path = folder / _PLAN
-        if path.is_file():
-            plan = msgspec.json.decode(path.read_bytes(), type=Plan)
-        else:
-            # What another left that died when it was done is of no use to this one.
-            _clear(folder, files)
-            plan = Plan(secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
-            publish(files, path, msgspec.json.encode(plan))
-        yield RebuildJob(plan, Site(root, folder, plan.node, files))
+    with contextlib.ExitStack() as held:
+        if isinstance(place, Path):
+            files.make_folder(place)
+            held.enter_context(_locked(place))
+        yield RebuildJob(_planned(source, place, files), place, files)
 
 
-def _clear(folder: Path, files: Files) -> None:
-    for name in names(folder):
-        if name != _LOCK:
-            files.remove(folder / name)
+def _planned(source: Source, place: Path | str, files: Files) -> Plan:
+    store = open_blob_store(place, files)
+    while (plan := _plan_in(found := store.read(_PLAN))) is None:
+        if isinstance(place, Path):
+            # What a job left that was finished, or that an older version began, is of no use to this one.
+            _clear(place, files)
+            found = None
+        plan = Plan(_FORMAT, secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
+        with contextlib.suppress(ReplacedError):
+            store.write(_PLAN, msgspec.json.encode(plan), found[1] if found else None)
+    return plan
+
+
+def _plan_in(found: tuple[bytes, object] | None) -> Plan | None:
+    if found is None:
+        return None
+    try:
+        plan = msgspec.json.decode(found[0], type=Plan)
+    except msgspec.DecodeError:
+        return None
+    return plan if plan.format == _FORMAT else None
+
+
+def _clear(place: Path | str, files: Files) -> None:
+    store = open_blob_store(place, files)
+    store.delete([name for name in store.names() if name != _LOCK])
+    if isinstance(place, Path):
+        for folder in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
+            files.remove_folder(folder)
 
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            what = f"this very rebuild is under way in another process ({folder} is locked)"
+            raise RebuildError(f"{what}; wait until it has ended") from None
         yield
-    except BlockingIOError:
-        raise RebuildError(
-            f"this very rebuild is under way in another process ({folder} is locked); wait until it has ended"
-        ) from None
     finally:
         os.close(descriptor)

@@ -1,7 +1,7 @@
-"""One piece of a rebuild's work: a part of the source read, or some buckets of runs folded.
+"""One piece of a rebuild: a part of the source is read, or some buckets of runs are folded.
 
-Each piece writes raw files of its own numbers, so that doing it again overwrites. Pieces share nothing: they
-are done in any order, by any process.
+Each piece writes raw files of its own numbers, so that doing it again overwrites them. Pieces share nothing:
+they are done in any order, by any process.
 """
 
 from __future__ import annotations
@@ -9,30 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
 
 from waybill.exporter.compaction import RawWriter
+from waybill.exporter.exporting import BlobStore
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.rebuilding.spill import Spill, StatesByRun, add_run, read_bucket
-from waybill.exporter.sources import SourceError, SourceUnreachableError, Stored
+from waybill.exporter.rebuilding.wanted import Wanted
+from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored
 from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 
-if TYPE_CHECKING:
-    from waybill.exporter.rebuilding.wanted import Wanted
-    from waybill.exporter.sources import Source
-
 _NUMBERS: Final = 2**20
 """How many raw numbers each piece has for its own."""
-_RECORDS_MAX: Final = 100_000
-_PIECE_RECORDS: Final = 5_000
-_RUNS_MAX: Final = 50_000
-_WRITERS: Final = 4  # most of a small file's time is its fsync
+_BATCH_RECORDS: Final = 5_000
+RUNS_MAX: Final = 50_000
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a rebuild each process has in memory at once.
+
+    Attributes:
+        records: as many records go into one raw file.
+        runs: as many runs are held before they are spilled.
+        fold_bytes: as much of spilled runs is folded at once.
+        writers: as many threads write raw files; most of a small file's time is its fsync.
+    """
+
+    records: int = 100_000
+    runs: int = RUNS_MAX
+    fold_bytes: int = 16 * 2**20
+    writers: int = 4
 
 
 class PartReport(msgspec.Struct, kw_only=True):
@@ -45,7 +57,7 @@ class PartReport(msgspec.Struct, kw_only=True):
         first_unreadable: a sentence about the first of these.
         damaged: a sentence about the part itself if it could not be read to its end.
         hours: those that raw files were written for.
-        state_bytes: by bucket, how much of runs without the facet there is to be folded.
+        state_bytes: by bucket, the size of the runs that are to be folded.
     """
 
     entries: int = 0
@@ -63,28 +75,25 @@ class PartReport(msgspec.Struct, kw_only=True):
             self.first_unreadable = f"{place}: {' '.join(str(error).split())}"
 
 
-class Site(msgspec.Struct, frozen=True):
-    """Where a rebuild writes.
+class Task(msgspec.Struct, frozen=True):
+    """What all pieces of one rebuild have in common; the processes that do them get a copy.
 
     Attributes:
-        root: the layout's root.
-        work: the rebuild's own folder.
-        node: its own id in the names of raw files.
-        files: the file system.
+        node: the job's own id in the names of raw files.
+        store: where the job keeps its progress.
     """
 
+    source: Source
     root: Path
-    work: Path
+    wanted: Wanted
     node: str
+    store: BlobStore
     files: Files
-
-    def runs_path(self, index: int) -> Path:
-        """The file of a part's runs; when it is there, the part is done."""
-        return self.work / f"runs-{index:07}.arrow"
+    limits: Limits
 
 
 class Readable(Protocol):
-    """Of what a `Source` is, that which reads a part."""
+    """The reading half of a `Source`."""
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The entries of one part."""
@@ -96,19 +105,20 @@ class Readable(Protocol):
 class _Writing:
     """The records of one piece on their way to raw files."""
 
-    def __init__(self, site: Site, piece: int) -> None:
+    def __init__(self, task: Task, piece: int) -> None:
         self.hours: set[Hour] = set()
         self.count = 0
-        self._writer = RawWriter(site.root, files=site.files, workers=_WRITERS)
-        self._node = site.node
+        self._writer = RawWriter(task.root, files=task.files, workers=task.limits.writers)
+        self._records_max = task.limits.records
+        self._node = task.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
-        self._waiting: list[pa.Table] = []
+        self._pending: list[pa.Table] = []
         self._rows = 0
 
     def add(self, records: pa.Table) -> None:
-        if self._rows >= _RECORDS_MAX:
+        if self._rows >= self._records_max:
             self._write(self._next)
-        self._waiting.append(records)
+        self._pending.append(records)
         self._rows += records.num_rows
 
     def finish(self) -> None:
@@ -118,39 +128,47 @@ class _Writing:
     def _write(self, last: int) -> None:
         if self._rows:
             raw = RawName(self._node, self._next, last)
-            self.hours.update(self._writer.write_table(raw, pa.concat_tables(self._waiting)))
+            self.hours.update(self._writer.write_table(raw, pa.concat_tables(self._pending)))
         self.count += self._rows
-        self._waiting, self._rows = [], 0
+        self._pending, self._rows = [], 0
         self._next = last + 1
 
 
-def read_part(source: Source, part: str, index: int, site: Site, wanted: Wanted) -> PartReport:
-    """Read one part: records with the facet become raw files, other runs go to the part's file.
+def runs_name(index: int) -> str:
+    """The name under which a part's runs are kept; once they are, the part is done."""
+    return f"runs-{index:07}.arrow"
+
+
+def read_part(task: Task, part: str, index: int) -> PartReport:
+    """Read one part: records with the facet become raw files, the other runs are kept to be folded.
 
     Raises:
-        OSError: the source cannot be read now, or the root cannot be written; doing it again mends it.
+        OSError: the source cannot be read now, or the root cannot be written; reading the part again mends
+            it.
     """
-    report, writing, spill = PartReport(), _Writing(site, index), Spill()
-    for records, runs in read_folded(source, part, wanted, report):
+    report, writing, spill = PartReport(), _Writing(task, index), Spill()
+    for records, runs in read_folded(task.source, part, task.wanted, report, runs_max=task.limits.runs):
         writing.add(records)
         if runs:
             spill.add(runs)
     writing.finish()
     report.hours, report.records, report.state_bytes = writing.hours, writing.count, spill.state_bytes
-    spill.publish(site.files, site.runs_path(index), msgspec.json.encode(report))
+    with task.store.writing(runs_name(index)) as path:
+        task.files.write(path, spill.encode(msgspec.json.encode(report)))
     return report
 
 
 def read_folded(
-    source: Readable, part: str, wanted: Wanted, report: PartReport
+    source: Readable, part: str, wanted: Wanted, report: PartReport, *, runs_max: int = RUNS_MAX
 ) -> Iterator[tuple[pa.Table, StatesByRun]]:
-    """Read one part, a bounded piece at a time: the records that entries say by themselves, and the runs.
+    """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
 
     Args:
         source: what is read.
         part: which part of it.
         wanted: which records.
-        report: what is noted in: entries, and what cannot be read.
+        report: gets the number of entries, and what cannot be read.
+        runs_max: as many runs come at once.
 
     Raises:
         OSError: the source cannot be read now.
@@ -160,7 +178,7 @@ def read_folded(
     for batch in _batches(source, part, report):
         report.entries += len(batch)
         records = _read(batch, wanted, runs, lambda at, error: report.note(source.place(part, at), error))
-        full = len(runs) >= _RUNS_MAX
+        full = len(runs) >= runs_max
         yield records, runs if full else {}
         runs = {} if full else runs
     yield SCHEMA.empty_table(), runs
@@ -191,21 +209,23 @@ def _read(
     return wanted.rows(found.records)
 
 
-def fold_buckets(buckets: Sequence[int], parts: int, piece: int, site: Site, wanted: Wanted) -> PartReport:
-    """Fold the runs of some buckets of every part's file, and write the records that are derived.
+def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> PartReport:
+    """Fold the runs of some buckets of every part, and write the records that are derived.
 
     Raises:
-        OSError: a file cannot be read or written; doing it again mends it.
+        OSError: a file cannot be read or written; folding the buckets again mends it.
     """
-    writing = _Writing(site, piece)
+    writing = _Writing(task, piece)
     for bucket in buckets:
         runs: StatesByRun = {}
         for index in range(parts):
-            for run_id, state in read_bucket(site.runs_path(index), bucket):
-                add_run(runs, run_id, state)
-        derived = (one for state in runs.values() if state is not None for one in records_of(state))
-        while some := list(islice(derived, _PIECE_RECORDS)):
-            writing.add(wanted.table(some))
+            if (file := task.store.open(runs_name(index))) is not None:
+                with file:
+                    for run_id, state in read_bucket(file, bucket):
+                        add_run(runs, run_id, state)
+        derived = (record for state in runs.values() if state is not None for record in records_of(state))
+        while batch := list(islice(derived, _BATCH_RECORDS)):
+            writing.add(task.wanted.table(batch))
     writing.finish()
     return PartReport(hours=writing.hours, records=writing.count)
 

@@ -5,9 +5,8 @@
 2. What was spilled is folded, some buckets at a time, and the derived records become raw files too.
 3. The hours touched are compacted, by the code that compacts them otherwise.
 
-Every step can be repeated, so a rebuild that was cut short is taken up by giving the same order again. Its
-rows are those of the live layout once all runs have settled; into a root that has rows already they are
-merged.
+Every step can be repeated, so a rebuild that was cut short is resumed by giving the same order again. The
+rows are those of the live layout once all runs have settled; a root's own rows are merged with them.
 """
 
 from __future__ import annotations
@@ -23,24 +22,33 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.compaction import Compactor
+from waybill.exporter.compaction import CompactionReport, Compactor
+from waybill.exporter.exporting import export
 from waybill.exporter.quarantine import Quarantined
-from waybill.exporter.rebuilding.job import begin_job
-from waybill.exporter.rebuilding.part import PartReport, Site, fold_buckets, read_part
+from waybill.exporter.rebuilding.job import RebuildJob, begin_job, key_of_order, place_below
+from waybill.exporter.rebuilding.part import (
+    Limits,
+    PartReport,
+    Task,
+    fold_buckets,
+    read_part,
+    runs_name,
+)
 from waybill.exporter.rebuilding.spill import BUCKETS, read_report
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
+    from waybill.exporter.exporting import Destination
     from waybill.exporter.rebuilding.wanted import Wanted
     from waybill.exporter.sources import Source
 
-_FOLD_BYTES: Final = 16 * 2**20
 _ALLOCATIONS_PER_COLLECTION: Final = 100_000
-_REPORT: Final = msgspec.json.Decoder(PartReport)
+_STAGED: Final = "staged"
+_REPORT: Final = "rebuilt.json"
 
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
-_Task = tuple[Callable[..., PartReport], tuple[object, ...]]
+"""Called with the stage, such as "reading", how much of it is done, and how much there is to do."""
+_Piece = tuple[Callable[..., PartReport], tuple[object, ...]]
 
 
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +63,8 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
         unreadable: how many entries hold no event or records.
         first_unreadable: a sentence about the first of these.
         damaged: a sentence about each part that could not be read to its end; the others were.
-        failed: a sentence about each hour that could not be compacted; the same call goes on there.
-        aside: the damaged files of the root that were in the way and were set aside.
+        failed: a sentence about each hour that could not be compacted; the same call tries it again.
+        aside: the damaged files of the root that were quarantined.
         files: the files published, relative to the root.
         seconds: how long it took.
     """
@@ -74,6 +82,36 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     seconds: float = 0.0
 
+    @classmethod
+    def of(
+        cls,
+        read: Sequence[PartReport],
+        compacted: CompactionReport,
+        *,
+        source: str,
+        parts: int,
+        resumed: int,
+        records: int,
+        began_s: float,
+    ) -> RebuildReport:
+        """Sum up what became of the parts and of the hours; `began_s` is by the monotonic clock."""
+        return cls(
+            source=source,
+            parts=parts,
+            resumed=resumed,
+            entries=sum(report.entries for report in read),
+            records=records,
+            unreadable=sum(report.unreadable for report in read),
+            first_unreadable=next(
+                (report.first_unreadable for report in read if report.first_unreadable), None
+            ),
+            damaged=tuple(report.damaged for report in read if report.damaged),
+            failed=(*compacted.failed.values(), *compacted.unreadable.values()),
+            aside=compacted.aside,
+            files=compacted.published,
+            seconds=round(time.monotonic() - began_s, 3),
+        )
+
     @property
     def is_whole(self) -> bool:
         """Whether everything that is stored was read and written, and no damaged file was in the way."""
@@ -88,6 +126,7 @@ def rebuild(
     workers: int = 1,
     files: Files | None = None,
     on_progress: Progress | None = None,
+    limits: Limits | None = None,
 ) -> RebuildReport:
     """Rebuild a layout from stored entries.
 
@@ -99,94 +138,147 @@ def rebuild(
             for them needs the usual ``if __name__ == "__main__":``.
         files: the file system.
         on_progress: see `Progress`.
+        limits: what bounds the memory of each process.
 
     Raises:
-        SourceError: the source is not there, or cannot be reached now: the same call goes on from there.
+        SourceError: the source is not there, or cannot be reached now: the same call resumes the rebuild.
         RebuildError: the same rebuild is under way in another process.
-        OSError: the source cannot be read now, or the root cannot be written; the same call goes on from
-            there.
+        OSError: the source cannot be read now, or the root cannot be written; the same call resumes the
+            rebuild.
     """
+    files = files or Files()
+    with begin_job(source, place_below(root, source, wanted), files) as job:
+        task = Task(source, root, wanted, job.plan.node, job.store, files, limits or Limits())
+        report = _rebuild(job, task, workers, on_progress)
+        if not report.failed:
+            job.finish()
+    return report
+
+
+def rebuild_remote(
+    source: Source,
+    destination: Destination,
+    staging: Path,
+    wanted: Wanted,
+    *,
+    workers: int = 1,
+    files: Files | None = None,
+    on_progress: Progress | None = None,
+) -> RebuildReport:
+    """Rebuild a layout into a destination, where its rows are merged with those that are there.
+
+    It is made in a folder of this machine first and then exported; the job is finished when everything has
+    arrived. Arguments and errors are those of `rebuild`; `staging` is a folder with room for all files, which
+    are deleted once they have arrived.
+
+    Returns:
+        What it came to; `failed` also has a sentence about each file that did not arrive: the same call
+        sends it again.
+    """
+    files = files or Files()
+    place = staging / key_of_order(source, wanted, destination.name)
+    with begin_job(source, place, files) as job:
+        root = place / _STAGED
+        if found := job.store.read(_REPORT):
+            report = msgspec.json.decode(found[0], type=RebuildReport)
+        else:
+            task = Task(source, root, wanted, job.plan.node, job.store, files, Limits())
+            report = _rebuild(job, task, workers, on_progress)
+            if report.failed:
+                return msgspec.structs.replace(report, files=())
+            with job.store.writing(_REPORT) as path:
+                files.write(path, msgspec.json.encode(report))
+        exported = export(
+            root,
+            destination,
+            on_progress=on_progress and (lambda done, total: on_progress("exporting", done, total)),
+        )
+        if not exported.failed:
+            job.finish()
+    failed = (*report.failed, *(f"{path}: {why}" for path, why in exported.failed.items()))
+    arrived = tuple(path for path in report.files if path not in exported.failed)
+    return msgspec.structs.replace(report, failed=failed, files=arrived)
+
+
+def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | None) -> RebuildReport:
     began_s = time.monotonic()
-    progress = on_progress or (lambda _what, _done, _total: None)
-    with begin_job(source, root, wanted, files or Files()) as work:
-        plan, site = work.plan, work.site
-        known = {
-            index: _REPORT.decode(said)
-            for index in range(len(plan.parts))
-            if (said := read_report(site.runs_path(index))) is not None
-        }
-        reads: dict[int, _Task] = {
-            index: (read_part, (source, part, index, site, wanted))
-            for index, part in enumerate(plan.parts)
-            if index not in known
-        }
-        progress("reading", len(known), len(plan.parts))
-        reports = dict(known)
-        for index, report in _do(reads, workers):
-            reports[index] = report
-            progress("reading", len(reports), len(plan.parts))
-        read = [reports[index] for index in sorted(reports)]
-        folds = _folds(read, site, wanted)
-        folded: list[PartReport] = []
-        for _, report in _do(folds, workers):
-            folded.append(report)
-            progress("folding", len(folded), len(folds))
-        hours = {hour for report in (*read, *folded) for hour in report.hours}
-        progress("compacting", 0, len(hours))
-        compacted = Compactor(root, node=plan.node, files=site.files, workers=workers).compact(hours)
-        progress("compacting", len(hours), len(hours))
-        failed = (*compacted.failed.values(), *compacted.unreadable.values())
-        if not failed:
-            work.finish()
-    unreadable = [report.first_unreadable for report in read if report.first_unreadable]
-    return RebuildReport(
+    progress, plan = on_progress or (lambda _what, _done, _total: None), job.plan
+    reports = _reports(job)
+    resumed = len(reports)
+    progress("reading", resumed, len(plan.parts))
+    reads: dict[int, _Piece] = {
+        index: (read_part, (task, part, index))
+        for index, part in enumerate(plan.parts)
+        if index not in reports
+    }
+    for index, report in _do(reads, workers):
+        reports[index] = report
+        progress("reading", len(reports), len(plan.parts))
+    read = [reports[index] for index in sorted(reports)]
+    # Numbered on from the parts.
+    folds: dict[int, _Piece] = {
+        piece: (fold_buckets, (task, buckets, len(read), piece))
+        for piece, buckets in enumerate(_groups(read, task.limits.fold_bytes), len(read))
+    }
+    folded: list[PartReport] = []
+    for _, report in _do(folds, workers):
+        folded.append(report)
+        progress("folding", len(folded), len(folds))
+    hours = {hour for report in (*read, *folded) for hour in report.hours}
+    progress("compacting", 0, len(hours))
+    compacted = Compactor(task.root, node=plan.node, files=task.files, workers=workers).compact(hours)
+    progress("compacting", len(hours), len(hours))
+    records = sum(report.records for report in (*read, *folded))
+    return RebuildReport.of(
+        read,
+        compacted,
         source=plan.source,
         parts=len(plan.parts),
-        resumed=len(known),
-        entries=sum(report.entries for report in read),
-        records=sum(report.records for report in (*read, *folded)),
-        unreadable=sum(report.unreadable for report in read),
-        first_unreadable=next(iter(unreadable), None),
-        damaged=tuple(report.damaged for report in read if report.damaged),
-        failed=failed,
-        aside=compacted.aside,
-        files=compacted.published,
-        seconds=round(time.monotonic() - began_s, 3),
+        resumed=resumed,
+        records=records,
+        began_s=began_s,
     )
 
 
-def _folds(read: Sequence[PartReport], site: Site, wanted: Wanted) -> dict[int, _Task]:
-    """Buckets with runs to be folded, together as far as they fit into memory; numbered on from the parts."""
-    sizes = [sum(report.state_bytes[bucket] for report in read) for bucket in range(BUCKETS)]
+def _reports(job: RebuildJob) -> dict[int, PartReport]:
+    """What became of the parts that are read already, by number."""
+    found = {}
+    for index in range(len(job.plan.parts)):
+        if (file := job.store.open(runs_name(index))) is not None:
+            with file:
+                found[index] = msgspec.json.decode(read_report(file), type=PartReport)
+    return found
+
+
+def _groups(read: Sequence[PartReport], fold_bytes: int) -> list[list[int]]:
+    """Buckets that hold runs, together as far as they fit into memory."""
     groups: list[list[int]] = []
-    group_bytes = _FOLD_BYTES
-    for bucket, size_bytes in enumerate(sizes):
+    group_bytes = fold_bytes
+    for bucket in range(BUCKETS):
+        size_bytes = sum(report.state_bytes[bucket] for report in read)
         if not size_bytes:
             continue
-        if group_bytes + size_bytes > _FOLD_BYTES:
+        if group_bytes + size_bytes > fold_bytes:
             groups.append([])
             group_bytes = 0
         groups[-1].append(bucket)
         group_bytes += size_bytes
-    return {
-        piece: (fold_buckets, (group, len(read), piece, site, wanted))
-        for piece, group in enumerate(groups, len(read))
-    }
+    return groups
 
 
-def _do(tasks: Mapping[int, _Task], workers: int) -> Iterator[tuple[int, PartReport]]:
-    """Do all tasks, as they get done."""
-    if workers == 1 or len(tasks) <= 1:
-        yield from ((index, do(*arguments)) for index, (do, arguments) in tasks.items())
+def _do(pieces: Mapping[int, _Piece], workers: int) -> Iterator[tuple[int, PartReport]]:
+    """Do all pieces; each comes when it is done."""
+    if workers == 1 or len(pieces) <= 1:
+        yield from ((number, do(*arguments)) for number, (do, arguments) in pieces.items())
         return
     pool = ProcessPoolExecutor(
-        min(workers, len(tasks)),
-        # A fork would carry along the threads' locks of pyarrow, held or not.
+        min(workers, len(pieces)),
+        # A fork would carry along the locks of pyarrow's threads, held or not.
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_prepare_worker,
     )
     try:
-        futures = {pool.submit(do, *arguments): index for index, (do, arguments) in tasks.items()}
+        futures = {pool.submit(do, *arguments): number for number, (do, arguments) in pieces.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
@@ -194,8 +286,8 @@ def _do(tasks: Mapping[int, _Task], workers: int) -> Iterator[tuple[int, PartRep
 
 
 def _prepare_worker() -> None:
-    # An interrupt is the parent's to answer.
+    # The parent handles an interrupt.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Events and records hold no cycles, yet by their number they would have some looked for all the time.
+    # Events and records hold no cycles, yet their number would have the collector look for some all the time.
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)

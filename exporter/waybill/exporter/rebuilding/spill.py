@@ -1,22 +1,21 @@
-"""Runs on disk between the reading and the folding, cut by a hash of the run id.
+"""The spill: runs on disk between reading and folding, cut into buckets by a hash of the run id.
 
 Each part of a source leaves one file. A run that is in several files is in the same bucket of each, so a
-bucket is folded without the others; what is known of a run that carries the facet is only that it does, since
-nothing is derived then.
+bucket is folded without the others. Of a run that carries the facet only that is kept, since no records are
+derived for it.
 """
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
 from waybill.facets import RunState, merge_states
-from waybill.transport.files import Files, publish
 
 BUCKETS: Final = 64
 
@@ -36,18 +35,18 @@ def encode_state(state: RunState | None) -> bytes | None:
 
 
 def decode_state(encoded: bytes | None) -> RunState | None:
-    """The way back."""
+    """The inverse of `encode_state`."""
     return None if encoded is None else _DECODER.decode(encoded)
 
 
 def add_run(runs: StatesByRun, run_id: str, state: RunState | None) -> None:
-    """Merge what is known of a run."""
+    """Add what some events say of a run to what is known of it."""
     known = runs.get(run_id, state)
     runs[run_id] = None if known is None or state is None else merge_states(known, state)
 
 
 class Spill:
-    """The runs of one part, on their way to its file; rounds of `BUCKETS` batches."""
+    """The runs of one part: each round adds one batch to every bucket."""
 
     def __init__(self) -> None:
         self.state_bytes = [0] * BUCKETS
@@ -69,34 +68,27 @@ class Spill:
             for ids, states in buckets
         ]
 
-    def publish(self, files: Files, path: Path, report: bytes) -> None:
-        """Write the file, with the report of its part; it is there whole or not at all.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+    def encode(self, report: bytes) -> pa.Buffer:
+        """The file, with the report of its part."""
         sink = pa.BufferOutputStream()
         schema = _SCHEMA.with_metadata({_REPORT: report})
         with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
             for batch in self._batches:
                 writer.write_batch(batch.replace_schema_metadata(schema.metadata))
-        publish(files, path, sink.getvalue())
+        return sink.getvalue()
 
 
-def read_report(path: Path) -> bytes | None:
-    """The report of a part whose file is there; None when it is not."""
-    try:
-        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-            report: bytes = reader.schema.metadata[_REPORT]
-            return report
-    except FileNotFoundError:
-        return None
+def read_report(file: io.BufferedIOBase) -> bytes:
+    """The report of a part, from its file."""
+    with pa.ipc.open_file(file) as reader:
+        report: bytes = reader.schema.metadata[_REPORT]
+        return report
 
 
-def read_bucket(path: Path, bucket: int) -> Iterator[tuple[str, RunState | None]]:
+def read_bucket(file: io.BufferedIOBase, bucket: int) -> Iterator[tuple[str, RunState | None]]:
     """The runs of one bucket of a part's file; one may come several times."""
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        for at in range(bucket, reader.num_record_batches, BUCKETS):
-            batch = reader.get_batch(at)
+    with pa.ipc.open_file(file) as reader:
+        for number in range(bucket, reader.num_record_batches, BUCKETS):
+            batch = reader.get_batch(number)
             for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
                 yield run_id, decode_state(state)

@@ -1,4 +1,4 @@
-"""Which records a rebuild writes, and how they are written."""
+"""Which records a rebuild writes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from waybill.facets.arrow import to_table
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are wanted, and what is not in the events themselves.
+    """Which records are wanted, and what the events themselves do not say.
 
     Attributes:
         system_name: the name for records that neither carry one nor were stamped with one.
-        annotations_allowed: annotation keys that reach the records.
+        annotations_allowed: the annotation keys that records may have.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
         systems: only records of these systems; empty: of all.
@@ -44,13 +44,3 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         if self.systems:
             table = table.filter(pc.is_in(table["system_name"], pa.array(sorted(self.systems))))
         return table
-
-    def plain(self) -> list[object]:
-        """As values that are the same for the same restrictions."""
-        return [
-            self.system_name,
-            sorted(self.annotations_allowed),
-            self.since_ms,
-            self.until_ms,
-            sorted(self.systems),
-        ]

@@ -1,8 +1,4 @@
-"""Where stored entries are read from: the sources of a rebuild.
-
-Those of Marquez and its database are in modules of their own, `marquez` and `postgres`: what they need, only
-they need.
-"""
+"""The sources of a rebuild: where stored entries are read from."""
 
 from waybill.exporter.sources.events import EventsSource as EventsSource, open_events as open_events
 from waybill.exporter.sources.journal import JournalSource as JournalSource, open_journal as open_journal
@@ -11,6 +7,7 @@ from waybill.exporter.sources.objects import (
     MARK as MARK,
     list_objects as list_objects,
     open_object as open_object,
+    open_stored as open_stored,
     read_object as read_object,
     shown as shown,
 )

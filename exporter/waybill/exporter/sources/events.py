@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EventsSource(msgspec.Struct, frozen=True):
-    """What an archive holds.
+    """The entries of an archive.
 
     Attributes:
         root: the folder that has ``events/`` in it, or the URL of one in an object store.
@@ -50,7 +50,7 @@ class EventsSource(msgspec.Struct, frozen=True):
         """The entries of a file.
 
         Raises:
-            SourceUnreachableError: the object store does not give it.
+            SourceUnreachableError: the object store does not return it.
             SourceError: it is damaged.
         """
         path = Path(self.root, part)
@@ -73,7 +73,7 @@ class EventsSource(msgspec.Struct, frozen=True):
 
 
 def open_events(places: Sequence[str], settings: Settings) -> EventsSource:
-    """The archive of a root; that of the settings when none is given.
+    """The archive of the given root, or else of the root in the settings.
 
     Raises:
         SourceError: more than one root is given.

@@ -20,11 +20,7 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 
 class JournalSource(msgspec.Struct, frozen=True):
-    """What a journal still holds.
-
-    Attributes:
-        home: the journal's folder.
-    """
+    """The entries that a journal still holds."""
 
     home: Path
 
@@ -52,7 +48,7 @@ class JournalSource(msgspec.Struct, frozen=True):
         ]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of a range that the journal has not let go of."""
+        """The entries of a range, without those that were pruned meanwhile."""
         first, last = map(int, part.split("-"))
         journal = Journal(self.home)
         try:

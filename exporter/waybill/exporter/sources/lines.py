@@ -1,6 +1,6 @@
 """Files of JSON lines as a source, as the OpenLineage client's file transport writes them.
 
-Plain, gzip or zstd, told by the first bytes. A plain file is cut into parts of some size; a line belongs to
+They are plain, gzip or zstd, which the first bytes tell. A plain file is cut into parts; a line belongs to
 the part in which it begins.
 """
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
-_PART_BYTES: Final = 64 * 2**20
 _BATCH_LINES: Final = 2_000
 
 
@@ -35,31 +34,33 @@ class LinesSource(msgspec.Struct, frozen=True):
 
     Attributes:
         paths: files, and folders whose files are read, on a disk or as URLs of an object store.
+        part_bytes: how large the parts are that a plain file is cut into.
     """
 
     paths: tuple[Path | str, ...]
+    part_bytes: int = 64 * 2**20
 
     def describe(self) -> str:
         """Name the paths."""
         return " ".join(["jsonl", *map(str, self.paths)])
 
     def parts(self) -> list[str]:
-        """Ranges of bytes as ``start-end:path``; a compressed file is one.
+        """Ranges of bytes as ``start-end:path``; a compressed file is one part, ``0-0:path``.
 
         Raises:
-            SourceError: a path is not there, or there is no file.
+            SourceError: a path does not exist, or there is no file.
         """
         files = [file for path in self.paths for file in _files(path)]
         if not files:
             raise SourceError(f"there is no file in {self.paths[0]}; give files of JSON lines")
-        return [part for file in files for part in _cut(file)]
+        return [part for file in files for part in _cut(file, self.part_bytes)]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The lines of a range that are not blank.
 
         Raises:
             OSError: the file cannot be read.
-            SourceUnreachableError: the object store does not give it.
+            SourceUnreachableError: the object store does not return it.
             SourceError: it is damaged.
         """
         extent, _, name = part.partition(":")
@@ -74,7 +75,7 @@ class LinesSource(msgspec.Struct, frozen=True):
             raise SourceError(f"{shown(name)} is damaged ({error}); put a good copy in its place") from None
 
     def place(self, part: str, at: int) -> str:
-        """The file, and how many bytes are before the line."""
+        """The file, and the offset of the line in it."""
         return f"byte {at:,} of {shown(part.partition(':')[2])}"
 
 
@@ -82,7 +83,7 @@ def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noq
     """The files and folders that are given.
 
     Raises:
-        SourceError: none is given.
+        SourceError: no path is given.
     """
     if not places:
         raise SourceError("the source `jsonl` takes the paths of files or folders; give at least one")
@@ -103,15 +104,14 @@ def _files(path: Path | str) -> list[str]:
     return found
 
 
-def _cut(name: str) -> list[str]:
+def _cut(name: str, part_bytes: int) -> list[str]:
     with _plain(name) as file:
         magic = file.read(len(_ZSTD))
         size_bytes = file.seek(0, io.SEEK_END)
     if magic.startswith((_GZIP, _ZSTD)):
         return [f"0-0:{name}"]
     return [
-        f"{start}-{min(start + _PART_BYTES, size_bytes)}:{name}"
-        for start in range(0, size_bytes, _PART_BYTES)
+        f"{start}-{min(start + part_bytes, size_bytes)}:{name}" for start in range(0, size_bytes, part_bytes)
     ]
 
 
@@ -130,7 +130,7 @@ def _open(name: str) -> io.BufferedReader:
 
 
 class _Unzipped(gzip.GzipFile):
-    """Closes, when it is closed, what it reads from."""
+    """A gzip file that closes the file it reads from when it is closed."""
 
     def __init__(self, inner: io.BufferedReader) -> None:
         super().__init__(fileobj=inner)
@@ -142,7 +142,7 @@ class _Unzipped(gzip.GzipFile):
 
 
 def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[Stored]]:
-    """The lines that begin before `end`; 0: all."""
+    """The lines that begin before `end`, or all if that is 0."""
     batch: list[Stored] = []
     if end and at >= end:
         return

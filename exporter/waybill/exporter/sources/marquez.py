@@ -15,7 +15,6 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_PART_EVENTS: Final = 20_000
 _PARTS_MAX: Final = 10_000
 
 
@@ -23,17 +22,17 @@ class MarquezSource(msgspec.Struct, frozen=True):
     """The run events of a Marquez, as it re-serialises them.
 
     Attributes:
-        url: its address.
-        api_key: sent as a bearer token.
+        part_events: how many events a window holds on average.
         open_reader: opens what reads it.
     """
 
     url: str
     api_key: str | None = None
+    part_events: int = 20_000
     open_reader: Callable[[str, str | None], EventReader] = EventReader
 
     def describe(self) -> str:
-        """Name the address."""
+        """Name the URL."""
         return f"marquez {self.url}"
 
     def parts(self) -> list[str]:
@@ -52,8 +51,8 @@ class MarquezSource(msgspec.Struct, frozen=True):
         if extent is None:
             return []
         first_us, last_us, count = extent
-        windows = min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX)
-        # The database rounds to the microsecond what the event's text may have with more digits.
+        windows = min(max(-(-count // self.part_events), 1), _PARTS_MAX)
+        # The event's text may have more digits than the microseconds to which the database rounds.
         return cut_window(first_us - 1, last_us + 2, windows)
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
@@ -75,12 +74,12 @@ class MarquezSource(msgspec.Struct, frozen=True):
             reader.close()
 
     def place(self, part: str, at: int) -> str:
-        """The window, and how many events come before it there."""
+        """The number of the event within its window."""
         return f"event {at:,} of the window {part} (epoch microseconds) at {self.url}"
 
 
 def open_marquez(places: Sequence[str], settings: Settings) -> MarquezSource:
-    """The Marquez at the URL that is given; that of the settings when none is.
+    """The Marquez at the given URL, or else at the one in the settings.
 
     Raises:
         SourceError: there is no URL, or more than one.
@@ -92,6 +91,6 @@ def open_marquez(places: Sequence[str], settings: Settings) -> MarquezSource:
 
 
 def cut_window(start_us: int, end_us: int, count: int) -> list[str]:
-    """A window of time as so many that follow each other."""
+    """Cut a window of time into so many that follow each other."""
     edges = sorted({max(start_us, 0) + (end_us - max(start_us, 0)) * at // count for at in range(count + 1)})
     return [f"{start}-{end}" for start, end in itertools.pairwise(edges)]

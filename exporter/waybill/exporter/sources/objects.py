@@ -1,6 +1,6 @@
-"""Objects of a store as files to be read: a source's files may be at a URL as well as on a disk.
+"""Objects of a store as files: a source's files may be at a URL as well as on a disk.
 
-An object is named by the URL of the folder that was given, `MARK`, and its path below that.
+The name of an object is the URL of the folder that was given, then `MARK`, then its path below that folder.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 MARK: Final = "!/"
-"""Between the folder and the path in the name of an object."""
+"""Separates the folder from the path in the name of an object."""
 
 _BUFFER_BYTES: Final = 8 * 2**20
 
 
 def list_objects(url: str) -> list[str]:
-    """The names of the object at a URL, or of all below it, in order; none where there is nothing.
+    """The names of the object at a URL, or of all objects below it, in order; there may be none.
 
     Raises:
         SourceUnreachableError: the store cannot be asked.
-        SourceError: it is of no known kind.
+        SourceError: the URL is of no known kind.
     """
     from obstore.exceptions import BaseError
 
@@ -40,7 +40,7 @@ def list_objects(url: str) -> list[str]:
                 pass
             else:
                 return [f"{folder}{MARK}{name}"]
-        # What is empty holds nothing, or marks a folder.
+        # An empty object has no entries; some stores have one for each folder.
         found = [one["path"] for batch in _store(url).list() for one in batch if one["size"]]
     except (BaseError, OSError) as error:
         raise _unreachable(url, error) from None
@@ -49,10 +49,10 @@ def list_objects(url: str) -> list[str]:
 
 
 def read_object(name: str) -> bytes:
-    """All of an object.
+    """The bytes of an object.
 
     Raises:
-        SourceUnreachableError: it cannot be had now.
+        SourceUnreachableError: it cannot be fetched now.
     """
     from obstore.exceptions import BaseError
 
@@ -63,28 +63,23 @@ def read_object(name: str) -> bytes:
         raise _unreachable(shown(name), error) from None
 
 
-def open_object(name: str) -> io.BufferedReader:
-    """An object as a file, of which some megabytes at a time are fetched.
+def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedReader:
+    """An object as a file, of which so many bytes at a time are fetched.
 
     Raises:
-        SourceUnreachableError: it cannot be had now; reading raises it, too.
+        SourceUnreachableError: it cannot be fetched now; reading raises this too.
     """
-    return io.BufferedReader(_Object(name), _BUFFER_BYTES)
-
-
-def size_of(name: str) -> int:
-    """How many bytes an object has.
-
-    Raises:
-        SourceUnreachableError: the store cannot be asked, or has it no longer.
-    """
-    from obstore.exceptions import BaseError
-
     folder, _, path = name.partition(MARK)
-    try:
-        return _store(folder).head(path)["size"]
-    except (BaseError, OSError) as error:
-        raise _unreachable(shown(name), error) from None
+    return io.BufferedReader(_Object(_store(folder), path, shown(name)), buffer_bytes)
+
+
+def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
+    """Open an object of a store by its path; `url` is what an error calls it.
+
+    Raises:
+        SourceUnreachableError: it cannot be fetched now; reading raises this too.
+    """
+    return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
 
 
 def shown(name: str) -> str:
@@ -93,12 +88,19 @@ def shown(name: str) -> str:
 
 
 class _Object(io.RawIOBase):
-    """An object, fetched in the ranges that are read."""
+    """An object as a file whose ranges are fetched when they are read."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._size_bytes = size_of(name)
+    def __init__(self, store: ObjectStore, path: str, url: str) -> None:
+        from obstore.exceptions import BaseError
+
+        self._store = store
+        self._path = path
+        self._url = url
         self._at = 0
+        try:
+            self._size_bytes = store.head(path)["size"]
+        except (BaseError, OSError) as error:
+            raise _unreachable(url, error) from None
 
     def readable(self) -> bool:
         return True
@@ -121,11 +123,10 @@ class _Object(io.RawIOBase):
         length = min(len(view), self._size_bytes - self._at)
         if length <= 0:
             return 0
-        folder, _, path = self._name.partition(MARK)
         try:
-            found = bytes(_store(folder).get_range(path, start=self._at, length=length))
+            found = bytes(self._store.get_range(self._path, start=self._at, length=length))
         except (BaseError, OSError) as error:
-            raise _unreachable(shown(self._name), error) from None
+            raise _unreachable(self._url, error) from None
         view[: len(found)] = found
         self._at += len(found)
         return len(found)
@@ -139,5 +140,7 @@ def _store(folder: str) -> ObjectStore:
         raise SourceError(str(error)) from None
 
 
-def _unreachable(what: str, error: Exception) -> SourceUnreachableError:
-    return SourceUnreachableError(f"{what} cannot be read ({reason_of(error)}); see to it, and do it again")
+def _unreachable(url: str, error: Exception) -> SourceUnreachableError:
+    return SourceUnreachableError(
+        f"{url} cannot be read ({reason_of(error)}); check the object store, then do it again"
+    )

@@ -20,9 +20,7 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_PART_EVENTS: Final = 50_000
 _PARTS_MAX: Final = 10_000
-_BATCH_ROWS: Final = 2_000
 
 _EXTENT: Final = """
 SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
@@ -30,7 +28,7 @@ SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
        count(*)
 FROM lineage_events
 """
-# Whole numbers, so that no event falls between two windows by a rounding; the index is on event_time itself.
+# Whole numbers, so that rounding lets no event fall between two windows; the index is on event_time itself.
 _WITHIN: Final = (
     "event_time >= timestamptz 'epoch' + %s * interval '1 microsecond' "
     "AND event_time < timestamptz 'epoch' + %s * interval '1 microsecond'"
@@ -49,16 +47,16 @@ _JDBC_NAMES: Final = {
     "connect_timeout": "connectTimeout",
     "application_name": "ApplicationName",
 }
-"""What a PostgreSQL client is told, by libpq's name and by that of the JDBC driver."""
+"""Connection parameters: libpq's names, and those of the JDBC driver."""
 
 
 class Jdbc(msgspec.Struct, frozen=True):
-    """A database as Java's programs find it.
+    """A database as a Java program connects to it.
 
     Attributes:
-        url: its address, without user and password.
-        properties: these two, and what else a connection is told.
-        table: what stands for a table: the columns `event`, `time_us` and `event_time`.
+        url: without user and password.
+        properties: user, password and the other connection parameters.
+        table: a subquery in place of a table, with the columns `event`, `time_us` and `event_time`.
     """
 
     url: str
@@ -66,7 +64,7 @@ class Jdbc(msgspec.Struct, frozen=True):
     table: str = _TABLE
 
     def within(self, start_us: int, end_us: int) -> str:
-        """The condition of a window: an event's time is in it, the end excluded."""
+        """The SQL condition that an event is in a window, the end excluded."""
         return _WITHIN % (start_us, end_us)
 
 
@@ -75,9 +73,13 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
 
     Attributes:
         url: the database, as ``postgresql://user:password@host/marquez``.
+        part_events: how many events a window holds on average.
+        batch_rows: how many events are fetched at a time.
     """
 
     url: str
+    part_events: int = 50_000
+    batch_rows: int = 2_000
 
     def describe(self) -> str:
         """Name the database, without the password."""
@@ -95,7 +97,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
             first_us, last_us, count = connection.execute(_EXTENT).fetchone()
         if not count:
             return []
-        return cut_window(first_us, last_us + 1, min(max(-(-count // _PART_EVENTS), 1), _PARTS_MAX))
+        return cut_window(first_us, last_us + 1, min(max(-(-count // self.part_events), 1), _PARTS_MAX))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The events of a window, by a cursor on the server.
@@ -106,7 +108,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         count = 0
         with self._connected() as connection, connection.cursor("waybill") as cursor:
             cursor.execute(_SELECT, self.window(part))
-            while rows := cursor.fetchmany(_BATCH_ROWS):
+            while rows := cursor.fetchmany(self.batch_rows):
                 yield [
                     Stored(at, Kind.OPENLINEAGE, "", text.encode())
                     for at, (text,) in enumerate(rows, count + 1)
@@ -114,16 +116,16 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
                 count += len(rows)
 
     def window(self, part: str) -> tuple[int, int]:
-        """What a part is: from when on, and until before when, in epoch microseconds."""
+        """The start and end of a part, in epoch microseconds, the end excluded."""
         start, _, end = part.partition("-")
         return int(start), int(end)
 
     def jdbc(self) -> Jdbc:
-        """Where Java's programs find the database: what this connection has come to, however it was told.
+        """How a Java program connects to the database: by the parameters that this connection ended up with.
 
         Raises:
             SourceUnreachableError: the database does not answer.
-            SourceError: it is found by a socket's path, which Java cannot open.
+            SourceError: the database is reached by a Unix socket, which Java cannot open.
         """
         with self._connected() as connection:
             info = connection.info
@@ -140,7 +142,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         return Jdbc(f"jdbc:postgresql://{address}:{port}/{name}", {**known, "readOnly": "true"})
 
     def place(self, part: str, at: int) -> str:
-        """The window, and how many events come before it there."""
+        """The number of the event within its window."""
         return f"event {at:,} of the window {part} (epoch microseconds) in {self.describe()}"
 
     @contextlib.contextmanager
@@ -153,21 +155,21 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
             ) from None
         try:
             with psycopg.connect(self.url) as connection:
-                # Only reading, and all of a part as of one moment.
+                # A read-only transaction: all of a part is read as of one moment.
                 connection.read_only = True
                 yield connection
         except psycopg.Error as error:
             reason = " ".join(str(error).split())
             raise SourceUnreachableError(
-                f"{self.describe()} cannot be read ({reason}); see to it, or to the URL, and do it again"
+                f"{self.describe()} cannot be read ({reason}); check database and URL, then do it again"
             ) from None
 
 
 def open_marquez_db(places: Sequence[str], settings: Settings) -> MarquezDatabaseSource:  # noqa: ARG001 - of the protocol
-    """The database at the URL that is given.
+    """The database at the given URL.
 
     Raises:
-        SourceError: it is not one URL of a PostgreSQL database.
+        SourceError: there is not exactly one URL of a PostgreSQL database.
     """
     if len(places) != 1 or urlsplit(places[0]).scheme not in {"postgresql", "postgres"}:
         raise SourceError(

@@ -1,6 +1,6 @@
-"""What a source is: a place where entries are stored, cut into parts that can be read one by one.
+"""A source: a place where entries are stored, cut into parts that can be read one by one.
 
-Packages offer theirs under the entry-point group ``waybill.sources``: a name, as ``waybill rebuild --from``
+Packages add sources under the entry-point group ``waybill.sources``: a name, as ``waybill rebuild --from``
 takes it, and a callable ``(places, settings) -> Source``.
 """
 
@@ -26,7 +26,7 @@ class SourceError(WaybillError):
 
 
 class SourceUnreachableError(SourceError):
-    """A source cannot be read now; a rebuild from it stops, and the same order goes on from there."""
+    """A source cannot be read now; a rebuild from it stops, and the same order resumes it later."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -34,9 +34,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         at: where it is within its part: a sequence number, a byte offset, a count; see `Source.place`.
-        kind: what the body is.
         system_name: the name stamped on records that carry none; empty: the rebuild's own.
-        body: the bytes as stored.
     """
 
     at: int
@@ -47,13 +45,13 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class Source(Protocol):
-    """Stored entries. It can be pickled: several processes read one source, a part each."""
+    """Stored entries. A source can be pickled: several processes read it, a part each."""
 
     def describe(self) -> str:
-        """What is read, in a few words, the same each time: by it a rebuild is taken up again."""
+        """What is read, in a few words that are the same each time: a rebuild is resumed by them."""
 
     def parts(self) -> list[str]:
-        """Name the pieces that hold everything stored now; each is read on its own, in any order.
+        """Name the parts that together hold everything stored now; they are read in any order.
 
         Raises:
             SourceError: what is to be read is not there.
@@ -69,21 +67,21 @@ class Source(Protocol):
         """
 
     def place(self, part: str, at: int) -> str:
-        """Where an entry is stored, for a person."""
+        """Where an entry is stored, in words for a person."""
 
 
 class OpenSource(Protocol):
     """The callable behind an entry point of the group ``waybill.sources``."""
 
     def __call__(self, places: Sequence[str], settings: Settings) -> Source:
-        """The source.
+        """Open the source.
 
         Args:
-            places: what the user gave to tell which: paths, a URL, or nothing.
+            places: the paths or URLs that the user gave; there may be none.
             settings: those of the process.
 
         Raises:
-            SourceError: the places are not what it takes.
+            SourceError: the source does not take these places.
         """
 
 
@@ -91,7 +89,7 @@ def open_source(name: str, places: Sequence[str], settings: Settings) -> Source:
     """Open a source by the name of its entry point.
 
     Raises:
-        SourceError: there is none of that name, or it does not take these places.
+        SourceError: no source has that name, or it does not take these places.
     """
     points = {point.name: point for point in entry_points(group=SOURCES_GROUP)}
     if name not in points:

@@ -1,8 +1,8 @@
 """Marquez's database, read by Spark's own partitioned JDBC source: a window of time is a partition.
 
-The driver's JAR comes from Maven Central and goes to the executors with the session; they need no PostgreSQL
-client. The bounds are those of the embedded engine, whole microseconds in the statement's own text, so that
-neither the session's time zone nor Java's notion of an instant moves an event to another window.
+The session takes the JDBC driver's JAR to the executors; they need no PostgreSQL client. The bounds are those
+of the embedded engine, whole microseconds in the text of the statement, so that neither the session's time
+zone nor Java's notion of an instant moves an event to another window.
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ _DRIVER: Final = "org.postgresql.Driver"
 
 
 class Fetched:
-    """What Spark fetched of one part, to be read as the source's own.
-
-    Args:
-        source: whose part it is.
-        batches: the events, and their times.
-    """
+    """The events that Spark fetched of one part, in the form of a source."""
 
     def __init__(self, source: MarquezDatabaseSource, batches: Batches) -> None:
         self._source = source
@@ -61,18 +56,18 @@ def fetch(spark: SparkSession, source: MarquezDatabaseSource, parts: Sequence[st
         SourceError: the database is not within Spark's reach.
     """
     spark.sql(f"ADD JAR '{fetch_driver()}'")
-    there = source.jdbc()
+    database = source.jdbc()
     return spark.read.jdbc(
-        there.url,
-        there.table,
-        predicates=[there.within(*source.window(part)) for part in parts],
-        properties={**there.properties, "driver": _DRIVER, "fetchsize": str(_BATCH_ROWS)},
+        database.url,
+        database.table,
+        predicates=[database.within(*source.window(part)) for part in parts],
+        properties={**database.properties, "driver": _DRIVER, "fetchsize": str(_BATCH_ROWS)},
     )
 
 
 @contextlib.contextmanager
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """Pass fewer rows at once to Python: an event may be large."""
+    """Pass fewer rows at a time to Python: an event may be large."""
     before = spark.conf.get(_BATCH_OPTION) or ""  # it has a default
     spark.conf.set(_BATCH_OPTION, _BATCH_ROWS)
     try:

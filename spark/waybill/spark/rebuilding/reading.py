@@ -1,4 +1,4 @@
-"""The first stage of a rebuild on Spark: a task reads each part of the source, and what it gave is kept."""
+"""The first stage of a rebuild on Spark: a task reads each part of the source, and the job keeps its rows."""
 
 from __future__ import annotations
 
@@ -28,89 +28,82 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from waybill.exporter import Source, Wanted
+    from waybill.exporter.exporting import BlobStore
     from waybill.exporter.rebuilding import StatesByRun
-    from waybill.spark.rebuilding.job_store import JobStore
 
 _PREFIX: Final = "part-"
 _REPORT: Final = msgspec.json.Decoder(PartReport)
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def parts_done(kept: JobStore, count: int) -> set[int]:
-    """Which parts, of so many, an earlier rebuild of the same order has read, by number."""
-    names = set(kept.names(_PREFIX))
+def parts_read(store: BlobStore, count: int) -> set[int]:
+    """Which parts, of so many, an earlier attempt of this job has read, by number."""
+    names = set(store.names())
     return {index for index in range(count) if _name(index) in names}
 
 
 def read_parts(
-    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, kept: JobStore
+    spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
-    """What all parts give, as rows of `PASSING`, a task for each.
-
-    Args:
-        spark: the session.
-        source: what is read.
-        parts: its parts.
-        wanted: which records.
-        kept: what is done, and where the rest is kept.
+    """The rows that all parts give, as `PASSING` describes them; each part is a task.
 
     Raises:
-        SparkSetupError: something is missing here.
-        SourceError: the source is not within Spark's reach.
+        SparkSetupError: the JDBC driver could not be fetched.
+        SourceError: Spark cannot reach the source.
     """
     numbered = list(enumerate(parts))
     if not isinstance(source, MarquezDatabaseSource):
-        return _read_each(spark, source, numbered, wanted, kept)
-    done = parts_done(kept, len(parts))
-    read = _read_each(spark, source, [one for one in numbered if one[0] in done], wanted, kept)
+        return _read_each(spark, source, numbered, wanted, store)
+    done = parts_read(store, len(parts))
+    read = _read_each(spark, source, [one for one in numbered if one[0] in done], wanted, store)
     if rest := [one for one in numbered if one[0] not in done]:
         events = fetch(spark, source, [part for _, part in rest])
-        fetched = events.mapInArrow(lambda found: _read_fetched(source, rest, wanted, kept, found), PASSING)
+        fetched = events.mapInArrow(lambda found: _read_fetched(source, rest, wanted, store, found), PASSING)
         read = read.unionAll(fetched)
     return read
 
 
 def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
-    """What became of each part; the first that needs `read` does all of its work."""
+    """What became of each part; this is the first use of `read`, so all its work is done here."""
     with small_batches(spark):
         rows = read.where("report IS NOT NULL").select("report").collect()
     return [_REPORT.decode(bytes(row.report)) for row in rows]
 
 
 def _read_each(
-    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, kept: JobStore
+    spark: SparkSession, source: Source, numbered: list[tuple[int, str]], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
     names = spark.createDataFrame(numbered, "index long, part string")
     return names.repartition(max(len(numbered), 1)).mapInArrow(
-        lambda batches: _read(source, wanted, kept, batches), PASSING
+        lambda batches: _read(source, wanted, store, batches), PASSING
     )
 
 
-def _read(source: Source, wanted: Wanted, kept: JobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
+def _read(source: Source, wanted: Wanted, store: BlobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
-            yield from _kept(kept, index, _read_part(source, part, wanted))
+            yield from _recorded(store, index, _read_part(source, part, wanted))
 
 
 def _read_fetched(
     source: MarquezDatabaseSource,
     numbered: list[tuple[int, str]],
     wanted: Wanted,
-    kept: JobStore,
+    store: BlobStore,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
-    """Read what Spark fetched of one part; which one, its events tell by their time."""
+    """Read the events that Spark fetched of one part; their times tell which part it is."""
     batches = (batch for batch in batches if batch.num_rows)
     if (first := next(batches, None)) is None:
         return
     starts = [source.window(part)[0] for _, part in numbered]
     index, part = numbered[bisect_right(starts, first["time_us"][0].as_py()) - 1]
     fetched = Fetched(source, itertools.chain([first], batches))
-    yield from _kept(kept, index, _read_part(fetched, part, wanted))
+    yield from _recorded(store, index, _read_part(fetched, part, wanted))
 
 
 def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
-    """Rows of records, of runs, and one of the report."""
+    """The rows of one part: its records, its runs, and its report."""
     report = PartReport()
     for records, runs in read_folded(source, part, wanted, report):
         report.hours |= _hours(records, runs)
@@ -119,28 +112,28 @@ def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.Recor
     yield report_row(msgspec.json.encode(report))
 
 
-def _kept(kept: JobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a part gave, kept first; as it is kept where it was read before."""
+def _recorded(store: BlobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of a part, kept before they are passed on; if they are kept already, nothing is read."""
     name = _name(index)
-    if (file := kept.open(name)) is None:
+    if (file := store.open(name)) is None:
         with (
-            kept.writing(name) as path,
+            store.writing(name) as path,
             pa.OSFile(str(path), "wb") as sink,
             pa.ipc.new_file(sink, ROWS, options=_OPTIONS) as writer,
         ):
             for batch in batches:
                 writer.write_batch(batch)
-        file = kept.open(name)
+        file = store.open(name)
     if file is None:
         raise FileNotFoundError(f"{name} was removed by a rebuild of the same order that has ended")
     with file, pa.ipc.open_file(file) as reader:
-        yield from (reader.get_batch(at) for at in range(reader.num_record_batches))
+        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
 
 
 def _hours(records: pa.Table, runs: StatesByRun) -> set[Hour]:
-    """The hours that records are in, and those that the runs' may be in."""
+    """The hours that the records are in, and those that the runs' records may be in."""
     hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
-    # What decides about a run in the end is one of the endings that its pieces know.
+    # A run's records are in the hour of one of the endings that its pieces know.
     endings = (state.ending for state in runs.values() if state is not None)
     hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
     return {hour_of(hour * HOUR_MS) for hour in hours}

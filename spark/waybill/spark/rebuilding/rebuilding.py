@@ -4,13 +4,14 @@
 2. The runs are brought together by run id and folded in order of it, one run in memory at a time.
 3. All records are brought together by hour; the task that has an hour writes it, see `hours`.
 
-Nothing but reports comes to the driver. Executors need Waybill installed, and the root at the same path, or
-the object store's credentials. The outcome of each part and hour is kept until all is done, so that a rebuild
-that was cut short is taken up by giving the same order again.
+Only reports come to the driver. Executors need Waybill installed, and the root at the same path, or the
+object store's credentials. The rows of each part, and which hours are written, are kept until all is done, so
+that a rebuild that was cut short is resumed by giving the same order again.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,22 +22,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.compaction import summed
-from waybill.exporter.rebuilding import RebuildReport, StatesByRun, add_run, begin_job, decode_state
+from waybill.exporter.names import HOUR_MS
+from waybill.exporter.rebuilding import (
+    RebuildReport,
+    StatesByRun,
+    add_run,
+    begin_job,
+    decode_state,
+    place_below,
+)
 from waybill.facets import ProvenanceRecord, records_of
 from waybill.facets.arrow import SCHEMA
-from waybill.spark.engine import need_pandas, spoken
-from waybill.spark.rebuilding.hours import (
-    HourTarget,
-    HourWriting,
-    RemoteTarget,
-    RootTarget,
-    begin_hour,
-    decode_written,
-    hour_number,
-    written_before,
-)
-from waybill.spark.rebuilding.job_store import FolderJobStore, begin_there
-from waybill.spark.rebuilding.reading import parts_done, read_parts, reports_in
+from waybill.spark.engine import explained, need_pandas
+from waybill.spark.rebuilding.hours import HourTarget, HourWriter, decode_written
+from waybill.spark.rebuilding.reading import parts_read, read_parts, reports_in
 from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows
 from waybill.transport.files import Files
 
@@ -53,14 +52,14 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, want
 
     Args:
         spark: the session; any classic one.
-        source: what is read. Executors open it themselves.
+        source: what is read, by the executors.
         root: where the files go: a folder that is the same for the driver and every executor, or the URL of
-            one in an object store, where they are merged with what is there. The same call goes on where
-            one was cut short.
+            one in an object store, where they are merged with what is there. The same call resumes one that
+            was cut short.
         wanted: which records.
 
     Raises:
-        SparkSetupError: something is missing here.
+        SparkSetupError: pandas or a JAR is missing.
         SparkTaskError: a task failed, and failed again when Spark repeated it.
         SourceError: the source is not there.
         DestinationError: the object store cannot be opened, or fails.
@@ -68,18 +67,11 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, want
         OSError: the root cannot be written.
     """
     need_pandas()
-    if isinstance(root, str):
-        there = begin_there(source, root, wanted)
-        report = _rebuild(spark, source, there.parts, wanted, RemoteTarget(root, there.kept))
+    with begin_job(source, place_below(root, source, wanted), Files()) as job:
+        target = HourTarget(root, job.plan.node, job.store)
+        report = _rebuild(spark, source, job.plan.parts, wanted, target)
         if not report.failed:
-            there.finish()
-        return report
-    with begin_job(source, root, wanted, Files()) as work:
-        plan, site = work.plan, work.site
-        target = RootTarget(root, plan.node, FolderJobStore(site.work))
-        report = _rebuild(spark, source, plan.parts, wanted, target)
-        if not report.failed:
-            work.finish()
+            job.finish()
     return report
 
 
@@ -90,37 +82,33 @@ def _rebuild(
     from pyspark.sql.functions import col
 
     began_s = time.monotonic()
-    resumed = parts_done(target.kept, len(parts))
-    known = written_before(target.kept)
-    with spoken():
-        read = read_parts(spark, source, parts, wanted, target.kept).persist(StorageLevel.DISK_ONLY)
+    resumed = parts_read(target.store, len(parts))
+    before = target.written_before()
+    hours_before = {written.report.hour for written in before}
+    with explained():
+        read = read_parts(spark, source, parts, wanted, target.store).persist(StorageLevel.DISK_ONLY)
         runs = read.where(col("run_id").isNotNull()).repartition("run_id").sortWithinPartitions("run_id")
         derived = runs.mapInArrow(lambda batches: _fold(wanted, batches), PASSING)
         records = read.where(col("did").isNotNull()).unionAll(derived)
-        records = records.where(~col("hour").isin([hour_number(one.report.hour) for one in known]))
+        numbers = [hour.start_ms // HOUR_MS for hour in hours_before]
+        records = records.where(~col("hour").isin(numbers))
         hours = records.repartition("hour").sortWithinPartitions("hour")
         try:
             reports = reports_in(spark, read)
             touched = {hour for report in reports for hour in report.hours}
-            with target.changing(touched - {one.report.hour for one in known}):
+            with target.changing(touched - hours_before):
                 rows = hours.mapInArrow(lambda batches: _write(target, batches), _WRITTEN).collect()
         finally:
             read.unpersist()
-    written = [*known, *(decode_written(bytes(row.written)) for row in rows)]
-    done = summed(one.report for one in written)
-    return RebuildReport(
+    written = [*before, *(decode_written(bytes(row.written)) for row in rows)]
+    return RebuildReport.of(
+        reports,
+        summed(hour.report for hour in written),
         source=source.describe(),
         parts=len(parts),
         resumed=len(resumed),
-        entries=sum(report.entries for report in reports),
-        records=sum(one.records for one in written),
-        unreadable=sum(report.unreadable for report in reports),
-        first_unreadable=next((one.first_unreadable for one in reports if one.first_unreadable), None),
-        damaged=tuple(report.damaged for report in reports if report.damaged),
-        failed=(*done.failed.values(), *done.unreadable.values()),
-        aside=done.aside,
-        files=done.published,
-        seconds=round(time.monotonic() - began_s, 3),
+        records=sum(hour.records for hour in written),
+        began_s=began_s,
     )
 
 
@@ -146,20 +134,12 @@ def _records_of(run: StatesByRun) -> list[ProvenanceRecord]:
 
 def _write(target: HourTarget, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Write hours, whose records come one hour after the other; a row about each."""
-    writing: HourWriting | None = None
-    for batch in batches:
-        for hour, rows in _by_hour(batch):
-            if writing is None or writing.hour != hour:
-                if writing is not None:
-                    yield _written(writing)
-                writing = begin_hour(target, hour)
-            writing.add(rows)
-    if writing is not None:
-        yield _written(writing)
-
-
-def _written(writing: HourWriting) -> pa.RecordBatch:
-    return pa.record_batch({"written": pa.array([msgspec.json.encode(writing.finish())], pa.binary())})
+    pieces = (piece for batch in batches for piece in _by_hour(batch))
+    for hour, tables in itertools.groupby(pieces, key=lambda piece: piece[0]):
+        writer = HourWriter(target, hour)
+        for _, table in tables:
+            writer.add(table)
+        yield pa.record_batch({"written": pa.array([msgspec.json.encode(writer.finish())], pa.binary())})
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:

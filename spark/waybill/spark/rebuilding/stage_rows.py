@@ -1,4 +1,4 @@
-"""What passes between the stages of a rebuild on Spark: records, runs and reports, as rows of one kind."""
+"""The rows between the stages of a rebuild on Spark: records, runs and reports in one schema."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from waybill.facets.arrow import SCHEMA
 Batches = Iterable[pa.RecordBatch]
 
 PIECE_RECORDS: Final = 5_000
-"""How many records pass at once."""
+"""The most records in one batch."""
 
 PASSING: Final = (
     "report binary, run_id string, state binary, hour long, did string, parent_did string, "
     "system_name string, data_source string, filename string, transforms array<string>, "
     "data_sink string, final_state string, created long, completed long, annotations map<string, string>"
 )
-"""The columns as Spark has them: a row is a report of a part, or what is known of a run, or a record."""
+"""The columns for Spark: a row is the report of a part, or the state of a run, or a record."""
 
 _INSTANTS: Final = ("created", "completed")
 
-# Instants cross to Spark and back as numbers, so that no session's time zone can touch them.
+# Instants go to Spark and back as numbers, so that no session's time zone can change them.
 ROWS: Final = pa.schema(
     [
         pa.field("report", pa.binary()),
@@ -36,11 +36,11 @@ ROWS: Final = pa.schema(
         *(pa.field(one.name, pa.int64() if one.name in _INSTANTS else one.type) for one in SCHEMA),
     ]
 )
-"""The columns as Arrow has them."""
+"""The columns for Arrow."""
 
 
 def record_rows(records: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Records, as a table of `waybill.facets.arrow.SCHEMA`, a bounded piece at a time."""
+    """Rows of records, given as a table of `waybill.facets.arrow.SCHEMA`, in bounded batches."""
     for batch in records.combine_chunks().to_batches(PIECE_RECORDS):
         columns = {name: batch[name] for name in SCHEMA.names}
         for name in _INSTANTS:
@@ -49,13 +49,13 @@ def record_rows(records: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def run_rows(runs: StatesByRun) -> Iterator[pa.RecordBatch]:
-    """What is known of runs."""
+    """Rows of runs with their states."""
     if runs:
         yield _rows(run_id=list(runs), state=[encode_state(state) for state in runs.values()])
 
 
 def report_row(report: bytes) -> pa.RecordBatch:
-    """A report of a part."""
+    """The row of a part's report."""
     return _rows(report=[report])
 
 

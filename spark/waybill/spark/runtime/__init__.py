@@ -7,6 +7,7 @@ from waybill.spark.runtime.jars import (
     fetch_listener as fetch_listener,
     listener_path as listener_path,
     scala_version as scala_version,
+    spark_defaults as spark_defaults,
     spark_home as spark_home,
 )
 from waybill.spark.runtime.java import Java as Java, find_java as find_java

@@ -1,26 +1,27 @@
-"""JARs that Spark is given, each fetched once from Maven Central, by Spark's own `spark.jars.packages`.
+"""JARs that Spark is given: the OpenLineage listener, and the JDBC driver for PostgreSQL.
 
-The OpenLineage listener is one, the JDBC driver for PostgreSQL the other.
+Each is fetched once from a Maven repository; version and SHA-256 are fixed here, so any mirror will do.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import hashlib
 import os
 import re
-import shlex
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
+import secrets
+import ssl
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
+from waybill.exporter.litter import sweep
 from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime.cache import cache_folder
-from waybill.spark.runtime.java import Java, find_java
-from waybill.spark.runtime.trust import network_options
+from waybill.spark.runtime.java import Java, cache_folder
+from waybill.transport.files import TEMPORARY_SUFFIX, Files
+from waybill.transport.locks import locked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LISTENER_VERSION: Final = "1.53.0"
 """The version of openlineage-spark; `match_failures` was checked against it."""
@@ -31,25 +32,47 @@ LISTENER_CLASS: Final = "io.openlineage.spark.agent.OpenLineageSparkListener"
 DRIVER_VERSION: Final = "42.7.8"
 """The version of PostgreSQL's JDBC driver."""
 
-_FETCH_TIMEOUT_S: Final = 600
+MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
+MIRROR_VARIABLE: Final = "WAYBILL_MAVEN_URL"
+
+_LISTENER_SHA256: Final = {
+    "2.12": "9fe28ee2e5b2cb535cd51b6572394bddeb684bf0c58650a698cf7724ce62d94d",
+    "2.13": "5d84b0ae7e72909b5aae7ed87df878bf06b28d9ac3005765c3529d0a66dbae6f",
+}
+_DRIVER_SHA256: Final = "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7"
+_TIMEOUTS_S: Final = (10, 60)
+"""How long a repository has to take a connection, and how long it may be silent."""
+_CHUNK_BYTES: Final = 2**20
 _SCALA: Final = re.compile(r"scala-library-(2\.\d+)\.[^/]*\.jar")
-_DOES_NOTHING: Final = "org.apache.hadoop.util.VersionInfo"
-"""A class with a `main` that ends at once; it comes with every Spark."""
-_WORDS_KEPT: Final = 300
+_DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<value>.*?)\s*")
 
 
-class _Jar(NamedTuple):
-    """One that is kept on this machine.
+class Jar(NamedTuple):
+    """A JAR as it was published.
 
     Attributes:
         what: a word or two for it.
-        coordinates: as `spark.jars.packages` takes them.
-        path: where it is kept.
+        group: as in its Maven coordinates.
+        artifact: likewise.
+        version: likewise.
+        sha256: of the file, in hexadecimal digits.
     """
 
     what: str
-    coordinates: str
-    path: Path
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """The name of its file."""
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def maven_path(self) -> str:
+        """Where a repository has it."""
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
 
 
 def spark_home() -> Path:
@@ -79,110 +102,116 @@ def scala_version(home: Path) -> str:
     raise SparkSetupError(what)
 
 
-def coordinates(scala: str) -> str:
-    """The listener's Maven coordinates, as `spark.jars.packages` takes them."""
-    return f"io.openlineage:openlineage-spark_{scala}:{LISTENER_VERSION}"
+def spark_defaults(home: Path) -> dict[str, str]:
+    """The options in ``spark-defaults.conf``; a program's own option replaces the one in it, lists included.
+
+    Args:
+        home: as from `spark_home`.
+    """
+    path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    return {match["name"]: match["value"] for line in lines if (match := _DEFAULTS_LINE.fullmatch(line))}
 
 
 def listener_path(scala: str, *, cache: Path | None = None) -> Path:
-    """Where the JAR is kept, whether or not it is there yet."""
+    """Where the listener's JAR is kept, whether or not it is there yet."""
     return cache_folder(cache) / f"openlineage-spark_{scala}-{LISTENER_VERSION}.jar"
 
 
-def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Path:
+def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Path:  # noqa: ARG001 - see below
     """The listener's JAR, fetched if this machine does not have it yet (43 MB, once).
 
-    A Spark process of its own resolves it, so that the settings for repositories in `spark-defaults.conf`
-    (`spark.jars.repositories`, `spark.jars.ivySettings`) hold and the pipeline's session has nothing to
-    resolve.
-
     Args:
-        java: the Java to do it with; `find_java` when None.
+        java: not needed; accepted so that a call with the Java of the session stays right.
         cache: where to keep it; the cache folder when None.
 
     Raises:
-        SparkSetupError: it could not be fetched.
+        SparkSetupError: it could not be fetched, or is not the one that was published.
     """
     scala = scala_version(spark_home())
-    return _kept(_Jar("listener", coordinates(scala), listener_path(scala, cache=cache)), java)
+    if scala not in _LISTENER_SHA256:
+        what = f"openlineage-spark {LISTENER_VERSION} is not made for Scala {scala}"
+        raise SparkSetupError(f"{what}; run a Spark for one of {', '.join(_LISTENER_SHA256)}")
+    jar = Jar(
+        "listener",
+        "io.openlineage",
+        f"openlineage-spark_{scala}",
+        LISTENER_VERSION,
+        _LISTENER_SHA256[scala],
+    )
+    return fetch_jar(jar, cache=cache)
 
 
-def fetch_driver(java: Java | None = None, *, cache: Path | None = None) -> Path:
-    """The JAR of PostgreSQL's JDBC driver, fetched as `fetch_listener` does it (1 MB, once).
+def fetch_driver(*, cache: Path | None = None) -> Path:
+    """The JAR of PostgreSQL's JDBC driver, fetched as `fetch_listener` does it (1 MB, once)."""
+    jar = Jar("JDBC driver", "org.postgresql", "postgresql", DRIVER_VERSION, _DRIVER_SHA256)
+    return fetch_jar(jar, cache=cache)
 
-    Args:
-        java: the Java to do it with; `find_java` when None.
-        cache: where to keep it; the cache folder when None.
+
+def fetch_jar(jar: Jar, *, cache: Path | None = None) -> Path:
+    """A JAR in the cache folder, fetched if it is not there yet.
 
     Raises:
-        SparkSetupError: it could not be fetched.
+        SparkSetupError: it could not be fetched, or is not the one that was published.
     """
-    path = cache_folder(cache) / f"postgresql-{DRIVER_VERSION}.jar"
-    return _kept(_Jar("JDBC driver", f"org.postgresql:postgresql:{DRIVER_VERSION}", path), java)
+    path = cache_folder(cache) / jar.file_name
+    if path.exists():
+        return path
+    # Others that want a JAR wait for the one that fetches it.
+    with locked(path.with_name("fetch.lock")):
+        if not path.exists():
+            sweep(Files(), path.parent, path.name)
+            _fetch(jar, path)
+    return path
 
 
-def _kept(jar: _Jar, java: Java | None) -> Path:
-    if not jar.path.exists():
-        with _alone(jar.path.with_name("fetch.lock")):
-            if not jar.path.exists():
-                _fetch(jar, java or find_java(cache=jar.path.parent))
-    return jar.path
+def _fetch(jar: Jar, path: Path) -> None:
+    files, problems = Files(), []
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
+    for repository in _repositories(os.environ, spark_defaults(spark_home())):
+        shown = urlsplit(repository)._replace(netloc=urlsplit(repository).netloc.rpartition("@")[2]).geturl()
+        try:
+            digest = _download(f"{repository.rstrip('/')}/{jar.maven_path}", temporary)
+            if digest == jar.sha256:
+                files.fsync(temporary)
+                files.rename(temporary, path)
+                files.fsync_folder(path.parent)
+                return
+            problems.append(f"{shown}: it has the SHA-256 {digest} and not {jar.sha256}")
+        except OSError as error:  # requests' own are such, too
+            problems.append(f"{shown}: {' '.join(str(error).split())}")
+        finally:
+            files.remove(temporary)
+    what = f"the {jar.what} {jar.group}:{jar.artifact}:{jar.version} could not be fetched"
+    way_out = (
+        f"let Maven Central be reached, name a mirror in {MIRROR_VARIABLE} or in spark.jars.repositories "
+        f"(spark-defaults.conf), or put the JAR at {path}"
+    )
+    raise SparkSetupError(f"{what} ({'; '.join(problems)}); {way_out}")
 
 
-@contextlib.contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Others that want the JAR wait for the one that fetches it."""
-    with lock.open("wb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+def _repositories(env: Mapping[str, str], defaults: Mapping[str, str]) -> list[str]:
+    """Where to look, in order: in the mirror alone if there is one, else in Spark's and in Maven Central."""
+    if mirror := env.get(MIRROR_VARIABLE):
+        return [mirror]
+    named = (url.strip() for url in defaults.get("spark.jars.repositories", "").split(","))
+    return [*filter(None, named), MAVEN_CENTRAL]
 
 
-def _fetch(jar: _Jar, java: Java) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="ivy-", dir=jar.path.parent))
-    try:
-        fetched = _resolve(jar, java, folder)
-        fetched.replace(jar.path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+def _download(url: str, path: Path) -> str:
+    """Fetch a file by the proxies and credentials of the environment; its SHA-256."""
+    import requests
 
-
-def _resolve(jar: _Jar, java: Java, folder: Path) -> Path:
-    home = spark_home()
-    options = network_options(os.environ, folder / "trusted.jks", bundled=java.bundled)
-    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
-    environment = os.environ | {
-        "JAVA_HOME": str(java.home),
-        "SPARK_SUBMIT_OPTS": " ".join([*map(shlex.quote, options), given]).strip(),
-    }
-    command = [str(home / "bin" / "spark-submit"), "--master", "local", "--deploy-mode", "client"]
-    command += ["--class", _DOES_NOTHING, "--conf", f"spark.jars.packages={jar.coordinates}"]
-    command += ["--conf", f"spark.jars.ivy={folder}", "spark-internal"]
-    try:
-        resolved = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_FETCH_TIMEOUT_S,
-            check=False,
-        )
-        said = resolved.stdout + resolved.stderr
-    except (OSError, subprocess.SubprocessError) as error:
-        said = str(error)
-    # Ivy puts the group before the name.
-    fetched = next((folder / "jars").glob(f"*_{jar.path.name}"), None)
-    if fetched is None:
-        raise SparkSetupError(
-            f"the {jar.what} {jar.coordinates} could not be fetched ({_reason(said)}); let Maven Central be "
-            "reached, set spark.jars.repositories in spark-defaults.conf to a mirror, or put the JAR at "
-            f"{jar.path}"
-        )
-    return fetched
-
-
-def _reason(said: str) -> str:
-    """The line of Ivy's long report that tells the most."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower() or "exception" in line.lower()]
-    return (telling or lines or ["no reason given"])[0][:_WORDS_KEPT]
+    digest = hashlib.sha256()
+    with requests.Session() as session, path.open("wb") as file:
+        # Where REQUESTS_CA_BUNDLE does not say what to trust: SSL_CERT_FILE, or the system's certificates.
+        session.verify = ssl.get_default_verify_paths().cafile or True
+        with session.get(url, stream=True, timeout=_TIMEOUTS_S) as answer:
+            answer.raise_for_status()
+            for chunk in answer.iter_content(_CHUNK_BYTES):
+                file.write(chunk)
+                digest.update(chunk)
+    return digest.hexdigest()

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime.cache import cache_folder
 from waybill.transport.files import Files, publish
 
 JAVA_MAJOR_MIN: Final = 17
@@ -51,6 +50,15 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
     home: Path
     major: int
     bundled: bool = False
+
+
+def cache_folder(given: Path | None = None) -> Path:
+    """Make the folder for JARs and the Java wrapper, which anyone may delete; the platform's unless given."""
+    import platformdirs
+
+    folder = given or Path(platformdirs.user_cache_dir("waybill", appauthor=False))
+    Files().make_folder(folder)
+    return folder
 
 
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:

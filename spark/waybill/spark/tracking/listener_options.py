@@ -35,7 +35,6 @@ _TAGS: Final = "spark.openlineage.run.tags"
 _PROPERTY: Final = "spark.waybill."
 _CAPTURED_BY_DEFAULT: Final = ("spark.master", "spark.app.name")
 _TIMEOUT_MS: Final = 30_000
-_DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<value>.*?)\s*")
 
 Given = Callable[[str], str | None]
 """What the user gave for a Spark option, wherever it was given."""
@@ -77,16 +76,6 @@ def listener_options(
 def class_path(given: Given, jar: Path) -> str:
     """The driver's class path with the JAR at its end."""
     return os.pathsep.join([*filter(None, [given(CLASS_PATH)]), str(jar)])
-
-
-def spark_defaults(spark_home: Path) -> dict[str, str]:
-    """What ``spark-defaults.conf`` says: an option given in the program replaces it there, lists included."""
-    path = Path(os.environ.get("SPARK_CONF_DIR") or spark_home / "conf") / "spark-defaults.conf"
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return {}
-    return {match["name"]: match["value"] for line in lines if (match := _DEFAULTS_LINE.fullmatch(line))}
 
 
 def _listed(value: str | None, otherwise: Iterable[str] = ()) -> list[str]:

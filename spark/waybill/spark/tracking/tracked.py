@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from waybill.spark.errors import SparkSetupError
-from waybill.spark.runtime import LISTENER_CLASS, fetch_listener, find_java, spark_home
+from waybill.spark.runtime import LISTENER_CLASS, fetch_listener, find_java, spark_defaults, spark_home
 from waybill.spark.tracking import listener_options
 from waybill.spark.tracking.application import Application, begin
 from waybill.spark.tracking.exit_status import ProgramFailure
@@ -104,7 +104,7 @@ class TrackedBuilder(SparkSession.Builder):
 
     def _make(self, url: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
         java = find_java()
-        jar = fetch_listener(java)
+        jar = fetch_listener()
         wanted = {**more} | listener_options.listener_options(
             self._given,
             url=url,
@@ -131,7 +131,7 @@ class TrackedBuilder(SparkSession.Builder):
         if (jvm := _running_jvm()) is not None:
             value = jvm.java.lang.System.getProperty(name)
             return None if value is None else str(value)
-        return listener_options.spark_defaults(spark_home()).get(name)
+        return spark_defaults(spark_home()).get(name)
 
     def _property_names(self) -> set[str]:
         prefix = "spark.waybill."
