@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from waybill.exporter.litter import sweep
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.runtime.java import Java, cache_folder
-from waybill.transport.files import TEMPORARY_SUFFIX, Files
+from waybill.transport.files import TEMPORARY_SUFFIX, Files, sweep
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
