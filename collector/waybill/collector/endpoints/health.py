@@ -39,14 +39,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class HealthEndpoints:
-    """Says how the collector is.
-
-    Args:
-        journal: the home's journal.
-        root: the home's root.
-        metrics: what was counted here.
-        tallies: what other workers have counted; None where there are none.
-    """
+    """Says how the collector is; `tallies` has what other workers have counted, if there are any."""
 
     def __init__(self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None) -> None:
         self._journal = journal

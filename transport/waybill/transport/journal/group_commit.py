@@ -43,13 +43,7 @@ class _Pending:
 
 
 class GroupCommit:
-    """Commits the entries of all threads of a process.
-
-    Args:
-        database: where they go.
-        rows_of: makes rows of what was submitted.
-        insert: inserts rows within a transaction and returns their sequence numbers.
-    """
+    """Commits the entries of all threads of a process; `insert` returns the sequence numbers of its rows."""
 
     def __init__(
         self,
@@ -128,7 +122,7 @@ class GroupCommit:
     def _commit_group(self, group: Sequence[_Pending]) -> None:
         rows = [row for pending in group for row in pending.rows]
         try:
-            seqs = self._database.write_locked(lambda writer: self._insert(writer, rows))
+            seqs = self._database.write(lambda writer: self._insert(writer, rows))
         except Exception as error:  # noqa: BLE001 - raised again for the caller whose entry caused it
             if len(group) == 1:
                 group[0].error = error
