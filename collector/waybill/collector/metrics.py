@@ -71,8 +71,8 @@ class Metrics(msgspec.Struct, array_like=True):
     def text(self) -> Iterator[str]:
         """The lines of what was counted."""
         counts = sorted(dict(self.counts).items())
-        for name, says in _COUNTERS.items():
-            yield from _head(f"{name}_total", "counter", says)
+        for name, text in _COUNTERS.items():
+            yield from _head(f"{name}_total", "counter", text)
             for (counted, labels), number in counts:
                 if counted == name:
                     yield _sample(f"{name}_total", labels, number)
@@ -113,7 +113,7 @@ class Tallies:
         fresh.replace(self._own)
 
     def total(self, metrics: Metrics) -> Metrics:
-        """What all have counted; of this worker what it has counted by now."""
+        """What all workers have counted, this one up to now."""
         total = _DECODER.decode(msgspec.msgpack.encode(metrics))
         for path in self._folder.glob("*.tally"):
             if path != self._own:
@@ -122,7 +122,7 @@ class Tallies:
 
 
 def home_text(journal: Journal) -> Iterator[str]:
-    """The lines of what the journal says of its home.
+    """The lines of the home's figures, from its journal.
 
     Raises:
         JournalError: it cannot be read.
@@ -131,8 +131,8 @@ def home_text(journal: Journal) -> Iterator[str]:
     names = sorted(found)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
     yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
-    says = "The size from which on nothing is taken."
-    yield from _gauge("journal_max_bytes", says, {(): journal.max_bytes})
+    text = "The size from which on nothing is taken."
+    yield from _gauge("journal_max_bytes", text, {(): journal.max_bytes})
     behind = {_projection(name): max(last_seq - cursors.get(name, 0), 0) for name in names}
     yield from _gauge("projection_behind", "Entries not dealt with.", behind)
     ages_s = {_projection(name): lag_s(journal, cursors.get(name, 0)) for name in names}
@@ -146,8 +146,8 @@ def home_text(journal: Journal) -> Iterator[str]:
     }
     yield from _gauge("projection_to_correct", "1 for each setting that somebody has to correct.", wrong)
     counters = {name: counters for name in names if (counters := counters_of(journal, name)) is not None}
-    for what, says in _DELIVERIES.items():
-        yield from _head(f"delivery_{what}_total", "counter", says)
+    for what, text in _DELIVERIES.items():
+        yield from _head(f"delivery_{what}_total", "counter", text)
         for name, counted in counters.items():
             yield _sample(f"delivery_{what}_total", _projection(name), getattr(counted, what))
     letters = {_projection(name): len(dead_letters(journal, name)) for name in counters}
@@ -158,14 +158,14 @@ def _projection(name: str) -> Labels:
     return (("projection", name),)
 
 
-def _gauge(name: str, says: str, values: Mapping[Labels, float]) -> Iterator[str]:
-    yield from _head(name, "gauge", says)
+def _gauge(name: str, text: str, values: Mapping[Labels, float]) -> Iterator[str]:
+    yield from _head(name, "gauge", text)
     for labels, value in values.items():
         yield _sample(name, labels, value)
 
 
-def _head(name: str, kind: str, says: str) -> Iterator[str]:
-    yield f"# HELP waybill_{name} {says}"
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP waybill_{name} {text}"
     yield f"# TYPE waybill_{name} {kind}"
 
 

@@ -56,7 +56,7 @@ class HealthEndpoints:
         return json_answer({"live": True})
 
     async def ready(self, _: Request) -> Answer:
-        """200 if what is sent now can be kept, else 503; either says what is wrong."""
+        """200 if what is sent now can be kept, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
             self._probe_until_s = time.monotonic() + STALLED_S

@@ -103,7 +103,7 @@ class ProvenanceEndpoints:
         await self._acceptor.reject(Kind.PROVENANCE, refused)
         if not good:
             detail = (
-                "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
+                "none of the records can be kept; correct them (see `waybill rejects`) and send them again"
             )
             raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=reasons)
         headers = await self._acceptor.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"], len(good))
@@ -123,7 +123,7 @@ class ProvenanceEndpoints:
         return await self._ask(self._count, filter_of(request.scope.query_string))
 
     async def flush(self, _: Request) -> Answer:
-        """Everything accepted so far goes through every projection, now: 200 with what it came to."""
+        """Put everything accepted so far through every projection: 200 with a report of it."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
