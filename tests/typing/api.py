@@ -211,6 +211,9 @@ def the_journal_keeps_entries(settings: Settings) -> None:
     assert_type(journal.append(Kind.OPENLINEAGE, b"{}", "edge"), int)
     assert_type(journal.append_many([(Kind.PROVENANCE, b"[]", "edge")]), list[int])
     assert_type(journal.mark(b"flush"), int)
+    outcomes: list[list[int] | Exception] = []
+    journal.submit([(Kind.PROVENANCE, b"[]", "edge")], outcomes.append)
+    assert_type(journal.committing_s, float)
     entries = journal.read(0, limit=10)
     assert_type(entries, list[Entry])
     assert_type(entries[0].kind, Kind)

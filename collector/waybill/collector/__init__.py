@@ -1,4 +1,4 @@
-"""The HTTP door: what anything can send to, and what is acknowledged only once it is durable.
+"""The collector: anything can send to it over HTTP, and it acknowledges only what is durable.
 
 Needs the extra `collector`, which brings granian.
 """

@@ -71,14 +71,7 @@ async def _docs(_: Request) -> Answer:
 
 
 class Application:
-    """Answers requests; an RSGI application.
-
-    Args:
-        routes: see `routes_of`.
-        bodies: frees the memory of a request when it is over.
-        auth: who may come in.
-        metrics: where requests are counted.
-    """
+    """Answers requests; an RSGI application."""
 
     def __init__(self, routes: Routes, bodies: Bodies, auth: Auth, metrics: Metrics) -> None:
         self._routes: Final = routes

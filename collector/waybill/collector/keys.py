@@ -31,18 +31,12 @@ class Role(StrEnum):
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a key.
-
-    Attributes:
-        name: what people call it.
-        roles: what it is good for.
-        sha256: hex digest of the key. It has 256 random bits, so a slow hash would add nothing.
-        created_ms: when it was made, epoch milliseconds.
-    """
+    """What is kept of a key."""
 
     name: str
     roles: tuple[Role, ...]
     sha256: str
+    """Hex digest of the key. The key has 256 random bits, so a slow hash would add nothing."""
     created_ms: int
 
     def may(self, role: Role) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -40,65 +39,50 @@ _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 Labels = tuple[tuple[str, str], ...]
 
 
-class Tally(msgspec.Struct, frozen=True, array_like=True):
-    """What was counted, to be added to what another process has counted."""
-
-    counts: list[tuple[str, Labels, int]]
-    latencies: dict[str, list[int]]
-    seconds: dict[str, float]
-
-
-class Metrics:
+class Metrics(msgspec.Struct, array_like=True):
     """Counts; one event loop uses it, and any thread may read it."""
 
-    def __init__(self) -> None:
-        self._counts: dict[tuple[str, Labels], int] = defaultdict(int)
-        self._latencies: dict[str, list[int]] = {}
-        self._seconds: dict[str, float] = defaultdict(float)
+    counts: dict[tuple[str, Labels], int] = msgspec.field(default_factory=dict)
+    latencies: dict[str, list[int]] = msgspec.field(default_factory=dict)
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def count(self, name: str, by: int, **labels: str) -> None:
         """Add to a counter."""
-        self._counts[name, tuple(labels.items())] += by
+        key = (name, tuple(labels.items()))
+        self.counts[key] = self.counts.get(key, 0) + by
 
     def answered(self, path: str, method: str, status: int, took_s: float) -> None:
         """Count a request."""
         self.count("requests", 1, path=path, method=method, status=str(status))
-        if path not in self._latencies:
-            self._latencies[path] = [0] * (len(_LATENCIES_S) + 1)
-        self._latencies[path][bisect_left(_LATENCIES_S, took_s)] += 1
-        self._seconds[path] += took_s
+        buckets = self.latencies.setdefault(path, [0] * (len(_LATENCIES_S) + 1))
+        buckets[bisect_left(_LATENCIES_S, took_s)] += 1
+        self.seconds[path] = self.seconds.get(path, 0.0) + took_s
 
-    def tally(self) -> Tally:
-        """What was counted so far."""
-        counts = [(name, labels, number) for (name, labels), number in list(self._counts.items())]
-        latencies = {path: list(buckets) for path, buckets in list(self._latencies.items())}
-        return Tally(counts, latencies, dict(self._seconds))
-
-    def add(self, tally: Tally) -> None:
+    def add(self, other: Metrics) -> None:
         """Add what another process has counted."""
-        for name, labels, number in tally.counts:
-            self._counts[name, labels] += number
-        for path, buckets in tally.latencies.items():
-            own = self._latencies.get(path) or [0] * len(buckets)
-            self._latencies[path] = [sum(pair) for pair in zip(own, buckets, strict=True)]
-        for path, seconds in tally.seconds.items():
-            self._seconds[path] += seconds
+        for key, number in other.counts.items():
+            self.counts[key] = self.counts.get(key, 0) + number
+        for path, buckets in other.latencies.items():
+            own = self.latencies.get(path) or [0] * len(buckets)
+            self.latencies[path] = [sum(pair) for pair in zip(own, buckets, strict=True)]
+        for path, seconds in other.seconds.items():
+            self.seconds[path] = self.seconds.get(path, 0.0) + seconds
 
     def text(self) -> Iterator[str]:
         """The lines of what was counted."""
-        counts = sorted(dict(self._counts).items())
-        for name, says in _COUNTERS.items():
-            yield from _head(f"{name}_total", "counter", says)
+        counts = sorted(dict(self.counts).items())
+        for name, text in _COUNTERS.items():
+            yield from _head(f"{name}_total", "counter", text)
             for (counted, labels), number in counts:
                 if counted == name:
                     yield _sample(f"{name}_total", labels, number)
         yield from _head("request_seconds", "histogram", "How long requests took, by path.")
-        for path, buckets in sorted(dict(self._latencies).items()):
+        for path, buckets in sorted(dict(self.latencies).items()):
             total = 0
             for bound, number in zip((*map(str, _LATENCIES_S), "+Inf"), buckets, strict=True):
                 total += number
                 yield _sample("request_seconds_bucket", (("path", path), ("le", bound)), total)
-            yield _sample("request_seconds_sum", (("path", path),), self._seconds[path])
+            yield _sample("request_seconds_sum", (("path", path),), self.seconds[path])
             yield _sample("request_seconds_count", (("path", path),), total)
 
 
@@ -116,7 +100,7 @@ class Tallies:
     def resume(self, metrics: Metrics) -> None:
         """Go on from what an earlier worker of this number has counted."""
         with contextlib.suppress(FileNotFoundError):
-            metrics.add(_TALLY.decode(self._own.read_bytes()))
+            metrics.add(_DECODER.decode(self._own.read_bytes()))
 
     def publish(self, metrics: Metrics) -> None:
         """Let the others know what was counted here.
@@ -125,21 +109,20 @@ class Tallies:
             OSError: the file cannot be written.
         """
         fresh = self._own.with_suffix(".new")
-        fresh.write_bytes(msgspec.msgpack.encode(metrics.tally()))
+        fresh.write_bytes(msgspec.msgpack.encode(metrics))
         fresh.replace(self._own)
 
     def total(self, metrics: Metrics) -> Metrics:
-        """What all have counted; of this worker what it has counted by now."""
-        total = Metrics()
-        total.add(metrics.tally())
+        """What all workers have counted, this one up to now."""
+        total = _DECODER.decode(msgspec.msgpack.encode(metrics))
         for path in self._folder.glob("*.tally"):
             if path != self._own:
-                total.add(_TALLY.decode(path.read_bytes()))
+                total.add(_DECODER.decode(path.read_bytes()))
         return total
 
 
 def home_text(journal: Journal) -> Iterator[str]:
-    """The lines of what the journal says of its home.
+    """The lines of the home's figures, from its journal.
 
     Raises:
         JournalError: it cannot be read.
@@ -148,8 +131,8 @@ def home_text(journal: Journal) -> Iterator[str]:
     names = sorted(found)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
     yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
-    says = "The size from which on nothing is taken."
-    yield from _gauge("journal_max_bytes", says, {(): journal.max_bytes})
+    text = "The size from which on nothing is taken."
+    yield from _gauge("journal_max_bytes", text, {(): journal.max_bytes})
     behind = {_projection(name): max(last_seq - cursors.get(name, 0), 0) for name in names}
     yield from _gauge("projection_behind", "Entries not dealt with.", behind)
     ages_s = {_projection(name): lag_s(journal, cursors.get(name, 0)) for name in names}
@@ -163,8 +146,8 @@ def home_text(journal: Journal) -> Iterator[str]:
     }
     yield from _gauge("projection_to_correct", "1 for each setting that somebody has to correct.", wrong)
     counters = {name: counters for name in names if (counters := counters_of(journal, name)) is not None}
-    for what, says in _DELIVERIES.items():
-        yield from _head(f"delivery_{what}_total", "counter", says)
+    for what, text in _DELIVERIES.items():
+        yield from _head(f"delivery_{what}_total", "counter", text)
         for name, counted in counters.items():
             yield _sample(f"delivery_{what}_total", _projection(name), getattr(counted, what))
     letters = {_projection(name): len(dead_letters(journal, name)) for name in counters}
@@ -175,14 +158,14 @@ def _projection(name: str) -> Labels:
     return (("projection", name),)
 
 
-def _gauge(name: str, says: str, values: Mapping[Labels, float]) -> Iterator[str]:
-    yield from _head(name, "gauge", says)
+def _gauge(name: str, text: str, values: Mapping[Labels, float]) -> Iterator[str]:
+    yield from _head(name, "gauge", text)
     for labels, value in values.items():
         yield _sample(name, labels, value)
 
 
-def _head(name: str, kind: str, says: str) -> Iterator[str]:
-    yield f"# HELP waybill_{name} {says}"
+def _head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP waybill_{name} {text}"
     yield f"# TYPE waybill_{name} {kind}"
 
 
@@ -195,4 +178,4 @@ def _escaped(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-_TALLY: Final = msgspec.msgpack.Decoder(Tally)
+_DECODER: Final = msgspec.msgpack.Decoder(Metrics)

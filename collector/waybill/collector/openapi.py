@@ -169,18 +169,9 @@ def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:
 
 _TEXT: Final = {"type": "string"}
 _INSTANT: Final = {"type": "integer", "minimum": 1, "description": "Epoch milliseconds."}
-_FILTERS_OF_STATS: Final = [
-    _parameter(name, _TEXT)
-    for name in (
-        "did",
-        "parent_did",
-        "data_source",
-        "data_sink",
-        "filename",
-        "annotation_key",
-        "annotation_value",
-    )
-]
+_TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
+_ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")
+_FILTERS_OF_STATS: Final = [_parameter(name, _TEXT) for name in (*_TEXT_FILTERS, *_ANNOTATION_FILTERS)]
 _STATE: Final = {"type": "string", "enum": list(FinalState)}
 _FILTERS: Final = [
     *_FILTERS_OF_STATS,

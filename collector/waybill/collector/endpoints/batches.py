@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -27,27 +27,13 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _T = TypeVar("_T")
 
 
-class Sorted(NamedTuple, Generic[_T]):
-    """The elements of a body.
-
-    Attributes:
-        good: what was made of each that is admitted.
-        failed: index and reasons of each of the others.
-        refused: bytes and first reason of the same, for the rejects.
-    """
-
-    good: list[_T]
-    failed: list[tuple[int, list[str]]]
-    refused: list[tuple[bytes, str]]
-
-
 def sort_elements(
     body: bytes,
     wanted: str,
     alone: Callable[[msgspec.Raw], bytes],
     admit: Callable[[msgspec.Raw, bytes], _T],
     faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]],
-) -> Sorted[_T]:
+) -> tuple[list[_T], list[tuple[int, list[str]]], list[tuple[bytes, str]]]:
     """Tell the elements of a JSON array that may be kept from those that may not.
 
     Args:
@@ -57,15 +43,20 @@ def sort_elements(
         admit: takes an element, as it is and as a body of its own, and says what is kept of it.
         faults_of: finds everything that is wrong with a body that was refused.
 
+    Returns:
+        What is kept; index and reasons of each refused element; bytes and first reason of the same.
+
     Raises:
         Problem: the body is no JSON, no array, or one of more than `ELEMENTS_MAX`.
     """
-    found = Sorted[_T]([], [], [])
+    good: list[_T] = []
+    failed: list[tuple[int, list[str]]] = []
+    refused: list[tuple[bytes, str]] = []
     left, left_bytes = EXPLAINED_MAX, EXPLAINED_BYTES_MAX
     for index, element in enumerate(_elements(body, wanted)):
         single = alone(element)
         try:
-            found.good.append(admit(element, single))
+            good.append(admit(element, single))
         # No variable may outlive the error: its traceback holds this frame, and in a cycle the bodies that
         # the frame knows would stay in memory until the garbage collector runs.
         except AdmissionError as error:
@@ -74,9 +65,9 @@ def sort_elements(
                 left -= 1
                 left_bytes -= len(single)
                 reasons = [str(fault) for fault in faults_of(single, error)]
-            found.failed.append((index, reasons))
-            found.refused.append((single, str(error)))
-    return found
+            failed.append((index, reasons))
+            refused.append((single, str(error)))
+    return good, failed, refused
 
 
 def _elements(body: bytes, wanted: str) -> list[msgspec.Raw]:

@@ -39,14 +39,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class HealthEndpoints:
-    """Says how the collector is.
-
-    Args:
-        journal: the home's journal.
-        root: the home's root.
-        metrics: what was counted here.
-        tallies: what other workers have counted; None where there are none.
-    """
+    """Says how the collector is; `tallies` has what other workers have counted, if there are any."""
 
     def __init__(self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None) -> None:
         self._journal = journal
@@ -63,7 +56,7 @@ class HealthEndpoints:
         return json_answer({"live": True})
 
     async def ready(self, _: Request) -> Answer:
-        """200 if what is sent now can be kept, else 503; either says what is wrong."""
+        """200 if what is sent now can be kept, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
             self._probe_until_s = time.monotonic() + STALLED_S

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROVENANCE_PATH: Final = "/provenance"
 
 FLUSH_TIMEOUT_S: Final = 60.0
-"""How long a flush is waited for."""
+"""How long a flush may take."""
 
 ANSWER_BYTES_MAX: Final = 16 * 2**20
 """How large the records of one answer may be together, unless it is one record."""
@@ -40,7 +40,6 @@ ANSWER_BYTES_MAX: Final = 16 * 2**20
 _ASKED_AT_ONCE: Final = 2
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
-_T = TypeVar("_T")
 _Question = TypeVar("_Question")
 
 
@@ -97,52 +96,46 @@ class ProvenanceEndpoints:
 
     async def _take_the_good(self, body: bytes) -> Answer:
         try:
-            found = await looked_into(body, _sort)
+            good, failed, reasons, refused = await looked_into(body, _sort)
         except Problem as problem:
             await self._acceptor.reject(Kind.PROVENANCE, [(body, problem.detail)])
             raise
-        await self._acceptor.reject(Kind.PROVENANCE, found.refused)
-        if not found.good:
+        await self._acceptor.reject(Kind.PROVENANCE, refused)
+        if not good:
             detail = (
-                "none of the records can be kept; mend them (`waybill rejects` has them) and send them again"
+                "none of the records can be kept; correct them (see `waybill rejects`) and send them again"
             )
-            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=found.reasons)
-        kept, count = b"[" + b",".join(found.good) + b"]", len(found.good)
-        headers = await self._acceptor.keep(Kind.PROVENANCE, [kept], count)
-        taken = Taken(count + len(found.failed), count, tuple(found.failed))
+            raise Problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=reasons)
+        headers = await self._acceptor.keep(Kind.PROVENANCE, [b"[" + b",".join(good) + b"]"], len(good))
+        taken = Taken(len(good) + len(failed), len(good), tuple(failed))
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
     async def query(self, request: Request) -> Answer:
         """The records that meet all conditions, newest first."""
         from waybill.collector.endpoints.query_params import query_params_of
 
-        question = query_params_of(request.scope.query_string)
-        self._require_layout()
-        return json_answer(await self._in_thread(self._find, question))
+        return await self._ask(self._find, query_params_of(request.scope.query_string))
 
     async def stats(self, request: Request) -> Answer:
         """How many records meet all conditions, and of which kinds they are."""
         from waybill.collector.endpoints.query_params import filter_of
 
-        query = filter_of(request.scope.query_string)
-        self._require_layout()
-        return json_answer(await self._in_thread(self._count, query))
+        return await self._ask(self._count, filter_of(request.scope.query_string))
 
     async def flush(self, _: Request) -> Answer:
-        """Everything accepted so far goes through every projection, now: 200 with what it came to."""
+        """Put everything accepted so far through every projection: 200 with a report of it."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
-    def _require_layout(self) -> None:
+    async def _ask(self, look_up: Callable[[_Question], object], question: _Question) -> Answer:
+        from waybill.exporter.query import BacklogError
+
         if not self._settings.provenance_enabled:
             detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
             raise Problem(HTTPStatus.CONFLICT, detail)
-
-    async def _in_thread(self, ask: Callable[[_Question], _T], question: _Question) -> _T:
-        from waybill.exporter.query import BacklogError
-
+        loop = asyncio.get_running_loop()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._queries, ask, question)
+            return json_answer(await loop.run_in_executor(self._queries, look_up, question))
         except BacklogError as error:
             raise busy(str(error)) from None
 
@@ -151,15 +144,15 @@ class ProvenanceEndpoints:
         from waybill.exporter.query import read_backlog, scan
         from waybill.facets.arrow import from_table
 
-        query, before = question
+        query, offset = question
         left = query.limit or LIMIT_MAX
         found: list[ProvenanceRecord] = []
         size_bytes = 0
-        # What only the journal has is read first: what moves meanwhile is then in the files, and seen once.
-        waiting = read_backlog(self._journal, self._settings, query)
-        for table in scan(self._settings.root, query, unfiled=waiting):
-            part = table.slice(before, left)
-            before = max(before - table.num_rows, 0)
+        # The journal is read first: a record that is filed meanwhile is then found in the files, once.
+        backlog = read_backlog(self._journal, self._settings, query)
+        for table in scan(self._settings.root, query, unfiled=backlog):
+            part = table.slice(offset, left)
+            offset = max(offset - table.num_rows, 0)
             left -= part.num_rows
             size_bytes += part.nbytes
             if size_bytes > ANSWER_BYTES_MAX and len(found) + part.num_rows > 1:
@@ -177,12 +170,12 @@ class ProvenanceEndpoints:
 
         counts = {name: Counter[str]() for name in ("final_state", "system_name", "data_source")}
         stats = Stats()
-        waiting = read_backlog(self._journal, self._settings, query)
-        for table in scan(self._settings.root, query, unfiled=waiting):
+        backlog = read_backlog(self._journal, self._settings, query)
+        for table in scan(self._settings.root, query, unfiled=backlog):
             stats.total_records += table.num_rows
             for name, counter in counts.items():
-                for pair in pc.value_counts(table[name]).to_pylist():
-                    counter[pair["values"]] += pair["counts"]
+                for value in pc.value_counts(table[name]).to_pylist():
+                    counter[value["values"]] += value["counts"]
             completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
             stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
             stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
@@ -192,24 +185,11 @@ class ProvenanceEndpoints:
         return stats
 
 
-class _Sorted(NamedTuple):
-    """The records of a body.
-
-    Attributes:
-        good: those that may be kept.
-        failed: the others, for the answer.
-        reasons: every reason why they may not.
-        refused: the same, for the rejects.
-    """
-
-    good: list[msgspec.Raw]
-    failed: list[FailedRecord]
-    reasons: list[str]
-    refused: list[tuple[bytes, str]]
-
-
-def _sort(body: bytes) -> _Sorted:
+def _sort(body: bytes) -> tuple[list[msgspec.Raw], list[FailedRecord], list[str], list[tuple[bytes, str]]]:
     """Tell the records that may be kept from those that may not.
+
+    Returns:
+        The good ones; the others for the answer; every reason; bytes and reason of each for the rejects.
 
     Raises:
         Problem: the body is no array of records, or nothing of it may be kept though each record may.
@@ -222,12 +202,12 @@ def _sort(body: bytes) -> _Sorted:
             check_records(body)
         except AdmissionError as error:
             raise refusal([error]) from None
-    found = _Sorted(good, [], [], refused)
-    for index, told in failed:
-        reasons = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in told]
-        found.failed.append(FailedRecord(index, BETWEEN_REASONS.join(reasons)))
-        found.reasons.extend(reasons)
-    return found
+    records, reasons = [], []
+    for index, found in failed:
+        own = [_FIRST.sub(f"$[{index}]", reason, count=1) for reason in found]
+        records.append(FailedRecord(index, BETWEEN_REASONS.join(own)))
+        reasons += own
+    return good, records, reasons, refused
 
 
 def _alone(record: msgspec.Raw) -> bytes:

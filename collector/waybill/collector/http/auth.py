@@ -39,7 +39,7 @@ class Auth:
         """The keys that are good now; set anew when they change."""
 
     def check(self, request: Request, role: Role | None) -> None:
-        """Let a request through that may do what `role` says; None: what anybody may.
+        """Let a request through whose key has this role; with None no key is needed.
 
         Raises:
             Problem: it is refused.

@@ -115,7 +115,7 @@ class Bodies:
         return encoding
 
     async def _read(self, request: Request) -> bytes:
-        # The server holds a sender to the length that it gives.
+        # The server reads no more than the sender's content length.
         length = int(request.header("content-length") or 0)
         self._hold(request, length)
         if 0 < length <= _WHOLE_BYTES:

@@ -32,16 +32,7 @@ REJECTING_MAX: Final = 500
 
 
 class Acceptor:
-    """Keeps what an endpoint has admitted, and what it has refused; one event loop uses it.
-
-    Args:
-        journal: where entries are kept.
-        rejects: where what is refused is kept.
-        metrics: where both are counted.
-        system_name: stamped on records that carry none.
-        waiting_max: see `WAITING_MAX`.
-        stalled_s: see `STALLED_S`.
-    """
+    """Keeps what an endpoint has admitted, and what it has refused; one event loop uses it."""
 
     def __init__(
         self,

@@ -36,20 +36,15 @@ _BODY: Final = "body:"
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was refused.
-
-    Attributes:
-        id: what it is called, made of its bytes.
-        kind: what it was sent as.
-        refused_ms: when it was refused last, epoch milliseconds.
-        reason: why, and what the sender can do.
-        size_bytes: its size.
-    """
+    """Something that was refused."""
 
     id: str
+    """Made of its bytes, so that a repeat has the same."""
     kind: Kind
     refused_ms: int
+    """When it was refused last, epoch milliseconds."""
     reason: str
+    """Why, and what the sender can do."""
     size_bytes: int
 
 

@@ -74,12 +74,12 @@ def serve(
     Args:
         settings: the home, the address, and what the runner beside the server does.
         on_listening: called with the URL once requests are taken.
-        drain_timeout_s: how long the projections get in the end.
+        drain_timeout_s: how long the projections get at the end.
         idle_timeout_s: how long a connection may be without a whole request header.
         body_timeout_s: how long a body may take to arrive.
         without_keys: listen where other machines can come in even if there are no keys.
-        tls: PEM files of a certificate, with those that vouch for it, and of its key; None: plain HTTP.
-        workers: how many processes answer; with more than one, this one only looks after them.
+        tls: PEM files of a certificate with its chain, and of its key; None: plain HTTP.
+        workers: how many processes answer; with more than one, this one only starts and replaces them.
 
     Raises:
         SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
@@ -213,7 +213,7 @@ class _Server:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, server.stop)
             if worker is not None:
-                loop.add_reader(worker.life, _end_with_supervisor, loop, worker.life)
+                loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
             listening = loop.create_task(self._say_when_listening(on_listening))
             await server.serve()
             await listening
@@ -251,11 +251,11 @@ class _Server:
             try:
                 await asyncio.to_thread(self._check)
             except Exception:
-                log.exception("keys, runner or figures cannot be looked after; it is tried again")
+                log.exception("keys, runner or figures could not be checked; the next check follows")
             await asyncio.sleep(_CHECK_EVERY_S)
 
     def _check(self) -> None:
-        """Read the keys, and look after the runner or let other workers know the figures."""
+        """Read the keys, and keep the runner running or publish the figures for other workers."""
         self._auth.keys = self._keys.all()
         if self._tallies is None:
             self._keep_runner()
@@ -268,7 +268,7 @@ class _Server:
             try:
                 self._keep_runner()
             except JournalError:
-                log.exception("the runner cannot be looked after; it is tried again")
+                log.exception("the runner could not be checked; the next check follows")
 
     def _keep_runner(self) -> None:
         """Have a runner for as long as a projection is behind."""
@@ -277,7 +277,7 @@ class _Server:
             self._home.ensure_runner()
 
 
-def _end_with_supervisor(loop: asyncio.AbstractEventLoop, life: int) -> None:
+def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
     loop.remove_reader(life)
     os.kill(os.getpid(), signal.SIGTERM)
 

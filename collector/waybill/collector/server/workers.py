@@ -1,8 +1,8 @@
-"""Workers: several processes that answer at one address, and the process that supervises them.
+"""Workers: several processes that answer at one address, and their parent, which replaces those that die.
 
 Each has its own interpreter, event loop and connections; the system spreads new connections over them. They
 share the home's journal as any processes do. When one dies, only its own connections break, and another
-one takes its place. All of them end with their supervisor, however that ends.
+one takes its place. All of them end with their parent, however that ends.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Worker(NamedTuple):
     Attributes:
         number: which one it is, from 0; its replacement has the same.
         on_ready: to be called once it takes requests.
-        life: a descriptor that becomes readable when the supervisor is gone.
+        life: a descriptor that becomes readable when the parent has died.
     """
 
     number: int
@@ -51,8 +51,8 @@ class _Place:
         self.due_s = 0.0
         self.pause_s = _PAUSE_S
 
-    def has_ended(self) -> str | None:
-        """How its process has ended; None while it lives, or if there is none."""
+    def reap(self) -> str | None:
+        """Say how its process has ended; None while it lives, or if there is none."""
         ended, status = os.waitpid(self.pid, os.WNOHANG) if self.pid is not None else (0, 0)
         if not ended:
             return None
@@ -66,7 +66,7 @@ class _Place:
 
 
 class Workers:
-    """Supervises the workers of one collector; its process must have a single thread, because it forks.
+    """Starts and replaces the workers of one collector; its process must have one thread, because it forks.
 
     Args:
         count: how many.
@@ -106,7 +106,7 @@ class Workers:
     def _replace(self, on_ready: Callable[[], object], life: int, held: int) -> None:
         for number, place in enumerate(self._places):
             pid = place.pid
-            if (status := place.has_ended()) is not None:
+            if (status := place.reap()) is not None:
                 log.error("worker %d (process %d) has ended: %s", number, pid, status)
             if place.pid is None and time.monotonic() >= place.due_s:
                 place.started_s = time.monotonic()
@@ -127,7 +127,7 @@ class Workers:
             log.exception("worker %d failed", worker.number)
         finally:
             logging.shutdown()
-            os._exit(code)  # nothing that the supervisor has begun is to be ended here
+            os._exit(code)  # nothing that the parent has opened is closed here
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -146,5 +146,5 @@ class Workers:
             deadline_s = time.monotonic() + END_TIMEOUT_S
             while time.monotonic() < deadline_s and any(place.pid is not None for place in self._places):
                 for place in self._places:
-                    place.has_ended()
+                    place.reap()
                 time.sleep(_POLL_S)

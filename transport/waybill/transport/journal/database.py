@@ -82,11 +82,10 @@ class Database:
             JournalError: the disk failed or is full; nothing changed.
         """
         with self.write_lock:
-            return self.write_locked(work, durable=durable)
+            self.refuse_reentry()
+            return self._write(work, durable=durable)
 
-    def write_locked(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
-        """The same for a caller that holds `write_lock` already."""
-        self.refuse_reentry()
+    def _write(self, work: Callable[[apsw.Connection], _T], *, durable: bool) -> _T:
         writer = self._writing()
         now_s = self._clock()
         lazily = not durable and now_s - self._synced_s < SYNC_EVERY_S

@@ -134,7 +134,7 @@ class Journal:
 
     @staticmethod
     def exists(home: Path) -> bool:
-        """Whether there is a journal at this home; nothing is made."""
+        """Whether there is a journal at this home; none is made."""
         return (home / "journal.db").is_file()
 
     # -- appending -------------------------------------------------------------------------------------------
@@ -150,10 +150,10 @@ class Journal:
             items: kind, body and stamped system name of each.
 
         Returns:
-            The sequence number of each; that of the first one for a repeat of bytes already there.
+            The sequence number of each; for a repeat that of the first entry with the same bytes.
 
         Raises:
-            JournalFullError: no room, on the disk or within `max_bytes`; nothing was kept.
+            JournalFullError: the disk is full, or `max_bytes` are reached; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
         return self._commits.keep(self._rows_of(items))
@@ -219,7 +219,7 @@ class Journal:
             return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").get)
 
     def first(self) -> Entry | None:
-        """The oldest entry that is still there."""
+        """The oldest entry that is not pruned."""
         return next(iter(self.read(0, limit=1)), None)
 
     def wait(self, after: int, timeout_s: float) -> bool:
@@ -232,7 +232,7 @@ class Journal:
         return True
 
     def size_bytes(self) -> int:
-        """The size of the journal's content, without room that is free for reuse."""
+        """The size of the journal's content, without the free room in its file."""
         with self._database.reading() as reader:
             return _content_bytes(reader)
 
@@ -366,7 +366,7 @@ class Journal:
         return 0
 
     def close(self) -> None:
-        """Commit what was submitted and let go of the database. A closed journal may be used again."""
+        """Commit what was submitted and close the database. A closed journal may be used again."""
         self._commits.close()
         self._database.close()
 

@@ -91,15 +91,15 @@ class _Segment:
 
 
 class Spool:
-    """One process's spool of a home; threads may share one, and it may be carried over a fork.
+    """One process's spool of a home, as `open_spool` opens it.
 
-    Made by `open_spool`.
+    Threads may share one, and it may be carried over a fork.
 
     Args:
         journal: where the entries go.
         segment_bytes: a segment of this size is closed.
         segment_s: and one of this age.
-        adopt_every_bytes: so much is written before this process adopts it itself.
+        adopt_every_bytes: after so many bytes that nobody has adopted, this process does it itself.
     """
 
     def __init__(
