@@ -1,4 +1,4 @@
-"""The command as a user has it: the installed script, in a process of its own."""
+"""The command as a user runs it: the installed script, in its own process."""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def test_what_goes_is_said_first_by_system_and_waits_for_its_export(waybill: Run, tmp_path: Path) -> None:
+def test_a_dry_run_lists_what_each_system_would_lose_and_what_waits_for_its_export(
+    waybill: Run, tmp_path: Path
+) -> None:
     root = tmp_path / "old"
     records = [
         ProvenanceRecord(
@@ -49,7 +51,7 @@ def test_what_goes_is_said_first_by_system_and_waits_for_its_export(waybill: Run
     assert [name for name, path in files.items() if path.exists()] == ["core"]
 
 
-def test_archived_entries_go_only_when_that_is_asked_for(waybill: Run, tmp_path: Path) -> None:
+def test_archived_entries_are_removed_only_on_request(waybill: Run, tmp_path: Path) -> None:
     old = tmp_path / "events/20260101/00/a1-1-2.parquet"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"entries")
@@ -76,7 +78,7 @@ def test_archived_entries_go_only_when_that_is_asked_for(waybill: Run, tmp_path:
         ("--archive-days", "inf"),
     ],
 )
-def test_days_that_cannot_be_are_exit_code_2_and_say_what_to_give(
+def test_an_invalid_number_of_days_is_exit_code_2_and_the_message_says_what_to_give(
     waybill: Run, tmp_path: Path, options: tuple[str, str]
 ) -> None:
     done = waybill("age-off", *options, "--root", tmp_path)

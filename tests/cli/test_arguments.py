@@ -26,7 +26,7 @@ def test_an_instant_is_epoch_milliseconds_and_without_a_zone_utc(text: str, epoc
 @pytest.mark.parametrize(
     ("text", "ago_s"), [("90s", 90), ("1.5m", 90), ("6h", 21_600), ("2d", 172_800), ("1w", 604_800)]
 )
-def test_a_duration_is_that_long_ago(text: str, ago_s: float) -> None:
+def test_a_duration_means_that_long_ago(text: str, ago_s: float) -> None:
     assert parse_moment(text) / 1000 == pytest.approx(time.time() - ago_s, abs=5)
 
 
@@ -37,6 +37,6 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["yesterday", "9" * 400 + "d"])
-def test_an_option_that_is_no_moment_says_what_to_give(text: str) -> None:
+def test_the_error_of_an_invalid_moment_says_what_to_give(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="give 2026-01-31"):
         moment(text)

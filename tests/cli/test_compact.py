@@ -71,7 +71,7 @@ def test_a_bucket_is_compacted_by_its_url(
         assert sorted(row.did for row in bucket.rows()) == [row.did for row in records]
 
 
-def test_a_damaged_file_is_set_aside_and_named_by_compact_status_and_verify(
+def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
     waybill: Run, tmp_path: Path
 ) -> None:
     written(tmp_path)
@@ -93,7 +93,7 @@ def test_a_damaged_file_is_set_aside_and_named_by_compact_status_and_verify(
     assert f"damaged {tmp_path / kept}: " in verified.stdout
 
 
-def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
+def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
     done = waybill("compact", "--root", tmp_path / "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr

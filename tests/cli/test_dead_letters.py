@@ -71,7 +71,7 @@ def test_one_is_shown_byte_for_byte(waybill: Run, refused: Settings) -> None:
     assert done.stdout.encode() == BODIES[1] + b"\n"
 
 
-def test_what_the_backend_takes_now_is_no_dead_letter_any_more(
+def test_what_the_backend_accepts_now_is_no_longer_a_dead_letter(
     waybill: Run, refused: Settings, backend: ContractServer
 ) -> None:
     backend.fault = None
@@ -83,7 +83,7 @@ def test_what_the_backend_takes_now_is_no_dead_letter_any_more(
     assert left(refused) == []
 
 
-def test_what_is_refused_again_or_cannot_be_sent_is_said_and_exit_code_1(
+def test_what_is_refused_again_or_cannot_be_sent_is_named_and_exit_code_1(
     waybill: Run, refused: Settings, backend: ContractServer
 ) -> None:
     done = waybill("dead-letters", "replay", "2", "--home", refused.home)
@@ -107,7 +107,9 @@ def test_dropping_forgets_the_named_ones_only(waybill: Run, refused: Settings) -
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
-def test_none_is_meant_by_accident(waybill: Run, refused: Settings, command: str) -> None:
+def test_all_are_chosen_only_explicitly_and_unknown_numbers_are_refused(
+    waybill: Run, refused: Settings, command: str
+) -> None:
     for arguments in ((), ("1", "--all")):
         assert waybill("dead-letters", command, *arguments, "--home", refused.home).returncode == 2
     unknown = waybill("dead-letters", command, "1", "4711", "--home", refused.home)
@@ -116,7 +118,7 @@ def test_none_is_meant_by_accident(waybill: Run, refused: Settings, command: str
     assert left(refused) == [1, 2, 3]
 
 
-def test_a_home_without_a_journal_is_said(waybill: Run, settings: Settings) -> None:
+def test_a_home_without_a_journal_is_an_error_that_names_it(waybill: Run, settings: Settings) -> None:
     done = waybill("dead-letters", "show", "1", "--home", settings.home)
     assert (done.returncode, done.stdout) == (1, "")
     assert "there is no journal" in done.stderr

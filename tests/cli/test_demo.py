@@ -1,4 +1,4 @@
-"""`waybill demo`: the whole path, from a Spark session to files that can be asked."""
+"""`waybill demo`: the whole path, from a Spark session to files that can be queried."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EDGES = [
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory, script: Path) -> tuple[Path, dict[str, Any]]:
-    """One run of the demo: its folder and what it says of itself."""
+    """One run of the demo: its folder and its output."""
     home = tmp_path_factory.mktemp("demo") / "home"
     command = [str(script), "demo", "--home", str(home), "--json"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=280)
@@ -75,7 +75,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory, script: Path) -> tuple[Path, 
 
 
 @pytest.mark.timeout(300)
-def test_every_file_has_the_end_that_it_came_to(demo: tuple[Path, dict[str, Any]]) -> None:
+def test_every_file_has_its_final_state(demo: tuple[Path, dict[str, Any]]) -> None:
     home, said = demo
     tracked = {state: counts["tracked"] for state, counts in said["records"].items()}
     assert tracked == {"COMPLETE": 18, "ERROR": 1, "FILTERED": 1, "CANCELLED": 1, "SPLIT": 1}
@@ -90,7 +90,7 @@ def test_every_file_has_the_end_that_it_came_to(demo: tuple[Path, dict[str, Any]
     assert "24,951 flights" in (ended[FinalState.FILTERED].annotations or {})["filteredCause"]
 
 
-def test_the_listener_s_own_runs_are_kept_and_point_to_the_month_they_worked_on(
+def test_the_listener_s_own_runs_name_the_month_that_they_worked_on(
     demo: tuple[Path, dict[str, Any]],
 ) -> None:
     home, said = demo
@@ -166,7 +166,7 @@ def short(node_id: str) -> str:
     return f"[{name}]" if kind == "job" else name
 
 
-def test_its_report_shows_states_files_a_journey_and_the_way_on(
+def test_its_report_shows_states_files_a_journey_and_the_next_steps(
     demo: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     home, said = demo
@@ -185,7 +185,7 @@ def test_its_report_shows_states_files_a_journey_and_the_way_on(
     assert "http://marquez.example:3000/lineage/dataset/flights-demo/flights-by-month" in shown
 
 
-def test_each_place_where_its_events_are_gives_the_same_files_again(
+def test_each_place_where_its_events_are_stored_rebuilds_to_the_same_files(
     demo: tuple[Path, dict[str, Any]],
 ) -> None:
     _, said = demo
@@ -229,7 +229,9 @@ def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
     assert not again.is_different
 
 
-def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_row_that_the_events_do_not_give_is_reported(
+    demo: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
     home, said = demo
     shutil.copytree(home / "provenance", tmp_path / "provenance")
     (tmp_path / said["files"][0]).unlink()
@@ -240,7 +242,7 @@ def test_a_row_that_the_events_do_not_say_is_told(demo: tuple[Path, dict[str, An
 
 
 def own_settings(home: Path, marquez: subprocess.Popen[str] | None = None) -> Settings:
-    """The demo's, with a Marquez beside it."""
+    """The demo's settings, with a Marquez if given."""
     url = None
     if marquez is not None:
         assert marquez.stdout is not None
@@ -257,14 +259,14 @@ def own_settings(home: Path, marquez: subprocess.Popen[str] | None = None) -> Se
 
 @pytest.fixture
 def marquez() -> Iterator[subprocess.Popen[str]]:
-    """A server that answers as Marquez does; its first line is its address."""
+    """A server that answers like Marquez; its first line is its address."""
     command = [sys.executable, str(SERVER), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         yield server
         server.terminate()
 
 
-def test_a_folder_of_somebody_else_s_is_left_alone(waybill: Run, tmp_path: Path) -> None:
+def test_a_folder_with_other_content_is_left_alone(waybill: Run, tmp_path: Path) -> None:
     (tmp_path / "theses").mkdir()
     (tmp_path / "theses" / "mine.tex").touch()
     done = waybill("demo", "--home", tmp_path / "theses")
@@ -273,7 +275,7 @@ def test_a_folder_of_somebody_else_s_is_left_alone(waybill: Run, tmp_path: Path)
     assert (tmp_path / "theses" / "mine.tex").exists()
 
 
-def test_a_second_demo_starts_anew_unless_it_is_to_keep_the_first(tmp_path: Path) -> None:
+def test_a_second_demo_deletes_the_first_unless_told_to_keep_it(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     prepare(home, keep=False)
     Journal(home).close()
@@ -298,7 +300,7 @@ def test_a_second_demo_ends_the_first_one_s_runner(tmp_path: Path) -> None:
         assert runner.wait(timeout=30) == 0
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_at_the_path_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").touch()
     with pytest.raises(DemoFolderError, match="is no folder"):
         prepare(tmp_path / "demo", keep=False)

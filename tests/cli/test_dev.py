@@ -1,4 +1,4 @@
-"""`waybill dev`: what can be told of the stack with a collector, a backend, and no Docker that runs."""
+"""`waybill dev`, tested with a real collector and a backend, but without a running Docker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Findings = dict[str, Diagnosis]
 
 @pytest.fixture
 def marquez() -> Iterator[str]:
-    """The address of a server that behaves as Marquez."""
+    """The address of a server that behaves like Marquez."""
     command = [sys.executable, str(SERVER), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -43,7 +43,7 @@ def marquez() -> Iterator[str]:
 
 @pytest.fixture
 def collect(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
-    """Start a collector that is as the stack's."""
+    """Start a collector like that of the stack."""
     started: list[Collector] = []
 
     def collect(*options: str) -> Collector:
@@ -57,7 +57,7 @@ def collect(tmp_path: Path) -> Iterator[Callable[..., Collector]]:
 
 @pytest.fixture
 def look(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Findings]:
-    """What is found in an environment of the test's own, where the ports not given lead nowhere."""
+    """The findings in the test's own environment, in which all ports are closed unless given."""
 
     def look(**variables: str) -> Findings:
         for service in SERVICES:
@@ -74,7 +74,7 @@ def port(url: str) -> str:
     return url.rpartition(":")[2]
 
 
-def test_what_does_not_run_is_named_with_its_url_and_the_way_to_start_it(
+def test_a_service_that_does_not_run_is_named_with_its_url_and_how_to_start_it(
     look: Callable[..., Findings], home: Path
 ) -> None:
     found = look()
@@ -84,10 +84,10 @@ def test_what_does_not_run_is_named_with_its_url_and_the_way_to_start_it(
         assert "http://localhost:1: nothing answers there" in one.says
         assert (one.mend or "").startswith("waybill dev up")
     assert found["home"].level == "ok"
-    assert not home.exists(), "a look makes nothing"
+    assert not home.exists(), "a check makes nothing"
 
 
-def test_what_runs_is_well_and_nothing_waits_in_it(
+def test_a_running_stack_is_healthy_and_nothing_waits(
     look: Callable[..., Findings], marquez: str, collect: Callable[..., Collector]
 ) -> None:
     collector = collect("--runner", "none")
@@ -102,7 +102,7 @@ def test_what_runs_is_well_and_nothing_waits_in_it(
     assert {"page", "prometheus", "grafana"} & well == set()
 
 
-def test_what_waits_in_the_collector_is_said_with_what_holds_it_up(
+def test_the_collector_s_backlog_is_shown_with_what_holds_it_up(
     look: Callable[..., Findings], collect: Callable[..., Collector]
 ) -> None:
     collector = collect("--marquez-url", "http://127.0.0.1:1")
@@ -113,7 +113,7 @@ def test_what_waits_in_the_collector_is_said_with_what_holds_it_up(
     assert re.match(r"1 entry waits, the oldest for \d+ s; http://127.0.0.1:1 does not answer", held_up.says)
 
 
-def test_a_wrong_url_is_told_with_the_setting_that_names_it(
+def test_a_wrong_url_is_shown_with_the_setting_that_names_it(
     look: Callable[..., Findings], marquez: str, collect: Callable[..., Collector]
 ) -> None:
     collector = collect("--runner", "none")
@@ -126,7 +126,7 @@ def test_a_wrong_url_is_told_with_the_setting_that_names_it(
     assert found["OPENLINEAGE_URL"].level == "broken"
 
 
-def test_another_server_at_the_collector_s_port_is_taken_for_none(
+def test_another_server_at_the_collector_s_port_is_not_taken_for_a_collector(
     look: Callable[..., Findings], marquez: str
 ) -> None:
     found = look(WAYBILL_PORT=port(marquez))
@@ -136,7 +136,7 @@ def test_another_server_at_the_collector_s_port_is_taken_for_none(
     )
 
 
-def test_a_collector_with_keys_says_what_waits_to_who_has_one(
+def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
     look: Callable[..., Findings], collect: Callable[..., Collector], waybill: Run, tmp_path: Path
 ) -> None:
     key = waybill("keys", "add", "tests", "--role", "read", "--home", tmp_path / "collected").stdout.split()[
@@ -168,7 +168,7 @@ def test_without_docker_it_says_what_to_install(
     assert done.stderr.startswith("waybill: docker is not installed; install Docker")
 
 
-def test_status_without_docker_judges_by_the_urls(
+def test_status_without_docker_asks_the_urls(
     look: Callable[..., Findings], marquez: str, tmp_path: Path
 ) -> None:
     found = look(PATH=str(tmp_path), MARQUEZ_PORT=port(marquez))
@@ -176,18 +176,18 @@ def test_status_without_docker_judges_by_the_urls(
     assert found["marquez"].level == "ok"
 
 
-def test_a_docker_that_cannot_is_told_in_its_own_words(waybill: Run) -> None:
+def test_a_docker_that_does_not_work_is_reported_in_its_own_words(waybill: Run) -> None:
     if shutil.which("docker") is None:
-        pytest.skip("docker is not installed: there is none that could be unable")
+        pytest.skip("docker is not installed, so it cannot fail")
     asked = (["docker", "compose", "version"], ["docker", "version"])
     if all(subprocess.run(one, check=False, capture_output=True).returncode == 0 for one in asked):
-        pytest.skip("the docker here is able")
+        pytest.skip("the docker here works")
     done = waybill("dev", "up", "--file", FILE)
     assert done.returncode == 1
     assert re.match(r"waybill: docker has no (compose plug-in|daemon that answers) \(.+\); ", done.stderr)
 
 
-def test_the_file_is_that_of_the_folder_above_or_the_checkout_s_and_never_another_project_s(
+def test_the_file_is_found_in_a_folder_above_or_the_checkout_and_is_never_another_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     below = tmp_path / "project" / "below"
@@ -216,7 +216,7 @@ def test_the_services_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("form", ["{0}\n{1}\n", "[{0},{1}]"], ids=["lines", "array"])
-def test_what_docker_says_of_containers_is_read_in_either_form(form: str) -> None:
+def test_docker_s_list_of_containers_is_read_in_either_form(form: str) -> None:
     """As Docker's documentation of `docker compose ps --format json` has it."""
     well = '{"ID":"1","Service":"marquez","State":"running","Health":"healthy","ExitCode":0,"Publishers":[]}'
     ended = '{"ID":"2","Service":"database","State":"exited","Health":"","ExitCode":1}'
@@ -227,7 +227,7 @@ def test_what_docker_says_of_containers_is_read_in_either_form(form: str) -> Non
     assert containers_of("") == {}
 
 
-def test_what_waits_is_read_from_the_collector_s_figures() -> None:
+def test_the_backlog_is_read_from_the_collector_s_metrics() -> None:
     text = (
         "# TYPE waybill_projection_behind gauge\n"
         'waybill_projection_behind{projection="marquez"} 12\n'

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def test_a_home_without_a_journal_has_nothing_to_drain_and_stays_away(waybill: Run, home: Path) -> None:
+def test_a_home_without_a_journal_has_nothing_to_drain_and_is_not_made(waybill: Run, home: Path) -> None:
     done = waybill("drain", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
     assert "nothing to drain" in done.stderr

@@ -22,7 +22,7 @@ def test_a_file_is_followed_from_its_events_to_its_rows(waybill: Run, kept: Kept
     assert plain.count("as folded") == 2
 
 
-def test_a_file_that_is_nowhere_is_exit_code_1(waybill: Run, home: Path) -> None:
+def test_an_unknown_file_is_exit_code_1(waybill: Run, home: Path) -> None:
     done = waybill("explain", "none", "--home", home)
     assert (done.returncode, done.stdout) == (1, "")
     assert "nothing is known of none" in done.stderr

@@ -19,7 +19,7 @@ def root(kept: Kept, tmp_path: Path) -> Path:
     return Path(shutil.copytree(kept.home / "provenance", tmp_path / "copy" / "provenance")).parent
 
 
-def test_what_is_exported_is_listed_and_may_go_here(waybill: Run, root: Path, tmp_path: Path) -> None:
+def test_what_is_exported_is_listed_and_may_be_deleted_here(waybill: Run, root: Path, tmp_path: Path) -> None:
     there = tmp_path / "there"
     (file,) = (root / "provenance/compacted").rglob("*.parquet")
     path, content = str(file.relative_to(root)), file.read_bytes()
@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_copied_is_exit_code_1(waybill: Run, root: Path, t
 
 
 @pytest.mark.parametrize("command", [("export", "there"), ("age-off",), ("find",), ("sql", "SELECT 1")])
-def test_a_root_that_is_not_there_is_no_empty_one(
+def test_a_missing_root_is_an_error_only_when_it_was_given(
     waybill: Run, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     assert waybill(*command, "--home", tmp_path / "fresh").returncode == 0

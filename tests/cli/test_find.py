@@ -88,7 +88,7 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(waybill: Run, hom
         ["--limit", "0"],
     ],
 )
-def test_a_condition_that_cannot_be_is_exit_code_2(waybill: Run, home: Path, arguments: list[str]) -> None:
+def test_an_invalid_condition_is_exit_code_2(waybill: Run, home: Path, arguments: list[str]) -> None:
     done = waybill("find", "--home", home, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert arguments[0] in done.stderr

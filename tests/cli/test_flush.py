@@ -62,7 +62,7 @@ def test_a_home_without_a_journal_stays_as_it_is(waybill: Run, home: Path) -> No
     assert not home.exists()
 
 
-def test_a_layout_that_is_off_is_said(waybill: Run, settings: Settings) -> None:
+def test_a_flush_says_that_the_layout_is_off(waybill: Run, settings: Settings) -> None:
     track(settings)
     done = waybill("flush", "--home", settings.home, "--no-provenance-enabled")
     assert (done.returncode, done.stdout) == (0, "")

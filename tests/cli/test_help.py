@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
-def test_the_page_is_what_the_commands_say_of_themselves() -> None:
+def test_the_page_is_the_help_of_the_commands() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
 
 

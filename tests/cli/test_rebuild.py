@@ -48,7 +48,7 @@ def test_records_are_chosen_by_time_and_system(waybill: Run, kept: Kept, tmp_pat
     assert [len(find(tmp_path / name)) for name in "abc"] == [0, 0, 4]
 
 
-def test_what_cannot_be_read_is_said_with_its_place_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_named_with_its_place_and_is_exit_code_1(waybill: Run, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("nonsense\n")
     done = waybill("rebuild", "--from", "jsonl", tmp_path / "log", "--to", tmp_path / "root")
     assert done.returncode == 1
@@ -80,7 +80,7 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
         (["--from", "journal", "--to", "x", "--since", "yesterday"], 2, "--since"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_with_the_way_out(
+def test_an_invalid_argument_is_one_sentence_that_says_what_to_give(
     waybill: Run, home: Path, arguments: list[str], code: int, said: str
 ) -> None:
     done = waybill("rebuild", *arguments, "--home", home)

@@ -21,7 +21,7 @@ SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
 
 @pytest.fixture
 def new_marquez() -> Iterator[Callable[[], str]]:
-    """Starts a server that behaves as Marquez and knows of nothing yet, and gives its address."""
+    """Starts an empty server that behaves like Marquez, and returns its address."""
     servers = []
 
     def start() -> str:
@@ -37,7 +37,7 @@ def new_marquez() -> Iterator[Callable[[], str]]:
         server.wait(timeout=30)
 
 
-def test_what_marquez_lost_is_listed_sent_again_and_then_there(
+def test_what_marquez_lost_is_listed_and_repaired(
     waybill: Run, settings: Settings, new_marquez: Callable[[], str]
 ) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in") as file:
@@ -65,7 +65,7 @@ def test_what_marquez_lost_is_listed_sent_again_and_then_there(
     assert waybill("reconcile", *elsewhere, "--since", "1h").returncode == 0
 
 
-def test_a_marquez_that_is_down_or_none_is_exit_code_1(waybill: Run, settings: Settings) -> None:
+def test_a_missing_marquez_is_exit_code_1(waybill: Run, settings: Settings) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in"):
         pass
     done = waybill("reconcile", "--home", settings.home, "--since", "2026-13-01")

@@ -17,7 +17,7 @@ GOOD = b'[{"did": "1", "finalState": "COMPLETE", "created": 1, "completed": 2}]'
 BAD = GOOD.replace(b"COMPLETE", b"BANANA")
 
 
-def test_a_reject_is_listed_shown_mended_and_kept(waybill: Run, home: Path, tmp_path: Path) -> None:
+def test_a_reject_is_listed_shown_corrected_and_accepted(waybill: Run, home: Path, tmp_path: Path) -> None:
     journal = Journal(home)
     Rejects(journal).add(Kind.PROVENANCE, [(BAD, "the state is unknown"), (b"{", "no JSON")])
     rows = [

@@ -24,7 +24,7 @@ def test_each_setting_is_shown_with_its_value_and_origin(waybill: Run, home: Pat
     assert ["durability", "power", "default"] in rows
 
 
-def test_nearest_wins(waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nearest_value_wins(waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "waybill.yaml").write_text(
         "system_name: by-file\ndurability: process\njournal_retain_days: 9\n", encoding="utf-8"
     )
@@ -56,7 +56,7 @@ def test_a_secret_is_never_printed(
     assert "http://****@marquez:5000" in done.stdout
 
 
-def test_a_value_that_cannot_be_is_one_sentence_and_exit_code_2(waybill: Run) -> None:
+def test_an_invalid_value_is_one_sentence_and_exit_code_2(waybill: Run) -> None:
     done = waybill("settings", "--journal-max-bytes", "banana")
     assert done.returncode == 2
     assert done.stdout == ""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def test_a_query_is_answered_in_json_and_in_lines_with_tabs(waybill: Run, kept: Kept, tmp_path: Path) -> None:
-    # A folder that would be a pattern, were it not quoted.
+    # A folder whose name is a pattern unless it is quoted.
     root = Path(shutil.copytree(kept.home / "provenance", tmp_path / "it's [a]*?" / "provenance")).parent
     query = "SELECT filename, annotations, data_sink FROM provenance WHERE data_sink = 'lake'"
     done = waybill("sql", query, "--root", root, "--json")
@@ -32,7 +32,7 @@ def test_a_query_is_answered_in_json_and_in_lines_with_tabs(waybill: Run, kept: 
     assert lines == ["filename\tannotations\tdata_sink", "first.csv\tcustomer=acme=1\tlake"]
 
 
-def test_the_view_has_the_columns_of_the_files_where_there_are_none_and_where_there_are(
+def test_the_view_has_the_same_columns_with_files_and_without(
     waybill: Run, kept: Kept, tmp_path: Path
 ) -> None:
     empty, full = (waybill("sql", "DESCRIBE provenance", "--root", root) for root in (tmp_path, kept.home))
@@ -44,9 +44,7 @@ def test_the_view_has_the_columns_of_the_files_where_there_are_none_and_where_th
     assert [name for name in SCHEMA.names if not re.search(rf"\b{name}\b", listed)] == []
 
 
-def test_instants_are_in_utc_wherever_one_is(
-    waybill: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_times_are_in_utc_in_any_time_zone(waybill: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     query = "SELECT completed, epoch_ms(completed) AS ms FROM provenance ORDER BY completed LIMIT 1"
     said = json.loads(waybill("sql", query, "--root", kept.home, "--json").stdout)

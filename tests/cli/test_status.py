@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def test_a_home_that_is_not_there_is_empty_and_stays_away(waybill: Run, home: Path) -> None:
+def test_a_missing_home_is_empty_and_is_not_made(waybill: Run, home: Path) -> None:
     done = waybill("status", "--home", home, "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
@@ -79,7 +79,7 @@ def test_a_live_runner_is_named(waybill: Run, home: Path) -> None:
     assert json.loads(waybill("status", "--home", home, "--json").stdout)["runner_alive"] is False
 
 
-def test_the_home_s_own_settings_are_shown_where_nobody_gave_others(
+def test_the_home_s_own_settings_are_shown_unless_others_are_given(
     waybill: Run, settings: Settings, root: Path
 ) -> None:
     journal = Journal(settings.home)
@@ -89,7 +89,7 @@ def test_the_home_s_own_settings_are_shown_where_nobody_gave_others(
     assert (found["root"], found["provenance_enabled"]) == (str(root), True)
 
 
-def test_it_says_whose_final_states_those_of_plain_spark_submit_are(waybill: Run, home: Path) -> None:
+def test_a_note_says_where_the_final_states_of_plain_spark_submit_come_from(waybill: Run, home: Path) -> None:
     assert "plain spark-submit runs are the Spark listener's own" in waybill("status", "--home", home).stderr
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
-    """Run a command on a terminal of 100 columns; its exit code and what it showed."""
+    """Run a command on a terminal of 100 columns, and return its exit code and output."""
     main, terminal = pty.openpty()
     variables = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
     with subprocess.Popen(
@@ -29,7 +29,7 @@ def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
             while part := os.read(main, 4096):
                 shown += part
         except OSError:
-            pass  # Linux says so that the other side is closed
+            pass  # on Linux, this means that the other side is closed
     os.close(main)
     return process.returncode, shown.decode()
 

@@ -55,7 +55,7 @@ def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: 
     assert "1 records differ" in shown.stderr
 
 
-def test_a_root_equals_what_its_events_rebuild_to_but_for_what_has_left(
+def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
     waybill: Run, kept: Kept, tmp_path: Path
 ) -> None:
     done = waybill("verify", "--from", "journal", "--home", kept.home, "--json")
@@ -77,7 +77,7 @@ def test_a_root_equals_what_its_events_rebuild_to_but_for_what_has_left(
     assert (done.returncode, lines(done.stdout)[-1]["rows"]) == (0, 0), done.stdout
 
 
-def test_what_a_source_lacks_is_a_finding(waybill: Run, kept: Kept, tmp_path: Path) -> None:
+def test_what_cannot_be_read_of_a_source_is_a_finding(waybill: Run, kept: Kept, tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text("nonsense\n")
     done = waybill("verify", kept.home, tmp_path / "events.jsonl", "--from", "jsonl", "--limit", "0")
     assert done.returncode == 1
@@ -97,7 +97,7 @@ def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_p
     assert str(path) in waybill("verify", copy).stdout
 
 
-def test_a_root_that_is_not_there_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
+def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
     done = waybill("verify", tmp_path / "nowhere")
     assert (done.returncode, done.stdout) == (2, "")
     assert str(tmp_path / "nowhere") in done.stderr.replace("\n", "").replace("│", "").replace(" ", "")

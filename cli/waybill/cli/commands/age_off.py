@@ -91,12 +91,13 @@ def age_off(
         return
     for path in done.removed:
         console.line(path)
-    said = f"{len(done.removed)} files {'would go' if dry_run else 'went'}, {done.size_bytes} bytes"
+    verb = "would be removed" if dry_run else "removed"
+    text = f"{len(done.removed)} files {verb}, {done.size_bytes} bytes"
     if done.waiting:
-        said += (
+        text += (
             f"; {len(done.waiting)} are old enough but wait: `waybill export` first, and see `waybill verify`"
         )
-    console.note(said)
+    console.note(text)
 
 
 def _days_by_system(texts: list[str]) -> dict[str, float]:

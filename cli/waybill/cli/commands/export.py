@@ -24,7 +24,10 @@ def export(
         ),
     ],
     delete_after: Annotated[
-        bool, typer.Option("--delete-after", help="Delete here what is safe there, as an age-off does.")
+        bool,
+        typer.Option(
+            "--delete-after", help="Delete here what is safe at the destination, as an age-off does."
+        ),
     ] = False,
     dry_run: Annotated[
         bool,
@@ -70,9 +73,9 @@ def export(
             console.line(path)
         for path in done.merged:
             console.line(path, " (merged with what was there)")
-        said = f"{len(done.copied)} {'to copy' if dry_run else 'copied'}, {len(done.merged)} merged"
+        copied = f"{len(done.copied)} {'to copy' if dry_run else 'copied'}, {len(done.merged)} merged"
         console.note(
-            f"{said}, {done.unchanged} unchanged, {len(done.removed)} deleted here, {done.size_bytes} bytes"
+            f"{copied}, {done.unchanged} unchanged, {len(done.removed)} deleted here, {done.size_bytes} bytes"
         )
     for path, why in done.failed.items():
         console.error(f"{path}: {why}")

@@ -24,8 +24,8 @@ def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> F
     with console.progress("flushing") as update:
 
         def show(done: int, total: int, behind: Sequence[str]) -> None:
-            said = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
-            update(description=said, completed=done, total=total)
+            text = f"flushing, waiting for {', '.join(behind)}" if behind else "flushing"
+            update(description=text, completed=done, total=total)
 
         return flush_journal(settings, timeout_s=timeout_s, on_progress=show)
 

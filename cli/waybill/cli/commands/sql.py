@@ -53,9 +53,9 @@ def sql(
             _show(connection.execute(query), as_json=as_json)
         except duckdb.Error as error:
             # After an empty line DuckDB draws the place of the error.
-            said = str(error).partition("\n\n")[0]
+            reason = str(error).partition("\n\n")[0]
             raise WaybillError(
-                f"the query cannot be answered ({said}); correct it, or where a file is damaged, see "
+                f"the query cannot be answered ({reason}); correct it, or if a file is damaged, see "
                 "`waybill verify`"
             ) from None
 

@@ -203,11 +203,11 @@ class _Output:
         if self._as_json:
             console.json(summary)
         else:
-            said = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
+            parts = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
             if compared:
-                said.append(f"{summary.differences} records differ")
-            said.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
-            console.note(", ".join(said))
+                parts.append(f"{summary.differences} records differ")
+            parts.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
+            console.note(", ".join(parts))
         if summary.findings or summary.differences:
             raise typer.Exit(console.EXIT_FAILED)
 

@@ -68,8 +68,8 @@ def demo(
     start_s = time.monotonic()
     data = data_folder()
     home = home.expanduser().absolute()
-    anew = "adding to what is there" if keep else "starting anew each time"
-    console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({anew})")
+    mode = "adding to what is there" if keep else "starting anew each time"
+    console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({mode})")
     prepare(home, keep=keep)
     given = _given(home, settings)
     _run(given, home, data)

@@ -53,13 +53,16 @@ def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, marquez_url
 
 def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> list[tuple[str, str]]:
     compacted = home / "provenance" / "compacted" / "*" / "*" / "*.parquet"
-    counted = f"SELECT final_state, count(*) FROM '{compacted}' GROUP BY ALL"  # noqa: S608 - told to a person, never run
+    counted = f"SELECT final_state, count(*) FROM '{compacted}' GROUP BY ALL"  # noqa: S608 - shown to a person, never run
     waybill = _command()
     steps = [
         ("What failed, and why:", f"{waybill} find --home {home} --state ERROR"),
         ("What became of the year's file:", f"{waybill} find --home {home} --parent {year.did}"),
-        ("What is kept, and how far each output is:", f"{waybill} status --home {home}"),
-        ("The same from the archive of events, to keep:", f"{waybill} rebuild --from events {home} --to DIR"),
+        ("What the journal holds, and how far each projection is:", f"{waybill} status --home {home}"),
+        (
+            "Rebuild the same files from the archive of events:",
+            f"{waybill} rebuild --from events {home} --to DIR",
+        ),
         ("Is it the same, record by record?", f"{waybill} verify {home} DIR"),
         ("Ask the files themselves, with DuckDB or anything that reads Parquet:", f'duckdb -c "{counted}"'),
         ("The pipeline that you just saw:", pipeline.__file__),
