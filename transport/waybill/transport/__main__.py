@@ -40,7 +40,7 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
                 last_seq = Runner(journal, obey(journal)).run(idle_s=idle_s, until=stop_requested.is_set)
             finally:
                 lease.release()
-            # A producer that looked before the release saw a runner and started none.
+            # An emitter that looked before the release saw a runner and started none.
             is_done = stop_requested.is_set() or (journal.last_seq() <= last_seq and not waiting(home))
         lease = None if is_done else locks.take(home)
     return 0

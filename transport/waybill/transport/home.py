@@ -1,4 +1,4 @@
-"""A home as a producer uses it: journal, agreed settings, redaction and the runner, opened together."""
+"""A home as an emitter uses it: journal, agreed settings, redaction and the runner, opened together."""
 
 from __future__ import annotations
 

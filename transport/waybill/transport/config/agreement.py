@@ -2,7 +2,7 @@
 
 A home has one runner, so the projections' settings are the home's, not the process's. A setting that nobody
 gave a value follows the home. A value that differs is adopted while no runner is alive, and refused while one
-is. If producers start at once and disagree, the first one's values count: it takes the runner's lease before
+is. If emitters start at once and disagree, the first one's values count: it takes the runner's lease before
 it changes them, and hands the lease to the runner that it starts.
 """
 
@@ -30,7 +30,7 @@ _AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_
 
 
 def agreed(journal: Journal) -> dict[str, Any]:
-    """The home's settings as plain JSON values; empty before the first producer."""
+    """The home's settings as plain JSON values; empty before the first emitter."""
     stored = journal.meta(_META_KEY)
     return {} if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
 

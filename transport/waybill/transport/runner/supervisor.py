@@ -1,4 +1,4 @@
-"""The supervisor: a producer's side of the runner. It starts one as a child process where there is none."""
+"""The supervisor: an emitter's side of the runner. It starts one as a child process where there is none."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Supervisor:
         if self._pid != os.getpid():
             # The runner is a child of this fork's parent.
             self._pid, self._runner = os.getpid(), None
-        # For example, there may be no descriptor left. The event is kept, and that is all a producer needs.
+        # For example, there may be no descriptor left. The event is kept, and that is all an emitter needs.
         with contextlib.suppress(OSError, JournalError):
             if locks.is_held(self._journal.home):
                 self._pause_s = self._look_every_s
