@@ -21,10 +21,7 @@ _BELOW_PIPELINES = 5
 def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -> int:
     """Be the runner of a home; 0 also if another process is.
 
-    Args:
-        home: the folder.
-        descriptor: of the runner's lease, if the process that started this one has reserved it.
-        idle_s: end when nothing is left to do and nothing has come for this long.
+    The process that started this one may have reserved the runner's lease: then it gives its descriptor.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"

@@ -144,10 +144,7 @@ class _Server(ThreadingHTTPServer):
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
     """The request is answered with this status and sentence.
 
-    Args:
-        status: of the answer.
-        what: the sentence.
-        unread: whether a part of the body is still on the connection, which then cannot be used again.
+    A connection with an `unread` part of the body on it cannot be used again.
     """
 
     def __init__(self, status: HTTPStatus, what: str, *, unread: bool = True) -> None:

@@ -31,11 +31,7 @@ _LOG_BYTES_MAX: Final = 2**20
 class Supervisor:
     """Sees to it that the home has a runner while events are emitted; made by `Supervisor.open`.
 
-    Args:
-        journal: the home's.
-        settings: what was agreed on.
-        given: what the caller asked for; None: the same.
-        look_every_s: how often to look whether there is a runner, at most.
+    It works by the agreed settings, and warns if they come to differ from those that were given.
     """
 
     def __init__(

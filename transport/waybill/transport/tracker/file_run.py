@@ -71,14 +71,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class PathState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one event says of a path: that it has begun, or with a final state, how it ended.
-
-    Attributes:
-        transforms: the flows it passed, in order.
-        data_sink: the flow it left by.
-        size_bytes: how much went there.
-        failure: what went wrong, for an ERROR.
-    """
+    """What one event says of a path: that the file has begun, or with a final state, how the path ended."""
 
     at_ms: int
     annotations: Mapping[str, str]
@@ -129,13 +122,7 @@ class KnownSinks:
 
 
 class FileRun(OfOneProcess):
-    """What the paths of one file share: its identity, its clock, and where its events go.
-
-    Args:
-        identity: the file.
-        emit: takes an event; what it raises reaches the caller of `tell`.
-        sinks: those of all data sources.
-    """
+    """What the paths of one file share: its identity, its clock, and where its events go."""
 
     def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
         self.identity: Final = identity
