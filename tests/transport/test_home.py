@@ -1,4 +1,4 @@
-"""A home as producers open it."""
+"""A home as emitters open it."""
 
 from __future__ import annotations
 

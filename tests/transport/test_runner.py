@@ -218,7 +218,7 @@ def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_after
     assert agree(journal, settings_of(home)).provenance_enabled is False
 
 
-def test_of_producers_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
+def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
     tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
@@ -227,7 +227,7 @@ def test_of_producers_that_start_at_once_and_disagree_one_is_followed_and_the_ot
     followed: list[Path] = []
     refused: list[SettingsConflictError] = []
 
-    def producer(root: Path) -> None:
+    def emitter(root: Path) -> None:
         settings = settings_of(home, root=root)
         together.wait()
         try:
@@ -235,7 +235,7 @@ def test_of_producers_that_start_at_once_and_disagree_one_is_followed_and_the_ot
         except SettingsConflictError as error:
             refused.append(error)
 
-    threads = [threading.Thread(target=producer, args=(tmp_path / name,)) for name in "abcd"]
+    threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -273,7 +273,7 @@ def test_a_lease_that_was_handed_over_is_that_of_the_child_alone(tmp_path: Path)
     assert not leases.is_held(tmp_path)
 
 
-def test_a_producer_warns_once_that_another_has_changed_the_settings_since(
+def test_an_emitter_warns_once_that_another_has_changed_the_settings_since(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     end_runner: Callable[[Path], None],
@@ -298,7 +298,7 @@ def test_a_producer_warns_once_that_another_has_changed_the_settings_since(
     end_runner(home)
 
 
-def test_the_home_has_the_settings_that_a_flush_works_by_even_if_another_producer_came_before(
+def test_the_home_has_the_settings_that_a_flush_works_by_even_if_another_emitter_came_before(
     tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"

@@ -1,4 +1,4 @@
-"""How an event is kept: admission, the journal, the projections' runner, and the doors for producers.
+"""How an event is kept: admission, the journal, the projections' runner, and the doors for emitters.
 
 Importing this package loads neither pyarrow nor pyspark nor the delivery code: a pipeline that only emits
 pays for the journal alone.

@@ -21,10 +21,7 @@ _BELOW_PIPELINES = 5
 def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -> int:
     """Be the runner of a home; 0 also if another process is.
 
-    Args:
-        home: the folder.
-        descriptor: of the runner's lease, if the process that started this one has reserved it.
-        idle_s: end when nothing is left to do and nothing has come for this long.
+    The process that started this one may have reserved the runner's lease: then it gives its descriptor.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
@@ -40,7 +37,7 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
                 last_seq = Runner(journal, obey(journal)).run(idle_s=idle_s, until=stop_requested.is_set)
             finally:
                 lease.release()
-            # A producer that looked before the release saw a runner and started none.
+            # An emitter that looked before the release saw a runner and started none.
             is_done = stop_requested.is_set() or (journal.last_seq() <= last_seq and not waiting(home))
         lease = None if is_done else locks.take(home)
     return 0

@@ -1,15 +1,4 @@
-"""Every error that Waybill raises on purpose.
-
-    WaybillError
-    ├── SettingsError             a setting is unknown or invalid
-    │   └── SettingsConflictError a live runner of the same home works with another value
-    ├── AdmissionError            an event or record breaks its specification
-    ├── JournalError              the journal could not be opened, read or written
-    │   ├── JournalFullError      the disk is full, or `journal_max_bytes` is reached
-    │   └── JournalVersionError   a newer Waybill wrote this journal
-    ├── TrackerStateError         a path of a file was asked for something that cannot follow
-    ├── SparkSetupError           no tracked Spark session can be made (in `waybill.spark`)
-    └── DestinationError          an export cannot go there, or it fails (in `waybill.exporter`)
+"""Every error that Waybill raises on purpose; `waybill.spark` and `waybill.exporter` add one each.
 
 Each is built from plain values only, so that it survives pickling: Spark and multiprocessing ship errors
 between processes.

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _typeshed import ReadableBuffer
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -46,8 +44,7 @@ class Files:
 
     def fsync(self, path: Path) -> None:
         """Make the content of a file durable."""
-        with _descriptor(path, os.O_RDONLY) as descriptor:
-            sync(descriptor)
+        _sync_path(path, os.O_RDONLY)
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
@@ -55,8 +52,7 @@ class Files:
 
     def fsync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
-        with _descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-            sync(descriptor)
+        _sync_path(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def remove(self, path: Path) -> None:
         """Delete a file, if it exists."""
@@ -79,11 +75,10 @@ def sync(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-@contextlib.contextmanager
-def _descriptor(path: Path, flags: int) -> Iterator[int]:
+def _sync_path(path: Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
-        yield descriptor
+        sync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -1,4 +1,4 @@
-"""A home as a producer uses it: journal, agreed settings, redaction and the runner, opened together."""
+"""A home as an emitter uses it: journal, agreed settings, redaction and the runner, opened together."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Home:
     Threads may share one, and it may be carried over a fork.
 
     Attributes:
-        journal: what has been adopted or was never spooled.
-        settings: those that were given, completed by those that the home's runner works by.
+        journal: the home's, without what is still in the spool.
+        settings: the caller's, with the agreed ones in place of those that nobody gave.
         redaction: admits events by these settings.
     """
 
@@ -38,10 +38,7 @@ class Home:
     def open(cls, settings: Settings, journal: Journal | None = None, *, may_spool: bool = True) -> Home:
         """Open a home, agree on its settings, and start a runner if one is wanted and none is alive.
 
-        Args:
-            settings: the caller's.
-            journal: the home's journal, if the caller has opened it already.
-            may_spool: False keeps every entry as the setting `durability: power` says, whatever it is set to.
+        A caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
 
         Raises:
             SettingsConflictError: the home's live runner works with other settings.

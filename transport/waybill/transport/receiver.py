@@ -144,10 +144,7 @@ class _Server(ThreadingHTTPServer):
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
     """The request is answered with this status and sentence.
 
-    Args:
-        status: of the answer.
-        what: the sentence.
-        unread: whether a part of the body is still on the connection, which then cannot be used again.
+    A connection with an `unread` part of the body on it cannot be used again.
     """
 
     def __init__(self, status: HTTPStatus, what: str, *, unread: bool = True) -> None:
@@ -199,8 +196,8 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path != LINEAGE_PATH:
             raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {self.path}; post to {LINEAGE_PATH}")
         # A page in a browser on this machine must not send events. It cannot send JSON to another origin
-        # without asking first, which is never granted here. If it comes from a name that leads here, the Host
-        # header has that name.
+        # without asking first, which is never granted here; and if the page's own name was made to lead here,
+        # the Host header shows that name.
         if not leads_here(self.headers.get("Host", "")):
             raise _Refusal(HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one")
         if self.headers.get_content_type() != "application/json":

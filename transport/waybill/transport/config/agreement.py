@@ -2,7 +2,7 @@
 
 A home has one runner, so the projections' settings are the home's, not the process's. A setting that nobody
 gave a value follows the home. A value that differs is adopted while no runner is alive, and refused while one
-is. If producers start at once and disagree, the first one's values count: it takes the runner's lease before
+is. If emitters start at once and disagree, the first one's values count: it takes the runner's lease before
 it changes them, and hands the lease to the runner that it starts.
 """
 
@@ -30,7 +30,7 @@ _AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_
 
 
 def agreed(journal: Journal) -> dict[str, Any]:
-    """The home's settings as plain JSON values; empty before the first producer."""
+    """The home's settings as plain JSON values; empty before the first emitter."""
     stored = journal.meta(_META_KEY)
     return {} if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
 
@@ -57,10 +57,8 @@ def agreeing(
 ) -> Iterator[tuple[Settings, locks.Lease | None]]:
     """Agree on the home's settings, and let nobody else do so until the end of the block.
 
-    Args:
-        journal: the home's.
-        settings: the caller's; they change the home's if they differ and no other process is the runner.
-        as_runner: the caller holds the runner's lease.
+    The caller's settings change the home's where they differ, unless another process is the runner. A caller
+    that holds the runner's lease says so by `as_runner`.
 
     Yields:
         The settings with the home's values; and the runner's lease if it was free, which is released at the
@@ -111,10 +109,7 @@ def follow(settings: Settings, home: dict[str, Any]) -> Settings:
 def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
     """The settings of a home's runner: the agreed ones, whatever this process's environment and files say.
 
-    Args:
-        journal: the home's.
-        env: where secrets come from, which the home does not keep; None: the process's environment. They may
-            come from the settings files, too.
+    Only secrets come from these, because the home does not keep them; without `env`, from the process's own.
     """
     home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
     settings = Settings.load({**home, "home": journal.home}, origin="home", env=env)

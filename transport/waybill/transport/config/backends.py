@@ -1,14 +1,5 @@
 """The setting ``backends``: the places that events are delivered to, as a list in YAML or JSON.
 
-For example::
-
-    backends:
-      - backend: datahub
-        endpoint: https://datahub.example.com:8080
-        api_key: ...
-      - backend: file
-        endpoint: /var/log/lineage.jsonl
-
 ``marquez_url`` with ``marquez_api_key`` is the short form for the commonest one.
 """
 

@@ -80,14 +80,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         bool, _agreed("", "Write the provenance files; while off, events wait in the journal.")
     ] = False
     provenance_age_off_days: Annotated[
-        float, _agreed("DAYS", "How long `waybill age-off` leaves records in the layout.", check=check.days)
+        float, _agreed("DAYS", "How old a file gets before `waybill age-off` removes it.", check=check.days)
     ] = 3.0
     provenance_annotations_allowed: Annotated[
         frozenset[str],
         _agreed("KEYS", "Annotation keys that reach the records, separated by commas.", check=check.keys),
     ] = frozenset()
     archive_enabled: Annotated[
-        bool, _agreed("", "Keep every event as Parquet, so that the journal need not.", "on")
+        bool, _agreed("", "Keep every event as Parquet, so that the journal may delete it.", "on")
     ] = True
     marquez_url: Annotated[
         str | None,
@@ -107,15 +107,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     marquez_detail: Annotated[
         Detail,
         _agreed(
-            "WHAT", "'every' event; files as a 'summary' of each minute; 'auto': that while it is behind."
+            "WHAT", "'every' event; files as a 'summary' a minute; 'auto': summaries while it is behind."
         ),
     ] = "auto"
     detail_backlog: Annotated[
-        int, _agreed("COUNT", "How many events have to wait for 'auto' to make summaries.", check=check.count)
+        int, _agreed("COUNT", "From how many waiting events on 'auto' makes summaries.", check=check.count)
     ] = DETAIL_BACKLOG
     public_url: Annotated[
         str | None,
-        _agreed("URL", "Where users reach the collector, for links to it.", "that of listen", check.url),
+        _agreed("URL", "Where users reach the collector, for links in Marquez.", "that of listen", check.url),
     ] = None
     backends: Annotated[
         tuple[BackendSetting, ...],
@@ -130,29 +130,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         _agreed(
             "RULES",
-            "Parts of facets that are dropped or masked first, see docs/collector.md; separated by commas.",
+            "Parts of facets to drop or mask first, see docs/collector.md; separated by commas.",
             check=parse_rules,
         ),
     ] = ()
     journal_retain_days: Annotated[
-        float, _agreed("DAYS", "How long the journal keeps what every projection has.", check=check.days)
+        float,
+        _agreed("DAYS", "How long the journal keeps entries that every projection has.", check=check.days),
     ] = 7.0
     journal_max_bytes: Annotated[
         int, _agreed("SIZE", "The journal's largest size, as 500MiB.", "10 GiB", check=check.size_bytes)
     ] = 10 * 2**30
     journal_when_full: Annotated[
         Literal["refuse", "drop-delivered"],
-        _agreed("WHAT", "'refuse' new entries, or 'drop-delivered' ones before their time."),
+        _agreed("WHAT", "'refuse' new entries, or 'drop-delivered': delete delivered entries early."),
     ] = "refuse"
     runner: Annotated[
         Literal["child", "none"],
-        Setting("WHO", "'child': started when needed; 'none': something else on this host does the work."),
+        Setting("WHO", "'child': started when needed; 'none': something else on this host does its work."),
     ] = "child"
     durability: Annotated[
         Literal["power", "process"],
         Setting("HOW", "'power': fsynced before it is acknowledged; 'process': within 100 ms."),
     ] = "power"
-    listen: Annotated[str, Setting("HOST:PORT", "The address of the HTTP endpoint.", check=check.address)] = (
+    listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
     )
     origins: Mapping[str, str] = {}

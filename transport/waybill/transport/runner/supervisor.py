@@ -1,4 +1,4 @@
-"""The supervisor: a producer's side of the runner. It starts one as a child process where there is none."""
+"""The supervisor: an emitter's side of the runner. It starts one as a child process where there is none."""
 
 from __future__ import annotations
 
@@ -31,11 +31,7 @@ _LOG_BYTES_MAX: Final = 2**20
 class Supervisor:
     """Sees to it that the home has a runner while events are emitted; made by `Supervisor.open`.
 
-    Args:
-        journal: the home's.
-        settings: what was agreed on.
-        given: what the caller asked for; None: the same.
-        look_every_s: how often to look whether there is a runner, at most.
+    It works by the agreed settings, and warns if they come to differ from those that were given.
     """
 
     def __init__(
@@ -84,7 +80,7 @@ class Supervisor:
         if self._pid != os.getpid():
             # The runner is a child of this fork's parent.
             self._pid, self._runner = os.getpid(), None
-        # For example, there may be no descriptor left. The event is kept, and that is all a producer needs.
+        # For example, there may be no descriptor left. The event is kept, and that is all an emitter needs.
         with contextlib.suppress(OSError, JournalError):
             if locks.is_held(self._journal.home):
                 self._pause_s = self._look_every_s

@@ -1,27 +1,85 @@
-"""A file run: what all paths of one file share, and how what a program says becomes text that can be kept."""
+"""A file run: one file's passage through its flows, and the OpenLineage run events that tell it.
+
+A file is a run of the job named after its data source. Its beginning is START; every end of every path is a
+terminal event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood
+alone. FILTERED and SPLIT are COMPLETE to OpenLineage: the run did what it was meant to. Each event names the
+same datasets, those of the job; the facet says by which sink a file left.
+
+The OpenLineage client is imported where an event is made, so that importing the Tracker does not load it.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
 import traceback
+from collections.abc import Mapping  # msgspec reads it at run time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn
 
+import msgspec
+
+from waybill.facets import DELTA_FILE_FACET, PRODUCER, FinalState
 from waybill.transport.errors import AdmissionError
-from waybill.transport.tracker.file_events import Failure, FileIdentity, event_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from openlineage.client.event_v2 import RunEvent
+    from openlineage.client.facet_v2 import RunFacet
 
-    from waybill.transport.tracker.file_events import PathState
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+
+_EVENT_TYPES: Final = {None: "START", FinalState.ERROR: "FAIL", FinalState.CANCELLED: "ABORT"}
 
 SINKS_MAX: Final = 32
 """A data source with more sinks names them after its files, so that they are not ends of one flow."""
 
 _SOURCES_MAX: Final = 1_000
 """The sinks of more data sources are not remembered."""
+
+
+def _new_did() -> str:
+    from openlineage.client.uuid import generate_new_uuid
+
+    return str(generate_new_uuid())
+
+
+class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What stays the same about a file on all its paths.
+
+    Attributes:
+        did: a UUIDv7; also the id of its OpenLineage run.
+        parent: the file it was split from.
+        system_name: the instance that handles it, the namespace of its job.
+        data_source: the flow it came in by, the name of its job.
+    """
+
+    did: str = msgspec.field(default_factory=_new_did)
+    parent: FileIdentity | None = None
+    system_name: str
+    data_source: str
+    filename: str
+    created_ms: int
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What went wrong with a file: the exception's type and text, or the words given."""
+
+    message: str
+    stack_trace: str | None = None
+
+
+class PathState(msgspec.Struct, frozen=True, kw_only=True):
+    """What one event says of a path: that the file has begun, or with a final state, how the path ended."""
+
+    at_ms: int
+    annotations: Mapping[str, str]
+    final_state: FinalState | None = None
+    transforms: tuple[str, ...] = ()
+    data_sink: str | None = None
+    size_bytes: int | None = None
+    failure: Failure | None = None
 
 
 class OfOneProcess:
@@ -64,13 +122,7 @@ class KnownSinks:
 
 
 class FileRun(OfOneProcess):
-    """What the paths of one file share: its identity, its clock, and where its events go.
-
-    Args:
-        identity: the file.
-        emit: takes an event; what it raises reaches the caller of `tell`.
-        sinks: those of all data sources.
-    """
+    """What the paths of one file share: its identity, its clock, and where its events go."""
 
     def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
         self.identity: Final = identity
@@ -97,13 +149,82 @@ class FileRun(OfOneProcess):
         source = self.identity.data_source
         if state.data_sink is not None:
             self.sinks.learn(source, [state.data_sink])
-        self._emit(event_of(self.identity, state, self.sinks.of(source)))
+        self._emit(_event_of(self.identity, state, self.sinks.of(source)))
 
     def next_instant_ms(self) -> int:
         """Take an instant after every earlier one of this file, whatever the clock does."""
         with self._lock:
             self._last_ms = max(now_ms(), self._last_ms + 1)
             return self._last_ms
+
+
+def _event_of(file: FileIdentity, state: PathState, sinks: Iterable[str]) -> RunEvent:
+    """Build the event that says what has become of a path; the sinks are those of the file's data source."""
+    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import (
+        error_message_run,
+        job_type_job,
+        output_statistics_output_dataset,
+        parent_run,
+    )
+
+    run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: _delta_file(file, state)}
+    if file.parent is not None:
+        run_facets["parent"] = parent_run.ParentRunFacet(
+            run=parent_run.Run(file.parent.did),
+            job=parent_run.Job(file.parent.system_name, file.parent.data_source),
+            producer=PRODUCER,
+        )
+    if state.failure is not None:
+        run_facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+            message=state.failure.message,
+            programmingLanguage="PYTHON",
+            stackTrace=state.failure.stack_trace,
+            producer=PRODUCER,
+        )
+    job_type = job_type_job.JobTypeJobFacet(
+        processingType="BATCH", integration="WAYBILL", jobType="FILE", producer=PRODUCER
+    )
+    names = set(sinks) if state.data_sink is None else {*sinks, state.data_sink}
+    outputs = {name: OutputDataset(file.system_name, name) for name in sorted(names)}
+    if state.data_sink is not None and state.size_bytes is not None:
+        size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+            size=state.size_bytes, fileCount=1, producer=PRODUCER
+        )
+        outputs[state.data_sink].outputFacets = {"outputStatistics": size}
+    return RunEvent(
+        eventTime=_instant(state.at_ms),
+        eventType=RunState(_EVENT_TYPES.get(state.final_state, "COMPLETE")),
+        run=Run(file.did, run_facets),
+        job=Job(file.system_name, file.data_source, {"jobType": job_type}),
+        inputs=[InputDataset(file.system_name, file.data_source)],
+        outputs=list(outputs.values()),
+        producer=PRODUCER,
+    )
+
+
+def _delta_file(file: FileIdentity, state: PathState) -> WaybillDeltaFileRunFacet:
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+
+    return WaybillDeltaFileRunFacet(
+        did=file.did,
+        parentDid=file.parent.did if file.parent else None,
+        systemName=file.system_name,
+        dataSource=file.data_source,
+        filename=file.filename,
+        transforms=list(state.transforms),
+        dataSink=state.data_sink,
+        finalState=state.final_state.value if state.final_state else None,
+        created=_instant(file.created_ms),
+        completed=_instant(state.at_ms) if state.final_state else None,
+        annotations=dict(state.annotations) or None,
+        producer=PRODUCER,
+    )
+
+
+def _instant(epoch_ms: int) -> str:
+    seconds, ms = divmod(epoch_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03}Z"
 
 
 def now_ms() -> int:

@@ -33,11 +33,12 @@ from typing import TYPE_CHECKING, Final, Self
 from waybill.facets import FinalState
 from waybill.transport.config import Settings
 from waybill.transport.errors import AdmissionError, TrackerStateError
-from waybill.transport.tracker.file_events import FileIdentity, PathState
 from waybill.transport.tracker.file_run import (
+    FileIdentity,
     FileRun,
     KnownSinks,
     OfOneProcess,
+    PathState,
     annotations_of,
     failure_of,
     list_of,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.file_events import Failure
+    from waybill.transport.tracker.file_run import Failure
 
 
 class Tracker(OfOneProcess):
