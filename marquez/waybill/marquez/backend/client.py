@@ -159,9 +159,9 @@ class Backend:
             ):
                 words = _words(response, started_s + sum(self._timeouts_s))
         except (requests.RequestException, ValueError) as error:
-            return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
+            return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
         elapsed_s = time.monotonic() - started_s
-        answer = _heard(response, words.replace(secret, "********") if secret else words, elapsed_s)
+        answer = _answer_of(response, words.replace(secret, "********") if secret else words, elapsed_s)
         if answer.verdict is Verdict.DENIED:
             self._refused.add(secret)
         elif answer.verdict is Verdict.DELIVERED:
@@ -208,7 +208,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
             latency_ms = (time.monotonic() - started_s) * 1000
             words = _words(response, started_s + 2 * timeout_s)
     except (requests.RequestException, ValueError) as error:
-        answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
+        answer = _failure_of(error, timeouts_s, time.monotonic() - started_s)
         return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
     status = response.status_code
     problem = None
@@ -274,7 +274,7 @@ def _words(response: Response, deadline_s: float) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
+def _answer_of(response: Response, words: str, elapsed_s: float) -> Answer:
     """What a response means; `words` is what of its body may be shown."""
     status = response.status_code
     verdict = judge(status, words)
@@ -293,7 +293,7 @@ def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
     )
 
 
-def _unanswered(
+def _failure_of(
     error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
 ) -> Answer:
     """What a failed connection means: nobody is there, the peer is not trusted, or it broke off."""

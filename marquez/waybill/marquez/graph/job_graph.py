@@ -160,7 +160,7 @@ class Job(msgspec.Struct):
         return len(self.inputs) + len(self.outputs), self.notes
 
     def note(self, notes: JobFacets, now_ms: int) -> bool:
-        """Take in what else is known; returns whether the backend has to be told of it."""
+        """Take in facets of the job; returns whether the backend has to be told of them."""
         if not notes or notes == self.notes:
             return False
         if self.notes and now_ms - self.told_ms < NOTE_AFTER_MS:

@@ -1,4 +1,4 @@
-"""The flush: everything accepted so far goes through every projection, now."""
+"""The flush: every projection deals with everything that was accepted so far, now."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.05
 _RUNNER: Final = "runner"
 
-Progress = Callable[[int, int, Sequence[str]], None]
-"""Called with how many entries are through every projection, how many there are, and which projections are
-waited for, the one that is furthest behind first."""
+OnProgress = Callable[[int, int, Sequence[str]], None]
+"""Called with how many entries every projection has dealt with, how many there are, and which projections the
+flush waits for, the one that is furthest behind first."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a flush came to.
 
     Attributes:
-        files: paths below the root, of the files that were published for it.
-        left: by projection, how many entries it has not dealt with; of a runner that has not said yet which
-            projections there are, by the name ``runner``.
+        files: the files that were published for it, as paths below the root.
+        left: by projection, how many entries it has not dealt with; by the name ``runner`` while the runner
+            has not said yet which projections there are.
         problems: by projection, what holds it up, in one sentence.
     """
 
@@ -41,16 +41,16 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flush(
-    settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None
+    settings: Settings, *, timeout_s: float | None = None, on_progress: OnProgress | None = None
 ) -> FlushReport:
     """Put a flush mark in the journal and wait until every projection is past it or says why it cannot be.
 
-    The layout settles the runs that ended, writes raw files and compacts every hour, the current one
-    included. Where the home has no runner, this process is it for so long.
+    The layout settles the runs that have ended, writes raw files and compacts every hour, even the current
+    one. If the home has no runner, this process works as its runner for the time of the flush.
 
     Args:
         settings: the home, and what its projections do.
-        timeout_s: give up waiting after this long; the work goes on where a runner is alive.
+        timeout_s: stop waiting after this long; a live runner goes on with the work.
         on_progress: called now and then.
 
     Raises:
@@ -67,14 +67,14 @@ def flush(
 
 class _Flush:
     def __init__(
-        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: Progress | None
+        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: OnProgress | None
     ) -> None:
         self._journal = journal
         self._settings = settings
         self._deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         self._on_progress = on_progress
         adopt(journal, living=True)
-        # Before the mark: a live runner may be past it at once.
+        # Read before the mark is written: a live runner may be past it at once.
         self._cursors = journal.cursors()
         self._mark = journal.mark(b"flush")
         self._start = min(self._cursors.values(), default=0)
@@ -82,11 +82,11 @@ class _Flush:
     def report(self) -> FlushReport:
         left, problems = {}, {}
         while (held := locks.take(self._journal.home)) is None:
-            said = has_said(self._journal)
-            if self._expired and not said:
+            has_begun = has_said(self._journal)
+            if self._expired and not has_begun:
                 left[_RUNNER] = self._mark - self._start
                 problems[_RUNNER] = "it has only just begun; flush again, or give it a longer --timeout"
-            if self._expired or (said and self._over()):
+            if self._expired or (has_begun and self._over()):
                 break
             time.sleep(_POLL_S)
         else:
@@ -99,7 +99,7 @@ class _Flush:
         return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
 
     def _files(self) -> tuple[str, ...]:
-        """What was published for this flush and for earlier ones that nobody had worked when it began."""
+        """What was published for this flush and for earlier ones that were still waiting when it began."""
         files: dict[str, None] = {}
         for name in statuses(self._journal):
             for seq, names in published(self._journal, name).items():
@@ -117,8 +117,8 @@ class _Flush:
         return {name: count for name, count in left.items() if count > 0}
 
     def _over(self) -> bool:
-        said = statuses(self._journal)
-        moving = {name: count for name, count in self._left().items() if not said[name].problem}
+        current = statuses(self._journal)
+        moving = {name: count for name, count in self._left().items() if not current[name].problem}
         if self._on_progress:
             total = max(self._mark - self._start, 1)
             behind = sorted(moving, key=lambda name: -moving[name])
