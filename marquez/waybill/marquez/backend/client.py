@@ -92,7 +92,7 @@ class Backend:
         self.to_correct = to_correct
         self.shown_url = shown(url)
         self._url = base_url(url, path) + path
-        self._given = self._secret = api_key
+        self._given_key = self._api_key = api_key
         self._read_key = read_key
         self._refused: set[str | None] = set()
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
@@ -118,7 +118,7 @@ class Backend:
         """
         key = self._read_key() if self._read_key is not None else None
         is_new = key is not None and key not in self._refused
-        self._secret = key if is_new else self._given
+        self._api_key = key if is_new else self._given_key
         return is_new
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Backend:
         if compressed:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        started_s, secret = time.monotonic(), self._secret
+        started_s, api_key = time.monotonic(), self._api_key
         try:
             with (
                 self._session() as session,
@@ -151,7 +151,7 @@ class Backend:
                     self._url,
                     data=body,
                     headers=headers,
-                    auth=_Bearer(secret) if secret else None,
+                    auth=_Bearer(api_key) if api_key else None,
                     timeout=self._timeouts_s,
                     stream=True,
                     allow_redirects=False,
@@ -161,9 +161,9 @@ class Backend:
         except (requests.RequestException, ValueError) as error:
             return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
         elapsed_s = time.monotonic() - started_s
-        answer = _answer_of(response, words.replace(secret, "********") if secret else words, elapsed_s)
+        answer = _answer_of(response, words.replace(api_key, "********") if api_key else words, elapsed_s)
         if answer.verdict is Verdict.DENIED:
-            self._refused.add(secret)
+            self._refused.add(api_key)
         elif answer.verdict is Verdict.DELIVERED:
             self._refused.clear()
         return answer

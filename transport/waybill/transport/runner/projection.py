@@ -116,13 +116,7 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
 def note_published(
     journal: Journal, projection: str, flush_seq: int, files: Iterable[str]
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Say which files a projection published for a flush; the last few flushes are kept.
-
-    Args:
-        journal: the home's.
-        projection: its name.
-        flush_seq: the sequence number of the flush's mark.
-        files: paths below the root.
+    """Note which files, as paths below the root, a projection published for the flush with this mark.
 
     Returns:
         The state to write, and the keys to delete, with the commit that moves the cursor over the mark.
