@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from waybill.facets import DELTA_FILE_FACET
 from waybill.facets.summary import SUMMARY_FACET
 from waybill.marquez import Counters, counters_of
+from waybill.marquez.acks import PAGE_ENTRIES
 from waybill.marquez.summaries.coalescing import OPEN_MAX
 from waybill.transport import Journal, Kind
 from waybill.transport.config import DETAIL_BACKLOG
@@ -286,6 +287,21 @@ def test_names_that_differ_for_each_file_hold_no_more_summaries_than_the_bound(
     worker.run(until=lambda: len(marquez.stored) == 3)
     assert worker.delivery.held <= OPEN_MAX
     assert len(journal.state("marquez", "summary:")) <= OPEN_MAX + 50
+
+
+def test_what_is_known_of_coalesced_events_goes_with_the_journal(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf
+) -> None:
+    keep_all(journal, [file_of(f"f{number}") for number in range(PAGE_ENTRIES + 10)])
+    journal.mark(b"flush")
+    keep_all(journal, [file_of("later")])
+    journal.mark(b"flush")
+    new_worker(journal, marquez.url, detail="summary").run()
+    known = {*journal.state("marquez", "coalesced:"), *journal.state("marquez", "summed:")}
+    assert known == {"coalesced:0:0", "coalesced:1:1", "summed:1:1", "summed:12:4108"}
+    journal.prune(PAGE_ENTRIES - 1, 2**62)
+    known = {*journal.state("marquez", "coalesced:"), *journal.state("marquez", "summed:")}
+    assert known == {"coalesced:1:1", "summed:12:4108"}
 
 
 def test_a_refused_summary_is_a_dead_letter_that_can_be_replayed(

@@ -1,4 +1,4 @@
-"""What became of something that was acknowledged, by its receipt."""
+"""What became of an acknowledged entry, by its receipt."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where an entry is.
 
     Attributes:
-        receipt: its name.
-        in_journal: whether the journal still holds it; it lets go of what every projection has.
-        projections: by name, how far each is; backends go by the names of the settings. An entry that gives
-            no record, and one that a backend does not take, are done as well.
-        files: where its records are. None where that is not known any more, or not yet: the journal has let
-            go of the entry, the layout has not come to it, or the record is made of more than this entry.
-        remark: why there are no files, where the layout has dealt with an event.
+        in_journal: whether the journal still holds it; entries that every projection has are pruned in time.
+        projections: by name, how far each is; backends have their names from the settings. An entry that
+            gives no record, or that a backend does not take, is done too.
+        files: where its records are. Empty where that is no longer or not yet known: the entry was pruned,
+            the layout has not come to it, or the record is made of more than this entry.
+        remark: why there are no files although the layout has dealt with the event.
     """
 
     receipt: str
@@ -43,8 +42,8 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
 
     Args:
         journal: the home's journal.
-        root: the home's root.
-        receipt: what its sender was given.
+        root: the root of the home's layout.
+        receipt: what the entry's sender was given.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -66,7 +65,7 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
 
 
 def _remark(entry: Entry) -> str | None:
-    """Why the records of an entry that is dealt with are in no file by its own."""
+    """Why no file has records of this entry alone, although the layout has dealt with it."""
     if entry.kind is not Kind.OPENLINEAGE:
         return None
     event = decode_event(entry.body)

@@ -70,15 +70,14 @@ class Acks:
 
     def save(self, batch: StateBatch) -> None:
         """Add to a batch what has changed since the last call."""
-        needed = {number for number in self._changed & self._pages.keys() if self._bits_above_cursor(number)}
-        outdated = {
-            number for number in self._stored if number in self._changed or number not in self._pages
-        } - needed
-        self._stored = (self._stored | needed) - outdated
-        self._changed.clear()
-        for number in needed:
+        needed = set(self._pages)
+        if (first := self.cursor // PAGE_ENTRIES) in needed and not self._bits_above_cursor(first):
+            needed.remove(first)
+        for number in needed & self._changed:
             batch.put(f"{ROW_PREFIX}{number}", bytes(self._pages[number]))
-        batch.delete(*(f"{ROW_PREFIX}{number}" for number in outdated))
+        batch.delete(*(f"{ROW_PREFIX}{number}" for number in self._stored - needed))
+        self._stored = needed
+        self._changed.clear()
 
     def _advance(self) -> None:
         before = self.cursor // PAGE_ENTRIES

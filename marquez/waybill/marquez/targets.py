@@ -16,13 +16,13 @@ from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, 
 from waybill.marquez.delivery import CONNECTIONS, Delivery
 from waybill.marquez.readback import EventReader, MarquezReadError
 from waybill.marquez.summaries import SummaryRules
-from waybill.transport.config import MARQUEZ, obey
+from waybill.transport.config import MARQUEZ, BackendSetting, obey
 from waybill.transport.errors import SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from waybill.transport.config import BackendSetting, Detail, Settings
+    from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.marquez")
@@ -39,26 +39,21 @@ _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared 
 
 def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
     """The projections of the entry point ``marquez``: one for each backend, under its name."""
-
-    def delivery(name: str, target: Target, detail: Detail, connections: int, *, draws: bool) -> Delivery:
-        rules = SummaryRules(
-            detail=detail, collector_url=collector_url(settings), backlog=settings.detail_backlog
-        )
-        return Delivery(journal, target, name=name, connections=connections, draws=draws, summaries=rules)
-
-    deliveries = []
-    if settings.marquez_url is not None:
-        read_key = functools.partial(_key_now, journal, MARQUEZ)
-        backend = Backend(settings.marquez_url, settings.marquez_api_key, read_key=read_key)
-        deliveries.append(delivery(MARQUEZ, backend, settings.marquez_detail, CONNECTIONS, draws=True))
-    for one in settings.backends:
-        target = _target(one, functools.partial(_key_now, journal, one.name))
+    deliveries: list[Delivery] = []
+    for name, one in _backends(settings).items():
         # Others neither say that they take JobEvents nor that they are slow.
         is_marquez = one.backend == "marquez"
-        detail = one.detail or ("auto" if is_marquez else "every")
+        rules = SummaryRules(
+            detail=one.detail or ("auto" if is_marquez else "every"),
+            collector_url=_collector_url(settings),
+            backlog=settings.detail_backlog,
+        )
+        target = _target(one, settings, functools.partial(_key_now, journal, name))
         # Lines of a file have the order of the journal; a server gets several runs at a time.
-        connections = 1 if one.backend in {"console", "file"} else CONNECTIONS
-        deliveries.append(delivery(one.name, target, detail, connections, draws=is_marquez))
+        connections = 1 if isinstance(target, _LineTarget) else CONNECTIONS
+        deliveries.append(
+            Delivery(journal, target, name=name, connections=connections, draws=is_marquez, summaries=rules)
+        )
     return deliveries
 
 
@@ -68,18 +63,31 @@ def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
     Raises:
         MarquezReadError: no backend has this name, or it cannot be read from.
     """
-    if name == MARQUEZ and settings.marquez_url is not None:
-        return EventReader(settings.marquez_url, settings.marquez_api_key)
-    for one in settings.backends:
-        if one.name == name and one.backend == "marquez":
-            return EventReader(one.endpoint, one.api_key)
-    raise MarquezReadError(
-        f"{name} is no Marquez that the settings name, and others give no events back; set marquez_url, or "
-        "give the name of one in backends"
+    one = _backends(settings).get(name)
+    if one is None or one.backend != "marquez":
+        raise MarquezReadError(
+            f"{name} is no Marquez that the settings name, and others give no events back; set marquez_url, "
+            "or give the name of one in backends"
+        )
+    return EventReader(one.endpoint, one.api_key)
+
+
+def _backends(settings: Settings) -> dict[str, BackendSetting]:
+    """The backends by name, the one of ``marquez_url`` first."""
+    backends = {one.name: one for one in settings.backends}
+    if settings.marquez_url is None:
+        return backends
+    marquez = BackendSetting(
+        backend="marquez",
+        name=MARQUEZ,
+        endpoint=settings.marquez_url,
+        api_key=settings.marquez_api_key,
+        detail=settings.marquez_detail,
     )
+    return {MARQUEZ: marquez} | backends
 
 
-def collector_url(settings: Settings) -> str:
+def _collector_url(settings: Settings) -> str:
     """Where users reach the collector: as the settings say, or where it listens on this host."""
     if settings.public_url is not None:
         return settings.public_url.rstrip("/")
@@ -147,12 +155,11 @@ def _key_now(journal: Journal, name: str) -> str | None:
     except SettingsError as error:
         log.warning("whether %s has another key cannot be seen: %s", name, error)
         return None
-    if name == MARQUEZ and settings.marquez_url is not None:
-        return settings.marquez_api_key
-    return next((one.api_key for one in settings.backends if one.name == name), None)
+    one = _backends(settings).get(name)
+    return None if one is None else one.api_key
 
 
-def _target(one: BackendSetting, read_key: Callable[[], str | None]) -> Target:
+def _target(one: BackendSetting, settings: Settings, read_key: Callable[[], str | None]) -> Target:
     if one.backend == "console":
         return ConsoleTarget()
     if one.backend == "file":
@@ -165,6 +172,7 @@ def _target(one: BackendSetting, read_key: Callable[[], str | None]) -> Target:
         # Nothing is known about it: if its address has a path, that is where it wants its events.
         path = parts.path if parts.path.strip("/") else LINEAGE_PATH
         url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-    of = f"of {one.name} in backends"
-    names = (f"the endpoint {of}", f"the api_key {of}")
+    names = ("marquez_url", "marquez_api_key")
+    if one in settings.backends:
+        names = (f"the endpoint of {one.name} in backends", f"the api_key of {one.name} in backends")
     return Backend(url, one.api_key, path=path, to_correct=names, read_key=read_key)

@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float = 0.0
 
     @property
-    def heard(self) -> str:
+    def shown(self) -> str:
         """Status and words, as part of a sentence."""
         if self.status is None:
             return self.words
@@ -119,12 +119,12 @@ def explain(
     address, key = to_correct
     if answer.verdict is Verdict.DENIED:
         stopped = ", so nothing is sent any more" if has_stopped else ""
-        return f"{url} does not let us in, it answers {answer.heard}{stopped}; correct {key}"
+        return f"{url} does not let us in, it answers {answer.shown}{stopped}; correct {key}"
     if answer.verdict is Verdict.BARRED and answer.status is None:
         return f"{url} cannot be used: {answer.words}"
     if answer.verdict is Verdict.BARRED:
-        return f"{url} takes no events, it answers {answer.heard}; correct {address} to where its API is"
-    says = f"does not answer: {answer.words}" if answer.status is None else f"answers {answer.heard}"
+        return f"{url} takes no events, it answers {answer.shown}; correct {address} to where its API is"
+    says = f"does not answer: {answer.words}" if answer.status is None else f"answers {answer.shown}"
     return f"{url} {says}; events wait in the journal and are tried again by themselves"
 
 

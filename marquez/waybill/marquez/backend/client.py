@@ -92,7 +92,7 @@ class Backend:
         self.to_correct = to_correct
         self.shown_url = shown(url)
         self._url = base_url(url, path) + path
-        self._given = self._secret = api_key
+        self._given_key = self._api_key = api_key
         self._read_key = read_key
         self._refused: set[str | None] = set()
         self._timeouts_s = (connect_timeout_s, answer_timeout_s)
@@ -118,7 +118,7 @@ class Backend:
         """
         key = self._read_key() if self._read_key is not None else None
         is_new = key is not None and key not in self._refused
-        self._secret = key if is_new else self._given
+        self._api_key = key if is_new else self._given_key
         return is_new
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Backend:
         if compressed:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["Content-Encoding"] = "gzip"
-        started_s, secret = time.monotonic(), self._secret
+        started_s, api_key = time.monotonic(), self._api_key
         try:
             with (
                 self._session() as session,
@@ -151,7 +151,7 @@ class Backend:
                     self._url,
                     data=body,
                     headers=headers,
-                    auth=_Bearer(secret) if secret else None,
+                    auth=_Bearer(api_key) if api_key else None,
                     timeout=self._timeouts_s,
                     stream=True,
                     allow_redirects=False,
@@ -159,11 +159,11 @@ class Backend:
             ):
                 words = _words(response, started_s + sum(self._timeouts_s))
         except (requests.RequestException, ValueError) as error:
-            return _unanswered(error, self._timeouts_s, time.monotonic() - started_s)
+            return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
         elapsed_s = time.monotonic() - started_s
-        answer = _heard(response, words.replace(secret, "********") if secret else words, elapsed_s)
+        answer = _answer_of(response, words.replace(api_key, "********") if api_key else words, elapsed_s)
         if answer.verdict is Verdict.DENIED:
-            self._refused.add(secret)
+            self._refused.add(api_key)
         elif answer.verdict is Verdict.DELIVERED:
             self._refused.clear()
         return answer
@@ -208,7 +208,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
             latency_ms = (time.monotonic() - started_s) * 1000
             words = _words(response, started_s + 2 * timeout_s)
     except (requests.RequestException, ValueError) as error:
-        answer = _unanswered(error, timeouts_s, time.monotonic() - started_s)
+        answer = _failure_of(error, timeouts_s, time.monotonic() - started_s)
         return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
     status = response.status_code
     problem = None
@@ -274,7 +274,7 @@ def _words(response: Response, deadline_s: float) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
+def _answer_of(response: Response, words: str, elapsed_s: float) -> Answer:
     """What a response means; `words` is what of its body may be shown."""
     status = response.status_code
     verdict = judge(status, words)
@@ -293,7 +293,7 @@ def _heard(response: Response, words: str, elapsed_s: float) -> Answer:
     )
 
 
-def _unanswered(
+def _failure_of(
     error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
 ) -> Answer:
     """What a failed connection means: nobody is there, the peer is not trusted, or it broke off."""

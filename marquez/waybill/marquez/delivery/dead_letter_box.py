@@ -1,4 +1,4 @@
-"""Dead letters: events that the backend refuses for good, kept with its words so that they can be mended.
+"""Dead letters: events that the backend refuses for good, kept with its words so that they can be corrected.
 
 They are rows of the projection's state. The event itself is kept beside its letter, because the journal is
 pruned. Both are bounded and the oldest go first, so that a backend that refuses everything cannot fill the

@@ -140,7 +140,7 @@ class Delivery:
 
     def step(self) -> Step:
         """Look at new entries where there is room, send what may go, and take in what was answered."""
-        self._store()  # what a failing disk kept from being stored comes before anything new
+        self._store()  # what a failing disk did not take comes before anything new
         if self._schedule.wants_key(self._clock()) and self._backend.renewed():
             self._schedule.resume(self._clock())
         looked = self._look()
@@ -171,13 +171,13 @@ class Delivery:
         self._senders.shutdown()
         self._backend.close()
 
-    # -- what goes out ---------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------
 
     def _look(self) -> int:
         """Take entries into view where there is room; returns how many."""
         self._coalescing.consider(self._pending.read_after())
         room = self._pending.room(ahead=self._coalescing.active)
-        # What is to be sent again goes first, so that a flush answers whoever asked for both.
+        # What is to be sent again goes first, so that a flush waits for it too.
         if not room or any(entry.seq in self._owed for entry in self._in_flight.values()):
             return 0
         if admitted := self._admit_owed():
@@ -214,7 +214,8 @@ class Delivery:
         """Let an event go into a summary, if it is a file's and of no run that the backend has begun."""
         if entry.kind is Kind.MARK and entry.body == _FLUSH:
             self._coalescing.close_all()
-        # What may have been on its way when the last runner was killed: the backend may know of the run.
+        # An event up to there may have been on its way when the last runner was killed: the backend may know
+        # its run.
         if event is None or entry.seq <= self._viewed_before or not self._coalescing.takes(event):
             return False
         key = f"run {event.run_id}"
@@ -227,7 +228,7 @@ class Delivery:
         return True
 
     def _learn(self, entry: Entry, envelope: Envelope, event: FileEvent | None) -> None:
-        """Have the backend told of the flows that an entry is the first to speak of."""
+        """Have the backend told of the flows that an entry is the first to name."""
         for path in paths_of_records(entry) if event is None else [path_of(event, envelope)]:
             for node in self._job_graph.learn(path, now_ms()):
                 self._tell(node)
@@ -295,7 +296,7 @@ class Delivery:
                 pruned += 1
         return pruned
 
-    # -- what comes back -------------------------------------------------------------------------------------
+    # -- answers ---------------------------------------------------------------------------------------------
 
     def _take_in(self, timeout_s: float | None) -> int:
         """Wait for an answer and take in all that have come; returns how many events are dealt with."""
@@ -304,9 +305,9 @@ class Delivery:
         answered, _ = wait(self._in_flight, timeout_s, FIRST_COMPLETED)
         # In the order of the journal, so that what a test sees does not depend on that of a set.
         futures = sorted(answered, key=lambda future: self._in_flight[future].seq)
-        return sum(self._heard(self._in_flight.pop(future), future) for future in futures)
+        return sum(self._settle(self._in_flight.pop(future), future) for future in futures)
 
-    def _heard(self, entry: Entry, future: Future[Answer]) -> bool:
+    def _settle(self, entry: Entry, future: Future[Answer]) -> bool:
         """Take in the answer to one event; returns whether the event is dealt with."""
         seq = entry.seq
         try:
@@ -320,7 +321,7 @@ class Delivery:
             self._count(failed=1)
             return False
         if seq < 0:
-            self._told(seq, answer)
+            self._note_told(seq, answer)
             return True
         is_delivered = outcome is SendOutcome.DELIVERED
         is_summary = self._coalescing.is_summary(seq)
@@ -336,11 +337,11 @@ class Delivery:
             self._park(entry, subject.key, tries, answer)
         return True
 
-    def _told(self, number: int, answer: Answer) -> None:
-        """Note that the backend was told of a job; if it refuses that, no run is the worse for it."""
+    def _note_told(self, number: int, answer: Answer) -> None:
+        """Note that the backend was told of a job; if it refuses that, no run is affected."""
         node = self._job_graph.node(number)
         if answer.verdict is not Verdict.DELIVERED:
-            log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.heard)
+            log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.shown)
         self._owed.discard(number)
         if self._job_graph.told(node, now_ms()):
             self._batch.put(row_key(node), self._job_graph.row(node))
@@ -361,7 +362,7 @@ class Delivery:
             self._owe(end, Subject(subject.key, is_run=True, ends=True))
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
-        log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.heard)
+        log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)
         parked_ms = now_ms()
         letter = DeadLetter(
             seq=entry.seq,
@@ -384,7 +385,7 @@ class Delivery:
         self._counters = msgspec.structs.replace(self._counters, **sums)
         self._batch.put(_COUNTERS, self._counters.row())
 
-    # -- what is stored, and what is said of a step ----------------------------------------------------------
+    # -- state and steps -------------------------------------------------------------------------------------
 
     def _store(self) -> None:
         self._acks.save(self._batch)
@@ -402,7 +403,7 @@ class Delivery:
         outage, stuck = self._schedule.outage, self._schedule.stuck
         if outage is not None or stuck is None or wait_s is None:
             return self._step(outage, retry_s=wait_s)
-        # The runner does not wake for new entries while there is a problem, and this one is not theirs.
+        # The runner does not wake for new entries while there is a problem, and this one is not about them.
         return self._step(stuck, retry_s=min(wait_s, _STUCK_LOOK_EVERY_S))
 
     def _step(self, trouble: Answer | None, *, applied: int = 0, retry_s: float | None = None) -> Step:

@@ -76,7 +76,7 @@ class PendingEvents:
         return after
 
     def look_at(self, seq: int, subject: Subject | None) -> None:
-        """Take the next entry into view; one without a subject is not for the backend."""
+        """Take the next entry into view; without a subject it is not for the backend, and settled."""
         self._settle_gap(seq)
         self._looked_at = seq
         if subject is None:

@@ -159,8 +159,12 @@ class Job(msgspec.Struct):
         """A value that changes whenever more is known of the job."""
         return len(self.inputs) + len(self.outputs), self.notes
 
+    def datasets(self, edge: Edge) -> set[Node]:
+        """The inputs or the outputs, to which an edge belongs."""
+        return self.outputs if edge.is_output else self.inputs
+
     def note(self, notes: JobFacets, now_ms: int) -> bool:
-        """Take in what else is known; returns whether the backend has to be told of it."""
+        """Take in facets of the job; returns whether the backend has to be told of them."""
         if not notes or notes == self.notes:
             return False
         if self.notes and now_ms - self.told_ms < NOTE_AFTER_MS:
@@ -205,21 +209,20 @@ class JobGraph:
         until_ms = now_ms + LEARNED_FOR_MS
         for edge in path.edges():
             job = self._jobs.get(edge.job)
-            known = job is not None and edge.dataset in (job.outputs if edge.is_output else job.inputs)
-            if not known:
+            if job is None or edge.dataset not in job.datasets(edge):
                 if self._edges >= EDGES_MAX:
                     continue
                 self._edges += 1
                 job = job or self._begin(edge.job)
-                (job.outputs if edge.is_output else job.inputs).add(edge.dataset)
+                job.datasets(edge).add(edge.dataset)
                 job.told_ms = 0
                 due.add(edge.job)
-            elif job is not None and job.told_ms and now_ms - job.told_ms > RENEW_AFTER_MS:
+            elif job.told_ms and now_ms - job.told_ms > RENEW_AFTER_MS:
                 job.told_ms = 0
                 due.add(edge.job)
-            if job is not None and path.parent_job != edge.job and job.note(path.notes, now_ms):
+            if path.parent_job != edge.job and job.note(path.notes, now_ms):
                 due.add(edge.job)
-            if job is not None and job.told_ms:
+            if job.told_ms:
                 until_ms = min(until_ms, job.told_ms + RENEW_AFTER_MS)
         if len(self._learned_until_ms) >= PATHS_MAX:
             self._learned_until_ms.clear()

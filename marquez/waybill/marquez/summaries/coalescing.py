@@ -124,7 +124,7 @@ class Coalescing:
 
     @property
     def at_work(self) -> bool:
-        """Whether there may be something for `caught_up` to do."""
+        """Whether `caught_up` may have something to do."""
         return self.active or bool(self._open)
 
     def takes(self, event: FileEvent) -> bool:
@@ -142,7 +142,7 @@ class Coalescing:
                 self._is_behind = at_ms - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
-        """Everything that waits was read."""
+        """Note that everything that waits has been read, and close the summaries that are due."""
         at_ms = now_ms()
         for summary in list(self._open.values()):
             if self._is_behind or at_ms - summary.first_ms >= WINDOW_MS:
@@ -170,7 +170,7 @@ class Coalescing:
         return is_first
 
     def close_all(self) -> None:
-        """Nothing more goes into the summaries that are open."""
+        """Close the open summaries, so that they can be sent."""
         for summary in list(self._open.values()):
             self._close(summary)
 
@@ -180,7 +180,7 @@ class Coalescing:
         self._to_send.append(summary.seq)
 
     def wait_s(self) -> float | None:
-        """In how many seconds `caught_up` has something to do; None: when something new is read."""
+        """In how many seconds `caught_up` has something to do; None: not before something new is read."""
         if not self._open:
             return None
         first_ms = min(summary.first_ms for summary in self._open.values())
@@ -197,7 +197,7 @@ class Coalescing:
         self._coalesced.save(batch)
 
     def to_send(self) -> Iterator[tuple[int, str]]:
-        """The summaries that were closed since the last call, and are durable: entry and run of each."""
+        """The entries and the runs of the summaries that were closed since the last call and are durable."""
         while self._to_send:
             seq = self._to_send.pop(0)
             yield seq, f"run {self._closed[seq].run_id(self._journal.node)}"

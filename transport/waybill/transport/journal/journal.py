@@ -296,10 +296,10 @@ class Journal:
             cursor: where it moves to.
             put: rows to write, by key.
             delete: keys of rows to remove.
-            seqs: for the rows of `put` that are of use only while the journal holds an entry, by key, the
-                entry's sequence number; `prune` removes them with it. The others stay until they are deleted.
-            durable: fsynced on return; else safe from the death of the process on return, and fsynced with
-                the next change after 100 ms, or by `sync`: emitters wait for an fsync of anybody's.
+            seqs: by key, the entry that a row of `put` is tied to; `prune` removes the row with that entry.
+                Other rows stay until they are deleted.
+            durable: fsynced on return; otherwise safe from the death of the process on return, and fsynced
+                with the next change after 100 ms, or by `sync`: emitters wait for anybody's fsync.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -337,12 +337,12 @@ class Journal:
         """Remove old entries, oldest first, and the state that is tied to them; the newest always stays.
 
         Args:
-            upto_seq: the last that may go: every projection that is asked for has it.
+            upto_seq: the last entry that may go, because every projection that is asked for has it.
             received_before_ms: only entries accepted before this instant go.
             limit: the most that one call removes, so that writers do not wait long.
 
         Returns:
-            How many entries went.
+            How many entries were removed.
         """
 
         def remove(writer: apsw.Connection) -> int:

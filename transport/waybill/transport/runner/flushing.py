@@ -1,4 +1,4 @@
-"""The flush: everything accepted so far goes through every projection, now."""
+"""The flush: every projection deals with everything that was accepted so far, now."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 _POLL_S: Final = 0.05
 _RUNNER: Final = "runner"
 
-Progress = Callable[[int, int, Sequence[str]], None]
-"""Called with how many entries are through every projection, how many there are, and the projections that are
-waited for, the one furthest behind first."""
+OnProgress = Callable[[int, int, Sequence[str]], None]
+"""Called with how many entries every projection has dealt with, how many there are, and the projections that
+the flush waits for, the one furthest behind first."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,16 +42,16 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def flush(
-    settings: Settings, *, timeout_s: float | None = None, on_progress: Progress | None = None
+    settings: Settings, *, timeout_s: float | None = None, on_progress: OnProgress | None = None
 ) -> FlushReport:
     """Put a flush mark in the journal and wait until every projection is past it or reports a problem.
 
-    The layout settles the runs that ended, writes raw files and compacts every hour, including the current
+    The layout settles the runs that have ended, writes raw files and compacts every hour, even the current
     one. If the home has no runner, this process works the projections itself.
 
     Args:
         settings: the home, and what its projections do.
-        timeout_s: stop waiting after this long; a live runner goes on.
+        timeout_s: stop waiting after this long; a live runner goes on with the work.
         on_progress: called now and then.
 
     Raises:
@@ -65,7 +65,7 @@ def flush(
 
 class _Flush:
     def __init__(
-        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: Progress | None
+        self, journal: Journal, settings: Settings, timeout_s: float | None, on_progress: OnProgress | None
     ) -> None:
         self._journal = journal
         self._settings = settings
@@ -99,7 +99,7 @@ class _Flush:
         return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
 
     def _files(self) -> tuple[str, ...]:
-        """What was published for this flush, and for earlier ones that were not worked off when it began."""
+        """What was published for this flush and for earlier ones that were still waiting when it began."""
         files: dict[str, None] = {}
         for name in statuses(self._journal):
             for seq, names in published(self._journal, name).items():

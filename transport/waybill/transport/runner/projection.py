@@ -1,12 +1,13 @@
-"""What a projection is: something that reads the journal in order and keeps an output up to date.
+"""Projections: what reads the journal in order and keeps an output up to date.
 
 Packages offer theirs under the entry-point group ``waybill.projections``: a name and a callable
-``(journal, settings) -> Projection | Sequence[Projection] | None``, none where the settings ask for none.
+``(journal, settings) -> Projection | Sequence[Projection] | None``, which returns None where the settings ask
+for none.
 
-Other processes ask what a projection has done, and the journal answers. By its cursor it is done with every
-entry up to there. A package whose projections take entries out of order, or that has more to say of one,
-offers a callable under the group ``waybill.progress``; see `TellProgress`. A projection that publishes files
-for a flush notes them by `note_published`.
+Other processes read from the journal what a projection has done. By default it has dealt with all entries up
+to its cursor. A package whose projections deal with entries out of order, or that knows more about them,
+offers a `TellProgress` under the group ``waybill.progress``. A projection that publishes files for a flush
+stores their names by `note_published`.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _FLUSHES_MAX: Final = 16
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """What one step of a projection came to.
+    """The outcome of one step of a projection.
 
     Attributes:
-        applied: how much was done: entries the cursor moved over, or files made. Nothing done is 0.
+        applied: how much was done, as entries that the cursor moved over or files made; 0: nothing.
         retry_s: call again after this many seconds even if no entry arrives; None: only when one does.
         problem: why it cannot go on, in one sentence; None when all is well.
-        to_correct: the setting that somebody has to correct for it to go on; None: it will by itself.
+        to_correct: the setting that somebody has to correct before it can go on; None: it goes on by itself.
     """
 
     applied: int = 0
@@ -53,26 +54,26 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Projection(Protocol):
     """A consumer of the journal with a durable cursor of its own.
 
-    A projection pulls entries, applies them idempotently, then moves its cursor; the output is a pure
+    A projection pulls entries, applies them idempotently, then moves its cursor. Its output is a pure
     function of the journal, so that it may crash, be repeated, or be deleted and rebuilt. One thread calls it
     at a time.
     """
 
     name: str
     stores: bool
-    """Whether its output keeps what the entries said, so that the journal may let go of them."""
+    """Whether its output keeps what the entries said, so that the journal may be pruned."""
 
     def step(self) -> Step:
-        """Do one bounded piece of work. Waiting is for the caller: see `Step.retry_s`."""
+        """Do one bounded piece of work without waiting; the caller waits, as `Step.retry_s` says."""
 
     def pending(self) -> int:
         """How many entries it has not dealt with yet."""
 
     def finish(self) -> None:
-        """Leave things tidy: the runner is about to end because nothing is left to do."""
+        """Complete the output, because the runner is about to end."""
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release what it holds."""
 
 
 class OpenProjection(Protocol):
@@ -115,13 +116,7 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
 def note_published(
     journal: Journal, projection: str, flush_seq: int, files: Iterable[str]
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Say which files a projection published for a flush; the last few flushes are kept.
-
-    Args:
-        journal: the home's.
-        projection: its name.
-        flush_seq: the sequence number of the flush's mark.
-        files: paths below the root.
+    """Note which files, as paths below the root, a projection published for the flush with this mark.
 
     Returns:
         The state to write, and the keys to delete, with the commit that moves the cursor over the mark.
