@@ -48,16 +48,7 @@ def open_archive(journal: Journal, settings: Settings) -> Archive | None:
 
 
 class Archive:
-    """Writes every entry of the journal below ``events/``.
-
-    Args:
-        journal: the home's journal.
-        settings: the root.
-        files: the file system.
-        gather_s: see `GATHER_S`.
-        entries_max: of one file.
-        read_max: how many entries are read at once.
-    """
+    """Writes every entry of the journal below ``events/``."""
 
     name = _NAME
     stores = True

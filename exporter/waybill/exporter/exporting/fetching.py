@@ -17,11 +17,6 @@ _KINDS: Final = (COMPACTED, MANIFEST)
 def fetch_root(url: str, folder: Path, *, on_progress: Callable[[int, int], None]) -> None:
     """Copy the compacted files and the manifests below a URL to an empty folder, one at a time in memory.
 
-    Args:
-        url: the folder's.
-        folder: it has to be empty.
-        on_progress: called with how many files are copied, and how many there are.
-
     Raises:
         SourceUnreachableError: the object store does not answer.
         SourceError: there are no such files.

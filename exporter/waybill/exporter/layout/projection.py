@@ -1,9 +1,9 @@
 """The layout as a projection of the journal.
 
-A batch of entries is one range. The range is stored before its first file is written, and taken back by
-the commit that moves the cursor over it; a restart in between writes exactly that range again, so its
-files are overwritten. What a batch takes back is taken out of the compacted files before that commit, for
-the same reason.
+A batch of entries is one range. The range is stored before its first file is written, and deleted by the
+commit that moves the cursor over it. A restart in between writes exactly that range again, so that its files
+are overwritten. For the same reason, the records that a batch retracts are taken out of the compacted files
+before that commit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.exporter")
 
 SETTLE_S: Final = 10.0
-"""A derived run has settled when nothing of it came for so long after its end."""
+"""A derived run has settled when no event of it came for so long after its end."""
 
 LINGER_S: Final = 1.0
 """Entries wait so long after a batch, for others to be written with."""
@@ -69,17 +69,7 @@ def open_layout(journal: Journal, settings: Settings) -> Layout | None:
 
 
 class Layout:
-    """Writes the Parquet provenance layout from the journal.
-
-    Args:
-        journal: the home's journal.
-        settings: root, system name, allowed annotations, retention.
-        files: the file system.
-        workers: how many files or hours are worked on at once.
-        settle_s: see `SETTLE_S`.
-        linger_s: see `LINGER_S`.
-        gather_s: how long late rows of hours that ended wait for others before they are compacted.
-    """
+    """Writes the Parquet provenance layout from the journal."""
 
     name = _NAME
     stores = True
@@ -136,12 +126,12 @@ class Layout:
         Raises:
             OSError: an hour could not be compacted; the others were.
         """
-        # A range that was cut short is first written again: what it takes back goes before what it says.
+        # A range that was cut short is written again first: its retractions come before its own records.
         if self._journal.state_get(_NAME, _RANGE) is None:
             self._compact(raw_hours(self._settings.root))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no resources."""
 
     def _step(self) -> Step:
         if self._runs is None:
@@ -171,7 +161,7 @@ class Layout:
             allowed=self._settings.provenance_annotations_allowed,
             settle_ms=self._settle_ms,
             retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
-            past=ArchivedRuns(self._settings.root, self._journal.node, self._settings.system_name).of,
+            archived=ArchivedRuns(self._settings.root, self._journal.node, self._settings.system_name).of,
         )
 
     def _apply(self, runs: UnsettledRuns, entries: Sequence[Entry], raw: RawName) -> Step:
@@ -260,7 +250,7 @@ class Layout:
 
 
 def _log_unreadable(entry: Entry, error: Exception) -> None:
-    # Admission lets nothing of the kind in; were it there all the same, it must not hold up the rest.
+    # Admission lets no such entry in. Should there be one nevertheless, it must not hold up the others.
     log.error("entry %d of the journal cannot be read, and is not in the layout", entry.seq, exc_info=error)
 
 
@@ -269,7 +259,7 @@ def _is_flush(entry: Entry) -> bool:
 
 
 def _first_range(entries: list[Entry]) -> list[Entry]:
-    """As many as make one range: it ends with the first flush."""
+    """Return the first entries up to the first flush, which ends a range."""
     end = next((at for at, entry in enumerate(entries, 1) if _is_flush(entry)), len(entries))
     return entries[:end]
 

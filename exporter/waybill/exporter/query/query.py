@@ -1,4 +1,4 @@
-"""What can be asked of the provenance layout, and how a table answers it."""
+"""What can be asked of the provenance layout, as conditions on its columns."""
 
 from __future__ import annotations
 

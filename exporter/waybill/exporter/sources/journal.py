@@ -20,11 +20,7 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 
 class JournalSource(msgspec.Struct, frozen=True):
-    """What a journal still holds.
-
-    Attributes:
-        home: the journal's folder.
-    """
+    """What a journal still holds."""
 
     home: Path
 
