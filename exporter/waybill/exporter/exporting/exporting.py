@@ -234,7 +234,7 @@ class _Export:
             except ReplacedError:
                 pass
             else:
-                return self._copied(relative, ExportedFile(stamp, source, version), ours, done)
+                return self._wrote(relative, ExportedFile(stamp, source, version), ours, done)
         for _ in range(_TRIES):
             found = self._destination.read(target)
             merged: ReadableBuffer = data
@@ -249,16 +249,12 @@ class _Export:
                 version = self._destination.write(target, merged, None if found is None else found[1])
             except ReplacedError:
                 continue
-            if listed.sha256 == source:
-                return self._copied(relative, ExportedFile(stamp, source, version), listed, done)
-            done.merged.append(relative)
-            done.size_bytes += listed.size_bytes
-            done.written[target] = (version, listed)
-            return ExportedFile(stamp, source, version, merged=True)
+            exported = ExportedFile(stamp, source, version, merged=listed.sha256 != source)
+            return self._wrote(relative, exported, listed, done)
         raise DestinationError(f"{self._destination.name}/{target} is always written by others; export again")
 
-    def _copied(self, relative: str, exported: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
-        done.copied.append(relative)
+    def _wrote(self, relative: str, exported: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
+        (done.merged if exported.merged else done.copied).append(relative)
         done.size_bytes += listed.size_bytes
         done.written[_target(relative)[0]] = (exported.version, listed)
         return exported

@@ -45,9 +45,7 @@ class StepSeen(msgspec.Struct, frozen=True):
 
     Attributes:
         places: where it is stored, for a person.
-        run_id: its run; None for an array of records.
-        event_time: when it happened, as the event says it.
-        event_type: what it says about its run.
+        run_id: its run; None for an array of records, as are the next two.
         changed: the parts of the run's state that it changed.
         records: what would be recorded if it were the last.
     """
