@@ -147,11 +147,9 @@ def test_a_file_holds_entries_of_one_hour(
     ]
 
 
-def test_a_batch_is_bounded(journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.archive.projection._ENTRIES_MAX", 4)
-    monkeypatch.setattr("waybill.exporter.archive.projection._READ_MAX", 3)
+def test_a_batch_is_bounded(journal: Journal, settings: Settings) -> None:
     append(journal, *(b"%d" % number for number in range(13)))
-    archive = Archive(journal, settings)
+    archive = Archive(journal, settings, entries_max=4, read_max=3)
     assert [archive.step().applied for _ in range(3)] == [6, 6, 0]
     archive.finish()
     assert [entry.body for entry in archived(settings.root)] == [b"%d" % number for number in range(13)]
@@ -215,14 +213,13 @@ def check_disjoint(names: Sequence[RawName]) -> None:
     assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
 
 
-def test_what_was_one_file_is_one_again_however_much_it_is(
-    journal: Journal, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_one_file_is_one_again_however_much_it_is(journal: Journal, settings: Settings) -> None:
     append(journal, *(b"%d" % number for number in range(9)))
     journal.commit("archive", put={"range": msgspec.msgpack.encode((1, 7))})
-    monkeypatch.setattr("waybill.exporter.archive.projection._ENTRIES_MAX", 2)
-    monkeypatch.setattr("waybill.exporter.archive.projection._READ_MAX", 2)
-    work(journal, settings, Files())
+    archive = Archive(journal, settings, entries_max=2, read_max=2)
+    while archive.step().applied:
+        pass
+    archive.finish()
     names = [name for name, _ in archived_files(settings.root)]
     assert [(name.first, name.last) for name in names] == [(1, 7), (8, 9)]
 

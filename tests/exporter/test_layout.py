@@ -24,6 +24,7 @@ from openlineage.client.uuid import generate_new_uuid
 
 from waybill.exporter import Query, find, open_layout
 from waybill.exporter.archive import Archive
+from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.quarantine import list_quarantined
 from waybill.facets import FinalState, ProvenanceRecord, decode_event, fold
@@ -51,8 +52,16 @@ class Site:
         self.files: Files = Files()
         self.restart()
 
-    def restart(self) -> None:
-        self.layout = Projection(self.journal, self.settings, files=self.files, workers=1, settle_s=SETTLE_S)
+    def restart(self, *, linger_s: float = 0.0, gather_s: float = GATHER_S) -> None:
+        self.layout = Projection(
+            self.journal,
+            self.settings,
+            files=self.files,
+            workers=1,
+            settle_s=SETTLE_S,
+            linger_s=linger_s,
+            gather_s=gather_s,
+        )
 
     def emit(self, *bodies: bytes) -> None:
         self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
@@ -85,11 +94,6 @@ def site(settings: Settings) -> Iterator[Site]:
     opened = Site(settings)
     yield opened
     opened.journal.close()
-
-
-@pytest.fixture(autouse=True)
-def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)
 
 
 def derived(run: str, at_ms: int, **changes: object) -> ProvenanceRecord:
@@ -293,8 +297,8 @@ def test_the_end_of_the_runner_leaves_no_raw_file(site: Site) -> None:
     assert Layout(site.settings.root).raw() == []
 
 
-def test_entries_that_follow_soon_wait_for_each_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.2)
+def test_entries_that_follow_soon_wait_for_each_other(site: Site) -> None:
+    site.restart(linger_s=0.2)
     for at in range(10):
         site.emit(event(f"r{at}", "COMPLETE", at, facets=facet(did=f"d{at}")))
         site.layout.step()
@@ -437,19 +441,16 @@ def test_a_damaged_file_is_set_aside_and_holds_up_nothing(site: Site) -> None:
     assert [row.did for row in site.rows()] == ["r"]
 
 
-def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until_it_can(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_read_now_is_a_problem_that_holds_up_nothing_until_it_can(site: Site) -> None:
     bad = site.settings.root / "provenance/raw/20260101/05/ffff-1-2.parquet"
     bad.mkdir(parents=True)
-    site.restart()
+    site.restart(gather_s=0.0)
     site.emit(event("r", "COMPLETE", 5))
     site.journal.mark(b"flush")
     problems = [site.layout.step().problem for _ in range(3)]
     assert str(bad) in str(problems[-1])
     assert [row.did for row in site.rows()] == ["r"]
     bad.rmdir()
-    monkeypatch.setattr("waybill.exporter.compaction.schedule.GATHER_S", 0.0)
     site.layout.step()
     assert site.layout.step().problem is None
 

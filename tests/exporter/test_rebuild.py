@@ -35,11 +35,6 @@ REAL = Path(__file__).parent.parent / "facets/expected"
 ALLOWED = frozenset({"errorCause", "customer"})
 
 
-@pytest.fixture(autouse=True)
-def _no_linger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)
-
-
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, provenance_annotations_allowed=ALLOWED)
@@ -81,7 +76,7 @@ def flushed(
 ) -> Journal:
     """A journal with these entries, its layout and archive worked, with flushes at the cuts."""
     journal = Journal(settings.home)
-    layout = Projection(journal, settings, workers=1)
+    layout = Projection(journal, settings, workers=1, linger_s=0.0)
     archive = Archive(journal, settings)
     edges = [0, *sorted(cut % (len(items) + 1) for cut in cuts), len(items)]
     for start, end in itertools.pairwise(edges):

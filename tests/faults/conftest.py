@@ -21,9 +21,3 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="waybill-faults-", dir=memory))
     yield folder
     shutil.rmtree(folder)
-
-
-@pytest.fixture(autouse=True)
-def _no_lingering(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A restart replays a range and then has nothing to wait for."""
-    monkeypatch.setattr("waybill.exporter.layout.projection._LINGER_S", 0.0)

@@ -1,4 +1,4 @@
-"""What is there: the layout's files as the folders list them; one that vanishes meanwhile lists nothing."""
+"""The layout's files as the folders list them; a folder that vanishes meanwhile counts as empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIX: Final = ".parquet"
 
 
 class FileStamp(msgspec.Struct, frozen=True):
-    """Which one of a path's files it was: publishing another changes at least one of these."""
+    """Identifies one version of a file: publishing another at its path changes at least one of these."""
 
     inode: int
     mtime_ns: int
@@ -23,12 +23,12 @@ class FileStamp(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileStamp:
-        """Of what `os.stat` said."""
+        """From the result of `os.stat`."""
         return cls(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
 def raw_hours(root: Path) -> set[Hour]:
-    """The hours that have a folder of raw files, be it empty."""
+    """The hours that have a folder of raw files, even if it is empty."""
     return {
         hour
         for day in names(root / RAW)
@@ -56,7 +56,7 @@ def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
 
 
 def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[tuple[str, Path]]:
-    """Where an hour's compacted and late files are, or would be, of one system or of all, by safe name."""
+    """The paths of an hour's compacted and late files, existing or not, with their safe names."""
     return [
         (system, root / kind / system / hour.day / f"{hour.hour}{_SUFFIX}")
         for kind in (LATE, COMPACTED)
@@ -65,7 +65,7 @@ def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list
 
 
 def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
-    """The files in a folder of compacted or late ones, in order, by safe name and day."""
+    """The files in the folder of compacted or of late files, in order, by safe name and day."""
     return {
         (system, day): [
             folder / system / day / name

@@ -9,7 +9,8 @@
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
-Nothing here touches a disk. Each name has one formatter and one parser, so no other module knows its shape.
+Nothing here touches a disk. Each name has one formatter and one parser, so that no other module knows its
+form.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ COMPACTED: Final = PurePosixPath("provenance/compacted")
 """Folder of the compacted files, relative to the root."""
 
 LATE: Final = PurePosixPath("provenance/late")
-"""Folder of the late files, relative to the root: what came for hours whose compacted file has gone."""
+"""Folder of the late files, relative to the root: records that came after their hour was aged off."""
 
 AGED: Final = PurePosixPath("provenance/aged")
-"""Folder of the notes of which compacted files have gone, relative to the root."""
+"""Folder of the tombstones, relative to the root."""
 
 DAMAGED: Final = PurePosixPath("provenance/damaged")
-"""Folder of the files that were set aside, relative to the root."""
+"""Folder of the quarantined files, relative to the root."""
 
 LEDGER: Final = PurePosixPath("provenance/ledger")
-"""Folder of the record of every change of compacted and late files, relative to the root."""
+"""Folder of the ledger, relative to the root."""
 
 EXPORTS: Final = PurePosixPath("provenance/exports")
-"""Folder of the notes of what was exported where, relative to the root."""
+"""Folder of the export states, relative to the root."""
 
 EVENTS: Final = PurePosixPath("events")
 """Folder of the archive, relative to the root."""
@@ -75,7 +76,7 @@ class Hour(NamedTuple):
 
 
 class RawName(NamedTuple):
-    """What the name of a raw file says: whose journal it came from, and which entries it holds records of."""
+    """The name of a raw or archived file: the journal that it is of, and the range of entries it holds."""
 
     node: str
     first: int
@@ -86,7 +87,7 @@ class RawName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> RawName | None:
-        """Read a file name; None when it is no raw file's."""
+        """Read a file name; None when it is not such a name."""
         found = _RAW_NAME.fullmatch(name)
         if found is None:
             return None
@@ -101,7 +102,7 @@ def hour_of(completed_ms: int) -> Hour:
 
 
 def parse_hour(day: str, hour: str) -> Hour | None:
-    """Read the names of a day's folder and an hour's; None when they are not the layout's."""
+    """Read the names of a day's and an hour's folder; None when they are not the layout's."""
     if not (_DAY.fullmatch(day) and _HOUR.fullmatch(hour)):
         return None
     try:

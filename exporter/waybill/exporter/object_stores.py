@@ -1,4 +1,4 @@
-"""Object stores, by URL: S3 and what speaks its protocol, Google's and Azure's."""
+"""Object stores, opened by URL: S3 and compatible ones, Google's and Azure's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMS: Final = "give s3://bucket/folder, gs://…, az://… or the path of a fo
 
 
 class StoreError(WaybillError):
-    """An object store cannot be opened; its text is one sentence that ends with the way out."""
+    """An object store cannot be opened; the message says what to do."""
 
 
 def is_url(where: str) -> bool:
@@ -30,20 +30,20 @@ def is_url(where: str) -> bool:
 
 
 def local_or_url(place: str) -> Path | str:
-    """What a user gave, as the path of a file or folder, or as the URL of an object store."""
+    """Read what a user gave: the path of a file or folder, or the URL of an object store."""
     if is_url(place):
         return place.rstrip("/")
     return Path(place.removeprefix("file://")).absolute()
 
 
 def open_store(where: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ObjectStore]:
-    """Open a folder of an object store; nothing is asked of it yet.
+    """Open a folder of an object store, without a request yet.
 
     Returns:
-        Its URL without what only leads there, and the store, to which paths are relative to the folder.
+        Its URL without credentials and parameters, and the store, whose paths are relative to the folder.
 
     Raises:
-        StoreError: the URL is of no kind that is known, or the package for it is not installed.
+        StoreError: the kind of URL is unknown, or the package for it is not installed.
     """
     try:
         from obstore.exceptions import BaseError
@@ -70,5 +70,5 @@ def open_store(where: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ObjectSto
 
 
 def reason_of(error: Exception) -> str:
-    """What an object store's error says, as one line: the library's own words go on for many."""
+    """The message of an object store's error as one line: the library's own has many."""
     return " ".join(str(error).split("\n\nDebug source:")[0].split())

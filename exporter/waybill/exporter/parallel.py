@@ -1,4 +1,4 @@
-"""Doing many like things at once: every core encodes, and one file's fsync waits while another is encoded."""
+"""Handling many files at once: every core encodes, and one file's fsync waits while another is encoded."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def workers_default() -> int:
 
 
 def in_parallel(do: Callable[[_Item], _Result], items: Iterable[_Item], *, workers: int) -> list[_Result]:
-    """The results of all items, in their order; with one worker, one after the other in this very thread.
+    """Return the results of all items, in order; with one worker, in this very thread.
 
     Raises:
-        Exception: the first that an item raised; what was under way is completed, what was not is not begun.
+        Exception: the first that an item raised. Items under way are completed, the others never begun.
     """
     items = list(items)
     if workers == 1 or len(items) == 1:

@@ -1,11 +1,11 @@
-"""Damaged files, set aside: out of everybody's way, never deleted, each with a report beside it.
+"""The quarantine: damaged files, moved to where nothing reads them and never deleted, each with a report.
 
     provenance/damaged/<path below provenance>.<16 hex digits of its SHA-256>.damaged
     provenance/damaged/<path below provenance>.<16 hex digits of its SHA-256>.json
 
-The report comes first, then the note that an export heeds, then the file is moved: a crash in between leaves
-a report without a file, which counts for nothing, and the next compaction does it all again. Whoever has
-brought the rows back deletes the file there; until then `verify` and `status` tell of it.
+The report is written first, then the tombstone of a compacted file, and then the file is moved. A crash in
+between leaves a report without a file, which is ignored, and the next compaction does all of it again.
+Whoever has brought the rows back deletes the quarantined file; until then `verify` and `status` report it.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: where it was, relative to the root.
-        kept: where it is, relative to the root.
-        hour: the hour that its rows are of.
+        kept: where it is now, relative to the root.
+        hour: the hour of its rows.
         reason: why it cannot be read.
-        at_ms: when it was set aside, in epoch milliseconds.
+        at_ms: when it was quarantined, in epoch milliseconds.
         sha256: of its bytes, in hex digits.
-        size_bytes: how many bytes.
         restore: the command that brings its rows back.
     """
 
@@ -60,7 +59,7 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What became of it, and the way out."""
+        """What happened to the file, and what to do."""
         moment = datetime.fromtimestamp(self.at_ms // 1_000, UTC)
         return (
             f"{self.path} was damaged ({self.reason}) and set aside at {moment:%Y-%m-%dT%H:%M:%SZ}; bring "
@@ -72,18 +71,12 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 def quarantine(
     root: Path, path: PurePosixPath, hour: Hour, data: ReadableBuffer, *, reason: str, files: Files
 ) -> Quarantined:
-    """Move a damaged file to where nothing reads it; durable on return. Only whoever has the turn may.
+    """Move a damaged file, given by its path relative to the root and its bytes, to the quarantine.
 
-    Args:
-        root: the layout's root.
-        path: the file, relative to the root.
-        hour: the hour that its rows are of.
-        data: its bytes.
-        reason: why it cannot be read.
-        files: the file system.
+    The move is durable on return. Only whoever holds the root's lock may do it.
 
     Raises:
-        OSError: it is where it was.
+        OSError: the file could not be moved.
     """
     sha256 = hashlib.sha256(data).hexdigest()
     kept = DAMAGED / path.relative_to(DAMAGED.parent)
@@ -108,7 +101,7 @@ def quarantine(
             files, root, system, hour.day, {hour.hour: Tombstone(sha256, 0, one.at_ms, one.kept)}
         )
     files.rename(source, target)
-    # First the new name, then the loss of the old one: no power cut may leave neither.
+    # The new name must be durable before the old one is lost: a power cut must not leave the file nameless.
     files.fsync_folder(target.parent)
     files.fsync_folder(source.parent)
     log.warning("%s", one.sentence)
@@ -116,7 +109,7 @@ def quarantine(
 
 
 def list_quarantined(root: Path) -> Iterator[Quarantined]:
-    """The reports on the files that are set aside, in order of where they were.
+    """The reports on the quarantined files, in order of where the files were.
 
     Raises:
         OSError: a report cannot be read.

@@ -1,7 +1,7 @@
-"""Which compacted files have left a root: one note for a system and a day.
+"""Tombstones: notes that compacted files left, in one file for each system and day.
 
-A note is written before the file goes. It keeps a late record from making the hour anew, and an export from
-putting what was made anew over the full file that it put there before.
+A tombstone is written before its file is removed. It keeps a late record from starting the hour over, and an
+export from replacing the full file that it put at the destination before.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from waybill.exporter.names import AGED
-from waybill.transport.files import Files, publish, sweep
+from waybill.transport.files import Files, publish_alone
 
 if TYPE_CHECKING:
     from waybill.exporter.names import Hour
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compacted file that was removed, or set aside since it was damaged.
+    """A compacted file that was removed, or quarantined since it was damaged.
 
     Attributes:
         sha256: of its bytes, in hex digits.
         rows: how many it held; 0 where that cannot be read.
-        removed_ms: when, in epoch milliseconds.
-        kept: where a damaged one is, relative to the root; None of one that was removed.
+        removed_ms: when it left, in epoch milliseconds.
+        kept: where a quarantined file is, relative to the root; None for a removed one.
     """
 
     sha256: str
@@ -36,10 +36,10 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tombstones(root: Path, system: str, day: str) -> dict[str, Tombstone]:
-    """The files of a system (by safe name) and day that have gone, by hour.
+    """The tombstones of a system (by safe name) and day, by hour.
 
     Raises:
-        OSError: the note cannot be read.
+        OSError: they cannot be read.
     """
     try:
         content = _path(root, system, day).read_bytes()
@@ -52,13 +52,13 @@ def tombstones(root: Path, system: str, day: str) -> dict[str, Tombstone]:
 
 
 def was_removed(root: Path, system: str, hour: Hour) -> bool:
-    """Whether the compacted file of a system (by safe name) and hour was removed, and not as damaged."""
+    """Whether the compacted file of a system (by safe name) and hour was removed, and not quarantined."""
     found = tombstones(root, system, hour.day).get(hour.hour)
     return found is not None and found.kept is None
 
 
 def was_damaged(root: Path, system: str, hour: Hour) -> bool:
-    """Whether the compacted file of a system (by safe name) and hour was set aside, so that rows may lack."""
+    """Whether the compacted file of a system (by safe name) and hour was quarantined: rows may be missing."""
     found = tombstones(root, system, hour.day).get(hour.hour)
     return found is not None and found.kept is not None
 
@@ -66,15 +66,13 @@ def was_damaged(root: Path, system: str, hour: Hour) -> bool:
 def write_tombstones(
     files: Files, root: Path, system: str, day: str, removed: Mapping[str, Tombstone]
 ) -> None:
-    """Note that these files go, by hour; durable on return.
+    """Write tombstones of a system (by safe name) and day, by hour; durable on return.
 
     Raises:
-        OSError: the note cannot be read or written.
+        OSError: they cannot be read or written.
     """
-    path = _path(root, system, day)
-    files.make_folder(path.parent)
-    sweep(files, path.parent, f"{path.name}.")
-    publish(files, path, msgspec.json.encode({**tombstones(root, system, day), **removed}, order="sorted"))
+    both = {**tombstones(root, system, day), **removed}
+    publish_alone(files, _path(root, system, day), msgspec.json.encode(both, order="sorted"))
 
 
 def _path(root: Path, system: str, day: str) -> Path:

@@ -1,7 +1,7 @@
 """What is recorded: the DeltaFile facet, the provenance record, and the fold from run events to records.
 
-Nothing here reads or writes anything. What needs pyarrow (`arrow`, `columns`) or the OpenLineage client
-(`delta_file`, `summary`) is imported by name.
+Nothing here does I/O. The modules that need pyarrow (`arrow`, `columns`) or the OpenLineage client
+(`delta_file`, `summary`) are imported by name.
 """
 
 from waybill.facets.event import (

@@ -71,10 +71,8 @@ def facet_table(
 ) -> pa.Table:
     """Return what terminal events with the facet record by themselves: `facet_records` as columns.
 
-    Args:
-        events: terminal events with the facet, each with the system name that stands in for an absent one.
-        allowed: the annotation keys that are kept.
-        on_error: see `OnError`.
+    With each event goes the system name that stands in for an absent one; `allowed` and `on_error` are as for
+    `decode_table`.
 
     Returns:
         A table of `waybill.facets.arrow.SCHEMA`, in the order of the events.

@@ -1,9 +1,9 @@
 """The fold: from the set of a run's events to its provenance records.
 
-What a run's events say together is a `RunState`. Each part of it is either the least or the greatest of what
-single events say, or a union, so states merge in any order, any grouping and any number of times to one
-state, and with it to one set of records. Events are ordered by (time in microseconds, rank of the type, the
-value itself); the order of arrival enters nowhere.
+A `RunState` is what a run's events say together. Each part of it is the least or the greatest of what single
+events say, or a union. So states merge in any order, any grouping and any number of times to the same state,
+and it gives the same records. Events are ordered by (time in microseconds, rank of the type, the value
+itself); the order of arrival does not matter.
 """
 
 from __future__ import annotations
@@ -87,16 +87,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     It encodes to msgpack and back without loss.
 
     Attributes:
-        run_id: the run.
         system_name: the name stamped on its events, for a job without a namespace.
         created_us: the earliest event, in epoch microseconds.
         ending: the deciding terminal event.
-        parent: the first parent facet.
-        first_input: the first input dataset.
-        cause: why it failed.
         outputs: every output dataset as (namespace, name), sorted.
-        overrides: values that replace derived fields.
-        annotations: values noted about the run.
+        overrides: values that replace derived fields, by field.
+        annotations: values noted about the run, by key.
         records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
     """
 

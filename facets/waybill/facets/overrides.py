@@ -28,7 +28,7 @@ PROPERTY_PREFIX = "spark.waybill."
 
 
 class Saying(NamedTuple):
-    """One thing said: `is_field` tells an override of the field `key` from an annotation of that key."""
+    """A value that a tag or a property gives to the field `key` if `is_field`, else to an annotation."""
 
     is_field: bool
     key: str
@@ -49,7 +49,7 @@ _EXCEPTION = msgspec.json.Decoder(_Exception)
 
 
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
-    """Yield what the facets of one event say; a value that its field cannot hold is not said at all."""
+    """Yield what the facets of one event say; a value that its field cannot hold is ignored."""
     for tag in (facets.tags.tags if facets.tags is not None else None) or ():
         ours = tag.key.startswith(TAG_PREFIX)
         key = tag.key.removeprefix(TAG_PREFIX)
@@ -88,7 +88,7 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
-    """Return the first line of `errorMessage`, else of `spark.exception`, after whether it is the latter."""
+    """Return the first line of `errorMessage`, else of `spark.exception`, after whether it is of that."""
     if facets.error_message is not None and (line := _first_line(facets.error_message.message)):
         return False, line
     if not bytes(facets.spark_exception):

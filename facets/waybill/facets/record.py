@@ -1,4 +1,4 @@
-"""The provenance record: one per path on which a file ended, and how two that mean the same become one."""
+"""The provenance record: one for each path on which a file ended, and the rule by which two records merge."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 FIRST_MS = 1
-"""The earliest instant a record may hold, in epoch milliseconds; zero is what a missing time looks like."""
+"""The earliest instant a record may hold, in epoch milliseconds; zero is taken for a missing one."""
 
 AFTER_LAST_MS = 253_402_300_800_000
 """The first epoch millisecond of the year 10000, past which readers of Parquet disagree."""
 
 UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
-"""What `decode_records`, `decode_event` and `observe` raise for bytes that are not what they take."""
+"""What `decode_records`, `decode_event` and `observe` raise for input that they cannot read."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
@@ -43,11 +43,11 @@ class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         data_source: the flow it came in by.
         filename: its name.
         transforms: the flows that changed it on this path, in order.
-        data_sink: the flow it left by; none where it left by none.
+        data_sink: the flow it left by, if it left.
         final_state: how the path ended.
         created: when the file began, in epoch milliseconds.
         completed: when the path ended, in epoch milliseconds.
-        annotations: what was noted about it, sorted by key; none rather than empty.
+        annotations: what was noted about it, sorted by key; None rather than empty.
     """
 
     did: str
@@ -181,8 +181,8 @@ def keep_annotations(record: ProvenanceRecord, allowed: frozenset[str]) -> Prove
     """Return the record with only the allowed annotations; with none left it has no annotations at all."""
     if record.annotations is None:
         return record
-    kept = {key: value for key, value in record.annotations.items() if key in allowed}
-    return msgspec.structs.replace(record, annotations=kept or None)
+    annotations = {key: value for key, value in record.annotations.items() if key in allowed}
+    return msgspec.structs.replace(record, annotations=annotations or None)
 
 
 class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -211,10 +211,7 @@ def complete_values(
 ) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
     """Return the values of `SentFields` as a record holds them: empty means absent, as it does for DeltaFi.
 
-    Args:
-        sent: what was sent.
-        system_name: stands in for an absent one.
-        data_source: stands in for an absent one.
+    The two names stand in for absent ones.
 
     Returns:
         The first values of a record, in the order of its fields.
@@ -262,7 +259,7 @@ def count_records(body: bytes | bytearray | memoryview) -> int:
 
 
 WIRE_RECORDS = list[SentRecord]
-"""What `decode_records` decodes, for whoever explains why it cannot."""
+"""The type that `decode_records` decodes, for explaining what is wrong with a body."""
 
 
 def _present(annotations: dict[str, str | None] | None) -> dict[str, str] | None:

@@ -37,13 +37,13 @@ class WaybillSummaryRunFacet(RunFacet):
     records: int
     """How many paths of files ended in them: each is one provenance record."""
     byFinalState: dict[str, int]
-    """How many of the records have each `FinalState`; those that none has are left out."""
+    """How many of the records have each `FinalState`; states that no record has are left out."""
     bytes: int
-    """How much the files' outputs took together, as far as their outputStatistics say."""
+    """The size of the files' outputs together, as far as their outputStatistics tell."""
     dataSinks: list[str]
     """The flows they left by, sorted; the first hundred where there are more."""
     provenanceQuery: str | None = None
-    """Where each of the records is to be had; absent where none ended."""
+    """Where to query the records; absent where no path ended."""
 
     _additional_skip_redact: ClassVar[list[str]] = [
         "systemName",

@@ -19,7 +19,7 @@ from seam.plan import Act, Plan
 from seam.sqlite import FaultySqlite
 from seam.system import FaultySystem
 
-from waybill.exporter.layout import Layout, projection
+from waybill.exporter.layout import Layout
 from waybill.transport import Journal, JournalError, Settings
 from waybill.transport.journal import Spool, adopt, open_spool
 
@@ -59,7 +59,7 @@ class Program:
 
     def restart_layout(self) -> None:
         """Begin the projection anew, as another runner does."""
-        self.layout = Layout(self.journal, self.settings, files=self._files, workers=1)
+        self.layout = Layout(self.journal, self.settings, files=self._files, workers=1, linger_s=0.0)
 
     def run(self) -> None:
         """Everything that the journal, the spool, the raw writer and the compactor do."""
@@ -189,8 +189,7 @@ class Program:
 
 def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
     """Begin the program with a plan, in this process, which is thrown away afterwards."""
-    projection._LINGER_S = 0.0  # type: ignore[misc] # noqa: SLF001 - the batches of this program are its own
-    # The program itself syncs the spool, where it says so.
+    # The program itself syncs the spool where it says so, and has it turn segments.
     Spool._start_thread = lambda self: None  # type: ignore[method-assign] # noqa: ARG005, SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()

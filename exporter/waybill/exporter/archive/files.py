@@ -1,9 +1,9 @@
-"""Archived entries as Parquet: the schema of every file below ``events/``, the way there and back.
+"""Archived entries as Parquet: the schema of every file below ``events/``, writing and reading.
 
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
-Hours are UTC hours of arrival. A row is one entry of the journal, whatever its kind; `body` is what counts,
-the columns before it are there to select and to look by.
+Hours are UTC hours of arrival. A row is one entry of the journal, of any kind. `body` holds the entry itself;
+the other columns are there to select by, and for people.
 """
 
 from __future__ import annotations
@@ -79,12 +79,10 @@ _NO_JOB: Final = _Job()
 
 
 def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
-    """Entries as the bytes of one sealed file of the archive, the same for the same entries, and its seal.
+    """Encode a journal's entries, in order, as one sealed file; `before` is the seal of the file before it.
 
-    Args:
-        node: the id of the journal that they are of.
-        entries: in order of their sequence.
-        before: the seal of the file before it.
+    Returns:
+        The bytes, the same for the same entries, and the seal.
     """
     heads = [_read_head(entry) for entry in entries]
     runs = [head.run or _NO_RUN for head in heads]
@@ -119,7 +117,7 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
 
 
 def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
-    """Bodies as an array, copied once; `pa.array` copies large ones again and again while it grows."""
+    """Make an array of bodies, copied once; `pa.array` copies large ones again and again as it grows."""
     ends = itertools.accumulate(map(len, bodies), initial=0)
     offsets = pa.array(ends, pa.int32(), size=len(bodies) + 1).buffers()[1]
     return pa.BinaryArray.from_buffers(
@@ -128,7 +126,7 @@ def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def last_seal(root: Path, node: str, upto: int) -> str | None:
-    """The seal of the last file of a journal's entries up to a sequence number; None where there is none.
+    """The seal of a journal's last file up to a sequence number; None where there is none.
 
     Raises:
         parquet.DAMAGED: that file cannot be read.
@@ -146,12 +144,12 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
     """The entries of a file of the archive, in batches that fit into memory.
 
     Args:
-        file: where it is, or all of it.
-        run_ids: only entries of these runs; of the others hardly more than the ids is read.
+        file: its path, or its bytes.
+        run_ids: only entries of these runs; of other entries, hardly more than the ids is read.
 
     Raises:
-        FileNotFoundError: it is not there.
-        parquet.DAMAGED: it is no readable file of the archive.
+        FileNotFoundError: the file does not exist.
+        parquet.DAMAGED: it is not a readable file of the archive.
     """
     opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
     with pq.ParquetFile(opened) as archived:

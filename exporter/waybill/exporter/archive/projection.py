@@ -1,9 +1,10 @@
 """The archive as a projection of the journal: every entry of every kind, kept for rebuilds.
 
-Entries gather in memory until they make a large file, or have waited for a while, or a flush asks, or their
-hour of arrival has ended. A file holds one range of one hour. The range is stored before the file is written
-and taken back by the commit that moves the cursor over it; a restart in between writes exactly that range
-again, so its file is overwritten. Each file is sealed, names the one before it, and is in the root's ledger.
+Entries gather in memory until they make a large file, have waited for a while, a flush asks for them, or
+their hour of arrival has ended. A file holds one range of one hour. The range is stored before the file is
+written, and deleted by the commit that moves the cursor over it. A restart in between writes exactly that
+range again, so that its file is overwritten. Each file is sealed, names the one before it, and is in the
+root's ledger.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 GATHER_S: Final = 60.0
-"""Entries wait so long for others before they are written: few large files rather than many small ones."""
+"""Entries wait so long for others, so that there are few large files rather than many small ones."""
 
 _NAME: Final = "archive"
 _RANGE: Final = "range"
@@ -47,21 +48,23 @@ def open_archive(journal: Journal, settings: Settings) -> Archive | None:
 
 
 class Archive:
-    """Writes every entry of the journal below ``events/``.
-
-    Args:
-        journal: the home's journal.
-        settings: the root.
-        files: the file system.
-        gather_s: see `GATHER_S`.
-    """
+    """Writes every entry of the journal below ``events/``."""
 
     name = _NAME
     stores = True
 
     def __init__(
-        self, journal: Journal, settings: Settings, *, files: Files | None = None, gather_s: float = GATHER_S
+        self,
+        journal: Journal,
+        settings: Settings,
+        *,
+        files: Files | None = None,
+        gather_s: float = GATHER_S,
+        entries_max: int = _ENTRIES_MAX,
+        read_max: int = _READ_MAX,
     ) -> None:
+        self._entries_max = entries_max
+        self._read_max = read_max
         self._journal = journal
         self._root: Path = settings.root
         self._files = files or Files()
@@ -74,26 +77,26 @@ class Archive:
         self._seal: str | None = None
 
     def step(self) -> Step:
-        """Gather what is new, and write one file if it is due."""
+        """Gather new entries, and write one file if it is due."""
         try:
             return self._step(finishing=False)
         except OSError as error:
-            self._forget()
+            self._reset()
             return Step(
                 retry_s=_RETRY_S,
                 problem=f"the archive below {self._root} cannot be written ({error}); "
                 "mend the disk or make room there, and it goes on",
             )
         except BaseException:
-            self._forget()
+            self._reset()
             raise
 
     def pending(self) -> int:
-        """Entries that have not been looked at; those that gather keep no runner up, as `finish` has them."""
+        """Entries that were not read yet. No runner waits for those that gather: `finish` writes them."""
         return self._journal.last_seq() - self._seen
 
     def finish(self) -> None:
-        """Write what has gathered.
+        """Write the gathered entries.
 
         Raises:
             OSError: a file could not be written.
@@ -102,11 +105,11 @@ class Archive:
             while self._step(finishing=True).applied:
                 pass
         except BaseException:
-            self._forget()
+            self._reset()
             raise
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no resources."""
 
     @property
     def _seen(self) -> int:
@@ -114,7 +117,7 @@ class Archive:
             return self._gathered[-1].seq
         return self._journal.cursor(_NAME) if self._cursor is None else self._cursor
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         """Start again from what is stored."""
         self._cursor = None
         self._keep([])
@@ -135,7 +138,7 @@ class Archive:
 
     @property
     def _full(self) -> bool:
-        return self._gathered_bytes >= _BYTES_MAX or len(self._gathered) >= _ENTRIES_MAX
+        return self._gathered_bytes >= _BYTES_MAX or len(self._gathered) >= self._entries_max
 
     def _step(self, *, finishing: bool) -> Step:
         if self._cursor is None:
@@ -153,18 +156,18 @@ class Archive:
         return Step(retry_s=max(waits_ms, 0) / 1_000)
 
     def _begin(self) -> None:
-        self._forget()
+        self._reset()
         self._cursor = self._journal.cursor(_NAME)
         stored = self._journal.state_get(_NAME, _RANGE)
         self._stored_range = None if stored is None else _RANGE_DECODER.decode(stored)
         self._seal = None
-        # A damaged file has no seal to be named by; `verify` tells of it.
+        # A damaged file has no seal to be named by; `verify` reports it.
         with contextlib.suppress(*parquet.DAMAGED):
             self._seal = last_seal(self._root, self._journal.node, self._cursor)
 
     def _gather(self) -> bool:
-        """Read on; False when there is nothing new."""
-        entries = self._journal.read(self._seen, limit=_READ_MAX, max_bytes=_READ_BYTES_MAX)
+        """Read on; return False when there is nothing new."""
+        entries = self._journal.read(self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
         self._add(entries)
         return bool(entries)
 
@@ -173,7 +176,7 @@ class Archive:
         if not self._gathered:
             return None
         if self._stored_range is not None:
-            # What was one file is one again.
+            # The stored range must become the same file again.
             last = self._stored_range[1]
             return self._upto(last) if self._gathered[-1].seq >= last else None
         hour = _hour(self._gathered[0])
@@ -181,7 +184,7 @@ class Archive:
             return next(at for at, entry in enumerate(self._gathered) if _hour(entry) != hour)
         if self._flush is not None:
             return self._upto(self._flush)
-        # A clock that was set back must not keep them waiting until it is as late again.
+        # After a clock was set back, they must not wait until it is that late again.
         waited_ms = time.time_ns() // 1_000_000 - self._gathered[0].received_ms
         gathering = 0 <= waited_ms < self._gather_ms
         return None if gathering and not self._full else len(self._gathered)

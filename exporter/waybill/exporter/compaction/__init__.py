@@ -19,4 +19,7 @@ from waybill.exporter.compaction.remote import (
     compact_remote_hour as compact_remote_hour,
     remote_raw_hours as remote_raw_hours,
 )
-from waybill.exporter.compaction.schedule import CompactionSchedule as CompactionSchedule
+from waybill.exporter.compaction.schedule import (
+    GATHER_S as GATHER_S,
+    CompactionSchedule as CompactionSchedule,
+)

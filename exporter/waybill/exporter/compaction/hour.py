@@ -102,15 +102,7 @@ class _Known(NamedTuple):
 
 
 class _SystemCompaction:
-    """One system's part of an hour.
-
-    Args:
-        known: what the system has already.
-        raws: the raw files that hold rows of it and are not covered.
-        retraction: what is taken back; None for nothing.
-        keys: the natural keys of that.
-        encoder: takes the merged rows.
-    """
+    """One system's part of an hour."""
 
     def __init__(
         self,

@@ -36,13 +36,7 @@ LARGE_BYTES: Final = 16 * 2**20
 
 
 class RawWriter:
-    """Writes raw files below a root.
-
-    Args:
-        root: the layout's root.
-        files: the file system.
-        workers: how many files are written at once.
-    """
+    """Writes raw files below a root, with so many workers at once."""
 
     def __init__(self, root: Path, *, files: Files | None = None, workers: int = 1) -> None:
         self._root = root
@@ -54,11 +48,7 @@ class RawWriter:
         return self.write_table(raw, to_table(records))
 
     def write_table(self, raw: RawName, table: pa.Table) -> list[Hour]:
-        """Write the records of one range, durable on return.
-
-        Args:
-            raw: the range that the records come from.
-            table: the records, of `waybill.facets.arrow.SCHEMA`, in any order.
+        """Write the records of one range, a table of `SCHEMA` in any order; durable on return.
 
         Returns:
             The hours touched, in order.
@@ -99,16 +89,9 @@ def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
 def squash_hour(
     root: Path, hour: Hour, *, node: str, files: Files | None = None, large_bytes: int = LARGE_BYTES
 ) -> list[RawName]:
-    """Join the many raw files that one journal has written for an hour to few.
+    """Join the many raw files that a node's journal, which must not write meanwhile, has for an hour to few.
 
     Files that a compaction has taken already, or that cannot be read, are left as they are.
-
-    Args:
-        root: the layout's root.
-        hour: which.
-        node: the journal; it must not write meanwhile.
-        files: the file system.
-        large_bytes: see `LARGE_BYTES`.
 
     Returns:
         The new files.

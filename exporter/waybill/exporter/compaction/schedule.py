@@ -18,13 +18,7 @@ GATHER_S: Final = 60.0
 
 
 class CompactionSchedule:
-    """Counts the raw files of hours, and tells which hours to squash or compact.
-
-    Args:
-        hours: those that have raw files from before.
-        gather_s: see `GATHER_S`.
-        clock: gives the present, in seconds since the epoch.
-    """
+    """Counts new raw files by hour, and tells which hours are due; `hours` have some from before."""
 
     def __init__(
         self, hours: Iterable[Hour], *, gather_s: float = GATHER_S, clock: Callable[[], float] = time.time

@@ -12,6 +12,7 @@ from waybill.exporter.exporting.exporting import Exported as Exported, export as
 from waybill.exporter.exporting.fetching import fetch_root as fetch_root
 from waybill.exporter.exporting.manifest import MANIFEST as MANIFEST, decode_manifest as decode_manifest
 from waybill.exporter.exporting.state import (
+    ExportedFile as ExportedFile,
     ExportState as ExportState,
     destinations as destinations,
     is_exported as is_exported,

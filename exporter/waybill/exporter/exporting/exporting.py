@@ -1,8 +1,8 @@
-"""The export: compacted files go to a destination, only what changed, and what is late joins what is there.
+"""The export: changed compacted files are copied to a destination, and late files merged with those there.
 
-The destination has the layout's own names. A file is put there whole, and only in place of the very file that
+The destination uses the layout's own names. A file is put there whole, and replaces only the very file that
 was seen there; where somebody else wrote one, its rows and ours are merged. So several exports, one that was
-killed, and one that is run again, all come to the same.
+killed, and one that is run again all give the same result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 WORKERS: Final = 8
-"""So many days are exported at once, and as many files held in memory."""
+"""So many days are exported at once, and so many files are in memory."""
 
 _TRIES: Final = 20
 _FAILURES_MAX: Final = 3
@@ -59,15 +59,15 @@ Progress = Callable[[int, int], None]
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """What an export came to; paths are relative to the root.
+    """What an export did; paths are relative to the root.
 
     Attributes:
         copied: files that the destination now holds as they are here.
         merged: files whose rows were merged with what the destination held.
         unchanged: how many files the destination had already.
         removed: files that were deleted here.
-        size_bytes: what was written to the destination.
-        failed: by path, a sentence why it is not there.
+        size_bytes: how much was written to the destination.
+        failed: by path, a sentence why the file is not exported.
     """
 
     copied: tuple[str, ...] = ()
@@ -92,10 +92,10 @@ def export(
     Args:
         root: the layout's root.
         destination: see `waybill.exporter.open_destination`.
-        delete_after: delete here what is there, as an age-off does.
-        dry_run: only say what would be copied; the destination is not asked.
+        delete_after: delete here what is exported, as an age-off does.
+        dry_run: only report what would be copied; the destination is not asked.
         files: the local file system.
-        on_progress: called with how many files were seen to, and how many there are.
+        on_progress: called with how many files are done, and how many there are.
 
     Raises:
         DestinationError: the destination is the root itself.
@@ -108,12 +108,12 @@ def export(
     )
 
 
-class _DamagedThereError(DestinationError):
-    """A file of the destination is damaged, which says nothing about the others."""
+class _DamagedFileError(DestinationError):
+    """A file at the destination is damaged, which says nothing about the others."""
 
 
 class _Day(msgspec.Struct):
-    """What an export has done of one system and day."""
+    """What an export has done for one system and day."""
 
     copied: list[str] = []
     merged: list[str] = []
@@ -132,20 +132,20 @@ class _Export:
         self._destination = destination
         self._files = files
         self._on_progress = on_progress
-        self._notes = ExportState(root, key_of(destination), files)
+        self._state = ExportState(root, key_of(destination), files)
         self._seen = itertools.count(1)
         self._total = 0
         self._failures = 0
 
     def run(self, *, delete_after: bool, dry_run: bool) -> Exported:
-        # Late files after the compacted ones: they join what those made.
+        # Late files come after the compacted ones, since they are merged with those.
         days: dict[tuple[str, str], list[Path]] = {}
         for kind in (COMPACTED, LATE):
             for day, paths in files_of(self._root / kind).items():
                 days.setdefault(day, []).extend(paths)
         self._total = sum(map(len, days.values()))
         if not dry_run:
-            self._notes.name(self._destination.name)
+            self._state.name(self._destination.name)
         done = in_parallel(
             lambda item: self._day(*item[0], item[1], delete_after=delete_after, dry_run=dry_run),
             sorted(days.items()),
@@ -161,10 +161,10 @@ class _Export:
         )
 
     def _day(self, system: str, day: str, paths: list[Path], *, delete_after: bool, dry_run: bool) -> _Day:
-        done, sent = _Day(), self._notes.load(system, day)
-        before = dict(sent)
+        done, exported = _Day(), self._state.load(system, day)
+        before = dict(exported)
         for path in paths:
-            self._try(path, sent, done, dry_run=dry_run)
+            self._try(path, exported, done, dry_run=dry_run)
             if self._on_progress:
                 self._on_progress(next(self._seen), self._total)
         if dry_run:
@@ -173,23 +173,27 @@ class _Export:
             if done.written:
                 list_files(self._destination, system, day, done.written)
         except DestinationError as error:
-            # What is not listed is not done: it is looked at again.
-            sent = before
+            # What is not listed does not count as exported: the next export looks at it again.
+            exported = before
             done.failed |= dict.fromkeys((*done.copied, *done.merged), str(error))
             done.copied, done.merged = [], []
-        if sent != before:
-            self._notes.save(system, day, sent)
+        if exported != before:
+            self._state.save(system, day, exported)
         if delete_after:
-            safe = {path: sent[relative].mark for path in paths if (relative := self._relative(path)) in sent}
+            safe = {
+                path: exported[relative].mark
+                for path in paths
+                if (relative := self._relative(path)) in exported
+            }
             done.removed = remove(self._root, safe, self._files)
         return done
 
-    def _try(self, path: Path, sent: dict[str, ExportedFile], done: _Day, *, dry_run: bool) -> None:
+    def _try(self, path: Path, exported: dict[str, ExportedFile], done: _Day, *, dry_run: bool) -> None:
         relative = self._relative(path)
         try:
             with path.open("rb") as file:
-                mark, known = FileStamp.of(os.fstat(file.fileno())), sent.get(relative)
-                if known is not None and known.mark == mark:
+                stamp, known = FileStamp.of(os.fstat(file.fileno())), exported.get(relative)
+                if known is not None and known.mark == stamp:
                     done.unchanged += 1
                     return
                 if dry_run:
@@ -203,37 +207,36 @@ class _Export:
             if seal is not None:
                 # An altered file must not replace the undamaged one that may be at the destination.
                 check_seal(io.BytesIO(data), seal)
-            sent[relative] = self._send(relative, data, mark, known, done)
+            exported[relative] = self._send(relative, data, stamp, known, done)
             self._failures = 0
         except FileNotFoundError:
             return
         except parquet.DAMAGED as error:
             done.failed[relative] = parquet.unreadable(path, error)
         except DestinationError as error:
-            self._failures += not isinstance(error, _DamagedThereError)
+            self._failures += not isinstance(error, _DamagedFileError)
             done.failed[relative] = str(error)
 
     def _send(
-        self, relative: str, data: bytes, mark: FileStamp, known: ExportedFile | None, done: _Day
+        self, relative: str, data: bytes, stamp: FileStamp, known: ExportedFile | None, done: _Day
     ) -> ExportedFile:
         """Put one file in its place, merged with what others put there."""
         source = hashlib.sha256(data).hexdigest()
         target, late = _target(relative)
         ours = ListedFile.of(data)
-        # Our own last file may be replaced; whoever else wrote there has rows that we do not have, and so has
-        # what we put there before the file here was damaged and begun anew.
-        fresh = known is None or known.merged or late or self._was_damaged(relative)
-        replaces = None if known is None or fresh else known.version
+        # The file that we put there last may be replaced. A file of somebody else has rows that ours has not,
+        # and so has our own if the file here was quarantined and started over since.
+        must_merge = known is None or known.merged or late or self._was_damaged(relative)
+        replaces = None if known is None or must_merge else known.version
         if known is None or replaces is not None:
             try:
                 version = self._destination.write(target, data, replaces)
             except ReplacedError:
                 pass
             else:
-                return self._copied(relative, ExportedFile(mark, source, version), ours, done)
+                return self._wrote(relative, ExportedFile(stamp, source, version), ours, done)
         for _ in range(_TRIES):
             found = self._destination.read(target)
-            there = None if found is None else found[1]
             merged: ReadableBuffer = data
             if found is not None:
                 merged = _merge(f"{self._destination.name}/{target}", found[0], data)
@@ -241,24 +244,20 @@ class _Export:
             if found is not None and listed.sha256 == hashlib.sha256(found[0]).hexdigest():
                 done.unchanged += 1
                 done.written[target] = (found[1], listed)
-                return ExportedFile(mark, source, found[1], merged=listed.sha256 != source)
+                return ExportedFile(stamp, source, found[1], merged=listed.sha256 != source)
             try:
-                version = self._destination.write(target, merged, there)
+                version = self._destination.write(target, merged, None if found is None else found[1])
             except ReplacedError:
                 continue
-            if listed.sha256 == source:
-                return self._copied(relative, ExportedFile(mark, source, version), listed, done)
-            done.merged.append(relative)
-            done.size_bytes += listed.size_bytes
-            done.written[target] = (version, listed)
-            return ExportedFile(mark, source, version, merged=True)
+            exported = ExportedFile(stamp, source, version, merged=listed.sha256 != source)
+            return self._wrote(relative, exported, listed, done)
         raise DestinationError(f"{self._destination.name}/{target} is always written by others; export again")
 
-    def _copied(self, relative: str, sent: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
-        done.copied.append(relative)
+    def _wrote(self, relative: str, exported: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
+        (done.merged if exported.merged else done.copied).append(relative)
         done.size_bytes += listed.size_bytes
-        done.written[_target(relative)[0]] = (sent.version, listed)
-        return sent
+        done.written[_target(relative)[0]] = (exported.version, listed)
+        return exported
 
     def _was_damaged(self, relative: str) -> bool:
         system, day, name = PurePosixPath(relative).parts[len(COMPACTED.parts) :]
@@ -269,14 +268,14 @@ class _Export:
 
 
 def _target(relative: str) -> tuple[str, bool]:
-    """Where a file goes, and whether it is a late one."""
+    """The path of a file at the destination, and whether it is a late file here."""
     late = relative.startswith(f"{LATE}/")
     return (f"{COMPACTED}{relative.removeprefix(str(LATE))}" if late else relative), late
 
 
-def _merge(where: str, there: bytes, ours: bytes) -> ReadableBuffer:
-    """Both files as one, a window at a time; the bytes of theirs where ours has nothing new."""
-    file, more = _open_there(where, there), parquet.open_bytes(ours)
+def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
+    """Merge both files, a window at a time; return the bytes of theirs if ours has nothing new."""
+    file, more = _open_theirs(where, theirs), parquet.open_bytes(ours)
     metadata, more_metadata = file.metadata.metadata, more.metadata.metadata
     spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
     encoder = parquet.Encoder(
@@ -287,26 +286,26 @@ def _merge(where: str, there: bytes, ours: bytes) -> ReadableBuffer:
         try:
             known = parquet.read_window(file, window)
         except parquet.DAMAGED as error:
-            raise _DamagedThereError(parquet.unreadable(where, error)) from None
+            raise _DamagedFileError(parquet.unreadable(where, error)) from None
         merged = merge_table(parquet.join([known, parquet.read_window(more, window)]))
         is_new = is_new or not merged.cast(SCHEMA).equals(merge_table(known).cast(SCHEMA))
         if merged.num_rows:
             encoder.add(merged)
     if not is_new:
-        return there
+        return theirs
     covers = Covers.read(metadata).uniting(Covers.read(more_metadata))
     return finish_sealed(encoder, covers.metadata(), seal_in(metadata))[0]
 
 
-def _open_there(where: str, there: bytes) -> pq.ParquetFile:
+def _open_theirs(where: str, theirs: bytes) -> pq.ParquetFile:
     try:
-        file = parquet.open_bytes(there)
+        file = parquet.open_bytes(theirs)
         metadata = file.metadata.metadata
         Covers.read(metadata)
         seal = seal_in(metadata)
         if seal is not None:
-            check_seal(io.BytesIO(there), seal)
+            check_seal(io.BytesIO(theirs), seal)
     except parquet.DAMAGED as error:
-        # Merged, it would be sealed anew as if nothing were wrong with it.
-        raise _DamagedThereError(parquet.unreadable(where, error)) from None
+        # Merging it would seal it as if it were undamaged.
+        raise _DamagedFileError(parquet.unreadable(where, error)) from None
     return file

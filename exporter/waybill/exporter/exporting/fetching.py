@@ -1,4 +1,4 @@
-"""A destination in an object store as a folder here, so that it can be verified as any root."""
+"""Copying a destination from an object store to a local folder, to verify it as any root."""
 
 from __future__ import annotations
 
@@ -15,16 +15,11 @@ _KINDS: Final = (COMPACTED, MANIFEST)
 
 
 def fetch_root(url: str, folder: Path, *, on_progress: Callable[[int, int], None]) -> None:
-    """Copy the compacted files and the manifests of an object store's folder, one at a time in memory.
-
-    Args:
-        url: the folder's.
-        folder: where to; it has to be empty.
-        on_progress: told how many files are here, and how many there are.
+    """Copy the compacted files and the manifests below a URL to an empty folder, one at a time in memory.
 
     Raises:
-        SourceUnreachableError: the object store does not give them.
-        SourceError: there are none.
+        SourceUnreachableError: the object store does not answer.
+        SourceError: there are no such files.
         OSError: one cannot be written here.
     """
     found = [(kind, name) for kind in _KINDS for name in list_objects(f"{url}/{kind}")]

@@ -27,13 +27,7 @@ _TRIES: Final = 100  # executors of a rebuild may each have an hour of the same 
 
 
 class ListedFile(msgspec.Struct, frozen=True):
-    """One file of a destination.
-
-    Attributes:
-        sha256: of its bytes, in hex digits.
-        size_bytes: how many bytes.
-        rows: how many rows.
-    """
+    """One file of a destination; `sha256` is of its bytes, in hex digits."""
 
     sha256: str
     size_bytes: int
@@ -41,17 +35,13 @@ class ListedFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: ReadableBuffer) -> ListedFile:
-        """Of a file's bytes.
-
-        Raises:
-            pyarrow.ArrowException: they are no Parquet file.
-        """
+        """From a file's bytes; raises `pyarrow.ArrowException` unless they are a Parquet file."""
         rows = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
         return cls(hashlib.sha256(data).hexdigest(), memoryview(data).nbytes, rows)
 
 
 def manifest_path(system: str, day: str) -> str:
-    """Where the manifest of a system (by safe name) and a day is."""
+    """The path of the manifest of a system (by safe name) and a day."""
     return str(MANIFEST / system / f"{day}.json")
 
 
@@ -76,34 +66,24 @@ def read_manifest(
 
 
 def decode_manifest(content: bytes) -> dict[str, ListedFile]:
-    """What a manifest lists, by path relative to the destination.
-
-    Raises:
-        msgspec.DecodeError: it is none.
-    """
+    """What a manifest lists, by path relative to the destination; raises `msgspec.DecodeError`."""
     return _DECODER.decode(content)
 
 
 def list_files(
     destination: Destination, system: str, day: str, written: Mapping[str, tuple[Version, ListedFile]]
 ) -> None:
-    """Bring the manifest of a system and day up to date.
+    """Bring the manifest of a system (by safe name) and day up to date with the files written, by path.
 
-    Two exports may write one file after another and come here in the other order. So each asks which file is
-    there, after it has read the manifest that its put replaces: the last one to write lists what is there.
-
-    Args:
-        destination: where.
-        system: by safe name.
-        day: ``YYYYMMDD``.
-        written: by path, what was put there and what it is.
+    Two exports may write one file after another, and come here in the other order. So each asks which file is
+    there after it has read the manifest that its put replaces: the last one to write lists what is there.
 
     Raises:
         DestinationError: the destination fails.
     """
     for _ in range(_TRIES):
         listed, version = read_manifest(destination, system, day)
-        now = {path: _there(destination, path, *known) for path, known in written.items()}
+        now = {path: _current(destination, path, *known) for path, known in written.items()}
         changed = {**listed, **{path: one for path, one in now.items() if one is not None}}
         if changed == listed:
             return
@@ -118,7 +98,7 @@ def list_files(
     )
 
 
-def _there(destination: Destination, path: str, version: Version, known: ListedFile) -> ListedFile | None:
+def _current(destination: Destination, path: str, version: Version, known: ListedFile) -> ListedFile | None:
     if destination.version(path) == version:
         return known
     found = destination.read(path)

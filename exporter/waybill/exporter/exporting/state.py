@@ -1,7 +1,7 @@
-"""What was exported where: one note for a destination, a system and a day, kept below the root itself.
+"""The export state: what was exported where, below the root, a file for each destination, system and day.
 
-A note spares an export what has not changed, and tells an age-off what is safe. It may be lost or behind:
-then an export looks at the destination and finds out.
+It spares an export what has not changed, and tells an age-off what is safe. It may be lost or outdated: then
+an export asks the destination.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from waybill.exporter.directory import FileStamp, names
 from waybill.exporter.exporting.destination import Version
 from waybill.exporter.names import EXPORTS
-from waybill.transport.files import Files, publish, sweep
+from waybill.transport.files import Files, publish_alone
 from waybill.transport.locks import locked
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class ExportedFile(msgspec.Struct, frozen=True):
     Attributes:
         mark: the local file.
         source: SHA-256 of the local file, in hex digits.
-        version: what the destination holds since.
-        merged: the destination's file holds rows of others too.
+        version: the file at the destination.
+        merged: that file holds rows of others too.
     """
 
     mark: FileStamp
@@ -46,33 +46,28 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class ExportState:
-    """The notes about one destination, by local path relative to the root.
-
-    Args:
-        root: the layout's root.
-        key: see `waybill.exporter.exporting.destination.key_of`.
-    """
+    """The export state of one destination, given by its `key_of`."""
 
     def __init__(self, root: Path, key: str, files: Files | None = None) -> None:
         self._folder = root / EXPORTS / key
         self._files = files or Files()
 
     def name(self, name: str) -> None:
-        """Say which destination it is, for people."""
+        """Write down which destination it is, for people."""
         path = self._folder / _NAME
         if not path.exists():
             self._publish(path, msgspec.json.encode(_Named(name)))
 
     @property
     def destination(self) -> str:
-        """Which destination it is, as an export was given it; empty where nobody said."""
+        """The destination as an export was given it; empty where that is unknown."""
         try:
             return msgspec.json.decode((self._folder / _NAME).read_bytes(), type=_Named).destination
         except (OSError, msgspec.DecodeError):
             return ""
 
     def load(self, system: str, day: str) -> dict[str, ExportedFile]:
-        """What was exported of a system (by safe name) and a day; a note that cannot be read says nothing."""
+        """What was exported of a system (by safe name) and a day; nothing where that cannot be read."""
         try:
             return _DECODER.decode(self._path(system, day).read_bytes())
         except (OSError, msgspec.DecodeError):
@@ -88,24 +83,23 @@ class ExportState:
 
     def _publish(self, path: Path, data: bytes) -> None:
         self._files.make_folder(path.parent)
-        # Other exports may be at work on the same notes.
+        # Other exports may write the same state.
         with locked(self._folder / _LOCK):
-            sweep(self._files, path.parent, f"{path.name}.")
-            publish(self._files, path, data)
+            publish_alone(self._files, path, data)
 
     def _path(self, system: str, day: str) -> Path:
         return self._folder / system / f"{day}.json"
 
 
 def destinations(root: Path) -> Iterator[ExportState]:
-    """The notes about each destination that was ever exported to."""
+    """The states of all destinations that were ever exported to."""
     return (ExportState(root, key) for key in names(root / EXPORTS))
 
 
-def is_exported(notes: list[ExportState], root: Path, path: Path, system: str, hour: Hour) -> bool:
+def is_exported(states: list[ExportState], root: Path, path: Path, system: str, hour: Hour) -> bool:
     """Whether a file, as it is now, was exported to every destination, and there is one."""
     relative, mark = str(path.relative_to(root)), FileStamp.of(path.stat())
-    found = [note.load(system, hour.day).get(relative) for note in notes]
+    found = [state.load(system, hour.day).get(relative) for state in states]
     return bool(found) and all(one is not None and one.mark == mark for one in found)
 
 

@@ -1,8 +1,8 @@
-"""What the archive knows of runs that the projection has let go of.
+"""What the archive knows of runs that the projection has forgotten.
 
-A run is forgotten when nothing concerned it for as long as the journal keeps its entries. What comes of it
-later still, a failure after a week of work or an event that was held up, is merged with what came before,
-as if it had never been forgotten.
+A run is forgotten when no event of it came for as long as the journal keeps its entries. An event that comes
+later still, such as a failure after a week of work, is merged with what came before it, as if the run had
+never been forgotten.
 """
 
 from __future__ import annotations
@@ -28,13 +28,7 @@ _SKEW_MS: Final = 86_400_000
 
 
 class ArchivedRuns:
-    """Looks runs up in the archive.
-
-    Args:
-        root: the folder that the archive is in.
-        node: the journal whose entries count.
-        system_name: the name for records of entries that were stamped with none.
-    """
+    """Looks up runs among the archived entries of one journal."""
 
     def __init__(self, root: Path, node: str, system_name: str) -> None:
         self._root = root
@@ -42,12 +36,12 @@ class ArchivedRuns:
         self._system_name = system_name
 
     def of(self, before_ms: Mapping[str, int]) -> StatesByRun:
-        """What is known of some runs, of those that anything is known of.
+        """Fold the archived entries of some runs; a run without any is left out.
 
-        A file that cannot be read is logged, and what it holds is missing.
+        A file that cannot be read is logged, and its entries are missing.
 
         Args:
-            before_ms: by run id, that only entries count which arrived before then, in epoch milliseconds.
+            before_ms: by run id, when an entry must have arrived before, in epoch milliseconds.
         """
         began_ms = min(begun_ms(run_id) or 0 for run_id in before_ms)
         first, last = hour_of(max(began_ms - _SKEW_MS, 0)), hour_of(max(before_ms.values()))
@@ -73,7 +67,7 @@ class ArchivedRuns:
 
 
 def begun_ms(run_id: str) -> int | None:
-    """When a run began by its id, in epoch milliseconds; None where the id does not tell."""
+    """When a run began according to its id, in epoch milliseconds; None where the id does not tell."""
     try:
         uuid = UUID(run_id)
     except ValueError:

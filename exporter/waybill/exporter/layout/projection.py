@@ -1,9 +1,9 @@
 """The layout as a projection of the journal.
 
-A batch of entries is one range. The range is stored before its first file is written, and taken back by
-the commit that moves the cursor over it; a restart in between writes exactly that range again, so its
-files are overwritten. What a batch takes back is taken out of the compacted files before that commit, for
-the same reason.
+A batch of entries is one range. The range is stored before its first file is written, and deleted by the
+commit that moves the cursor over it. A restart in between writes exactly that range again, so that its files
+are overwritten. For the same reason, the records that a batch retracts are taken out of the compacted files
+before that commit.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from waybill.exporter.compaction import (
+    GATHER_S,
     CompactionReport,
     CompactionSchedule,
     Compactor,
@@ -43,7 +44,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.exporter")
 
 SETTLE_S: Final = 10.0
-"""A derived run has settled when nothing of it came for so long after its end."""
+"""A derived run has settled when no event of it came for so long after its end."""
+
+LINGER_S: Final = 1.0
+"""Entries wait so long after a batch, for others to be written with."""
 
 _NAME: Final = "layout"
 _RANGE: Final = "range"
@@ -51,8 +55,7 @@ _ENTRIES_MAX: Final = 50_000
 _FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
 _REPLAY_BYTES_MAX: Final = 2**40  # what was one batch is one again
-_LINGER_S: Final = 1.0
-_UPKEEP_EVERY_S: Final = 30.0
+_SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _DAY_MS: Final = 86_400_000
 _RANGE_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
@@ -64,15 +67,7 @@ def open_layout(journal: Journal, settings: Settings) -> Layout | None:
 
 
 class Layout:
-    """Writes the Parquet provenance layout from the journal.
-
-    Args:
-        journal: the home's journal.
-        settings: root, system name, allowed annotations, retention.
-        files: the file system.
-        workers: how many files or hours are worked on at once.
-        settle_s: see `SETTLE_S`.
-    """
+    """Writes the Parquet provenance layout from the journal."""
 
     name = _NAME
     stores = True
@@ -85,6 +80,8 @@ class Layout:
         files: Files | None = None,
         workers: int | None = None,
         settle_s: float = SETTLE_S,
+        linger_s: float = LINGER_S,
+        gather_s: float = GATHER_S,
     ) -> None:
         workers = workers or workers_default()
         self._journal = journal
@@ -93,7 +90,8 @@ class Layout:
         self._files = files or Files()
         self._writer = RawWriter(settings.root, files=self._files, workers=workers)
         self._compactor = Compactor(settings.root, node=journal.node, files=self._files, workers=workers)
-        self._upkeep = CompactionSchedule(raw_hours(settings.root))
+        self._linger_s = linger_s
+        self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
         self._runs: UnsettledRuns | None = None
         self._damaged: dict[Hour, str] = {}
         self._wrote_s = float("-inf")
@@ -126,12 +124,12 @@ class Layout:
         Raises:
             OSError: an hour could not be compacted; the others were.
         """
-        # A range that was cut short is first written again: what it takes back goes before what it says.
+        # A range that was cut short is written again first: its retractions come before its own records.
         if self._journal.state_get(_NAME, _RANGE) is None:
             self._compact(raw_hours(self._settings.root))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds no resources."""
 
     def _step(self) -> Step:
         if self._runs is None:
@@ -140,11 +138,11 @@ class Layout:
                 first, last = _RANGE_DECODER.decode(stored)
                 entries = _read_range(self._journal, first, last)
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
-        if full := self._upkeep.to_squash():
+        if full := self._schedule.to_squash():
             self._squash(full)
         cursor = self._journal.cursor(_NAME)
         waiting = self._journal.last_seq() - cursor
-        linger_s = self._wrote_s + _LINGER_S - time.monotonic()
+        linger_s = self._wrote_s + self._linger_s - time.monotonic()
         if waiting and (linger_s <= 0 or waiting >= _ENTRIES_MAX):
             entries = _first_range(self._journal.read(cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX))
             raw = RawName(self._journal.node, entries[0].seq, entries[-1].seq)
@@ -152,7 +150,7 @@ class Layout:
             self._goes_on = len(entries) < waiting
             self._journal.commit(_NAME, put={_RANGE: msgspec.msgpack.encode((raw.first, raw.last))})
             return self._apply(self._runs, entries, raw)
-        return self._keep_up(self._runs, linger_s if waiting else None)
+        return self._do_what_is_due(self._runs, linger_s if waiting else None)
 
     def _load_runs(self) -> UnsettledRuns:
         return UnsettledRuns(
@@ -161,7 +159,7 @@ class Layout:
             allowed=self._settings.provenance_annotations_allowed,
             settle_ms=self._settle_ms,
             retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
-            past=ArchivedRuns(self._settings.root, self._journal.node, self._settings.system_name).of,
+            archived=ArchivedRuns(self._settings.root, self._journal.node, self._settings.system_name).of,
         )
 
     def _apply(self, runs: UnsettledRuns, entries: Sequence[Entry], raw: RawName) -> Step:
@@ -172,7 +170,7 @@ class Layout:
         last = entries[-1]
         outcome = runs.finish(last.seq, last.received_ms)
         table = pa.concat_tables([*tables, to_table(outcome.records)])
-        self._upkeep.wrote(self._writer.write_table(raw, table))
+        self._schedule.wrote(self._writer.write_table(raw, table))
         published: set[str] = set()
         if outcome.retracted:
             published.update(self._compact([], Retraction(raw, outcome.retracted)).published)
@@ -207,17 +205,17 @@ class Layout:
                     _log_unreadable(entry, error)
         return found.records
 
-    def _keep_up(self, runs: UnsettledRuns, linger_s: float | None) -> Step:
-        """Nothing is to be written now: see to what only time brings."""
+    def _do_what_is_due(self, runs: UnsettledRuns, linger_s: float | None) -> Step:
+        """Settle runs and compact hours whose time has come, while there is nothing to write."""
         now_ms = time.time_ns() // 1_000_000
         settles_ms = runs.settles_ms
         if settles_ms is not None and settles_ms <= now_ms and linger_s is None:
             self._journal.mark(b"settle")
             return Step(applied=1, problem=self._damage)
-        if hours := self._upkeep.to_compact():
+        if hours := self._schedule.to_compact():
             self._compact(hours)
             return Step(applied=len(hours), problem=self._damage)
-        waits_s = [_UPKEEP_EVERY_S]
+        waits_s = [_SCHEDULE_EVERY_S]
         if linger_s is not None:
             waits_s.append(max(linger_s, 0.0))
         if settles_ms is not None:
@@ -229,17 +227,17 @@ class Layout:
         for hour in hours:
             self._damaged.pop(hour, None)
         self._damaged.update(report.unreadable)
-        self._upkeep.compacted(hours)
-        self._upkeep.postpone(report.unreadable)
+        self._schedule.compacted(hours)
+        self._schedule.postpone(report.unreadable)
         if report.failed:
-            self._upkeep.postpone(report.failed)
+            self._schedule.postpone(report.failed)
             raise OSError(next(iter(report.failed.values())))
         return report
 
     def _squash(self, hours: Iterable[Hour]) -> None:
         for hour in hours:
             squash_hour(self._settings.root, hour, node=self._journal.node, files=self._files)
-            self._upkeep.squashed(hour)
+            self._schedule.squashed(hour)
 
     @property
     def _damage(self) -> str | None:
@@ -247,7 +245,7 @@ class Layout:
 
 
 def _log_unreadable(entry: Entry, error: Exception) -> None:
-    # Admission lets nothing of the kind in; were it there all the same, it must not hold up the rest.
+    # Admission lets no such entry in. Should there be one nevertheless, it must not hold up the others.
     log.error("entry %d of the journal cannot be read, and is not in the layout", entry.seq, exc_info=error)
 
 
@@ -256,7 +254,7 @@ def _is_flush(entry: Entry) -> bool:
 
 
 def _first_range(entries: list[Entry]) -> list[Entry]:
-    """As many as make one range: it ends with the first flush."""
+    """Return the first entries up to the first flush, which ends a range."""
     end = next((at for at, entry in enumerate(entries, 1) if _is_flush(entry)), len(entries))
     return entries[:end]
 

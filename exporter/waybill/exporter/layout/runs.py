@@ -1,13 +1,13 @@
-"""The runs that a projection is in the middle of: when each has settled, and what it then records.
+"""The runs that a projection is in the middle of: when each has settled, and which records it then gives.
 
-A run whose terminal event carries the facet is recorded at once, and a mark is left so that its other
-events add nothing. Any other run is derived: recorded once it has settled, that is when no event of it
-came for a while after its end, or its application ended, or a flush asks. What it recorded is kept, so
-that an event which comes later still can take it back. What nothing concerns for long is forgotten; when
-an event may be of such a run, what was forgotten is brought back first.
+A run whose terminal event carries the facet is recorded at once, and its other events add nothing. Any other
+run is derived: its records are written once it has settled, that is when no event of it came for a while
+after its end, or its application ended, or a flush asks for it. The records written are remembered, so that a
+later event can take them back. A run that gets no events for long is forgotten; when an event may be of such
+a run, what was forgotten is brought back from the archive first.
 
-Every decision is made by the journal's own times and marks, never by a clock. What is unsettled is in the
-journal's state; in memory is only what is about to settle, and what was touched last.
+Every decision depends on the times and marks in the journal, never on a clock. The journal's state holds all
+runs; in memory are only those that are about to settle, and those that got events last.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _PRUNED_MINUTES_MAX: Final = 100
 
 
 class RunProgress(msgspec.Struct, array_like=True):
-    """What is kept of one run.
+    """What is stored of one run.
 
     Attributes:
-        touched_ms: when an entry last concerned it.
+        touched_ms: when its last entry was received.
         state: what its events say together; None once an event carried the facet: then nothing else counts.
-        published: what was recorded of it.
+        published: the records written for it.
     """
 
     touched_ms: int
@@ -69,11 +69,11 @@ class Due(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FoldedBatch(msgspec.Struct, frozen=True):
-    """What a batch of entries comes to.
+    """The result of a batch of entries.
 
     Attributes:
-        records: those derived, to be written.
-        retracted: natural keys of records written before that are no longer so.
+        records: the derived records to be written.
+        retracted: natural keys of records that were written before and are contradicted now.
         put: state to be stored with the cursor.
         delete: state keys to be deleted with it.
     """
@@ -92,9 +92,9 @@ class UnsettledRuns:
         state_get: reads the stored state of one key.
         allowed: annotation keys that reach the records.
         settle_ms: how long after its last event an ended run has settled.
-        retain_ms: how long a run that nothing concerns is kept.
-        past: gives what was known of runs before an instant each, in epoch milliseconds, of those that
-            anything was known of; None for one that had the facet.
+        retain_ms: how long a run that gets no events is remembered.
+        archived: gives what was known of runs before an instant each, in epoch milliseconds; None for one
+            that had the facet. A run that nothing was known of is left out.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class UnsettledRuns:
         allowed: frozenset[str],
         settle_ms: int,
         retain_ms: int,
-        past: Callable[[Mapping[str, int]], Mapping[str, RunState | None]],
+        archived: Callable[[Mapping[str, int]], Mapping[str, RunState | None]],
     ) -> None:
-        self._past = past
+        self._archived = archived
         self._state = state
         self._state_get = state_get
         self._allowed = allowed
@@ -177,14 +177,9 @@ class UnsettledRuns:
             self._settle(run_id, received_ms)
 
     def finish(self, last_seq: int, received_ms: int) -> FoldedBatch:
-        """End the batch.
-
-        Args:
-            last_seq: its last entry.
-            received_ms: when that was received.
-        """
+        """End the batch, given its last entry and when that was received."""
         if self._unsure:
-            for run_id, state in self._past(self._unsure).items():
+            for run_id, state in self._archived(self._unsure).items():
                 self._bring_back(run_id, state, received_ms)
         records: list[ProvenanceRecord] = []
         retracted: set[RecordKey] = set()
@@ -217,15 +212,15 @@ class UnsettledRuns:
         records = () if state is None else records_of(state)
         return tuple(keep_annotations(record, self._allowed) for record in records)
 
-    def _bring_back(self, run_id: str, past: RunState | None, received_ms: int) -> None:
+    def _bring_back(self, run_id: str, before: RunState | None, received_ms: int) -> None:
         """Go on with a run from what was known of it before this batch."""
-        run, published = self._runs[run_id], self._records_of(past)
+        run, published = self._runs[run_id], self._records_of(before)
         self._published_before[run_id] = published
-        if past is None or run.state is None:
+        if before is None or run.state is None:
             self._drop_due(run_id)
             self._runs[run_id] = RunProgress(received_ms, None)
             return
-        state = merge_states(past, run.state)
+        state = merge_states(before, run.state)
         if run_id not in self._due:
             published = self._records_of(state)
         self._runs[run_id] = RunProgress(received_ms, state, published)
@@ -262,7 +257,7 @@ class UnsettledRuns:
                 del self._children[due.parent_run_id]
 
     def _prune(self, received_ms: int, put: dict[str, bytes], delete: list[str]) -> None:
-        """Let go of runs that nothing has concerned for long."""
+        """Forget runs that got no events for long."""
         stored = self._state_get(PRUNED)
         end = (received_ms - self._retain_ms) // _MINUTE_MS
         start = end if stored is None else int(stored)
@@ -284,7 +279,7 @@ class UnsettledRuns:
         return True
 
     def _evict(self) -> None:
-        """Forget the runs that were touched longest ago; they can be read again."""
+        """Drop the runs that were touched longest ago from memory; they can be read again."""
         for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
             del self._runs[run_id]
 

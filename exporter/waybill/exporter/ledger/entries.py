@@ -3,8 +3,8 @@
     provenance/ledger/YYYYMMDD/NNNNNNNNNN.json                 one entry
     provenance/ledger/YYYYMMDD/NNNNNNNNNN-NNNNNNNNNN.jsonl     all of a day, a line each, byte for byte
 
-The second kind is made of the first when a later day has its first entry, so a year is 365 files rather than
-half a million. It is published before the others go; those that a crash left beside it count for nothing.
+The second is made of the first when a later day gets its first entry, so that a year is 365 files rather than
+half a million. It is published before the others are removed; those that a crash left beside it are ignored.
 """
 
 from __future__ import annotations
@@ -27,18 +27,16 @@ _DAY: Final = re.compile(r"([0-9]{10})-([0-9]{10})\.jsonl")
 
 
 class EntryFile(NamedTuple):
-    """An entry as it is on disk."""
+    """An entry as it is stored."""
 
     path: Path
-    """The file that it is in."""
     number: int
-    """Its place in the ledger; in a day's file, of the last one there."""
+    """Its number in the ledger; of an entry in a day's file, the number of the last one there."""
     content: bytes
-    """The entry itself, as it was published."""
 
 
 def read_entries(root: Path) -> Iterator[EntryFile]:
-    """Every entry, the first one first.
+    """Every entry, in order.
 
     Raises:
         OSError: one cannot be read.
@@ -57,37 +55,26 @@ def last_entry(root: Path) -> EntryFile | None:
 
 
 def next_path(root: Path, last: EntryFile | None, at_ms: int) -> Path:
-    """Where the next entry goes.
-
-    Args:
-        root: the layout's root.
-        last: the entry before it.
-        at_ms: when it is begun, in epoch milliseconds.
-    """
+    """The path of the next entry, given the one before it and when it is begun, in epoch milliseconds."""
     day = f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y%m%d}"
     number = 1
     if last is not None:
-        # A clock that was put back does not put the order back.
+        # A clock that was set back must not change the order.
         day, number = max(day, last.path.parent.name), last.number + 1
     return root / LEDGER / day / f"{number:010}.json"
 
 
 def fold_days(root: Path, files: Files, before: str) -> None:
-    """Make one file of each earlier day that has several; what cannot be done now is done another day.
+    """Make one file of the entries of each day before a day; what fails now is tried again another day.
 
-    Only whoever has the turn may, and when every entry of those days is completed.
-
-    Args:
-        root: the layout's root.
-        files: the file system.
-        before: days before this one.
+    Only whoever holds the root's lock may, and only once every entry of those days is completed.
     """
     for day in reversed([day for day in _days(root) if day < before]):
         folder = root / LEDGER / day
         singles = [name for name in names(folder) if _ONE.fullmatch(name)]
         if not singles:
             if any(_DAY.fullmatch(name) for name in names(folder)):
-                return  # and so it is with the days before
+                return  # The days before this one are folded too.
             continue
         with contextlib.suppress(OSError):
             _fold(files, folder, singles)
@@ -97,7 +84,7 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
     if not any(_DAY.fullmatch(name) for name in names(folder)):
         contents = [(folder / name).read_bytes() for name in singles]
         if any(b"\n" in content for content in contents):
-            return  # none of ours; `verify` tells of it
+            return  # Waybill wrote no such entry; `verify` reports it.
         sweep(files, folder)
         name = f"{singles[0][:-5]}-{singles[-1][:-5]}.jsonl"
         publish(files, folder / name, b"".join(content + b"\n" for content in contents))
@@ -109,7 +96,7 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
 def _of_day(root: Path, day: str) -> list[EntryFile]:
     folder = root / LEDGER / day
     while True:
-        # What vanishes while it is read is in the day's file now, or changed nothing.
+        # An entry that vanishes while it is read is in the day's file by now, or recorded no change.
         with contextlib.suppress(FileNotFoundError):
             return _read_day(folder)
 

@@ -1,10 +1,10 @@
 """The ledger of a root: every change of its compacted, late and archive files, in a chain of small entries.
 
-An entry holds the hash of the one before it, so none can be changed, left out or slipped in without all that
-follow being made anew, and the last one's hash, noted anywhere else, stands for everything before it. It is
-begun, with the hours that are about to change, before the first file changes, and completed after the last.
-Where a crash came between the two, the next change first completes it by what the files of those hours say.
-Where entries are on disk is for `waybill.exporter.ledger.entries` to say.
+An entry holds the hash of the one before it. So no entry can be changed, left out or inserted unless all that
+follow are rewritten, and the hash of the last one, kept anywhere else, vouches for everything before it. An
+entry is begun, with the hours that are about to change, before the first file changes, and completed after
+the last. After a crash in between, the next change first completes it from the files of those hours.
+`waybill.exporter.ledger.entries` knows how entries are stored.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         before: SHA-256 of the entry before it, in hex digits; empty in the first.
         at_ms: when it was begun, in epoch milliseconds.
-        hours: which hours it concerns.
-        files: by path relative to the root, the seal of each file that changed, None of one that went; None:
-            begun and not completed.
-        whole: `files` are all that these hours have.
-        aside: damaged files that were set aside: where each was, and where it is.
+        hours: the hours that it concerns.
+        files: by path relative to the root, the seal of each changed file, and None for each removed one.
+            None as a whole: the entry is begun and not completed.
+        whole: `files` are all files of these hours.
+        aside: for each file that was quarantined, where it was and where it is.
     """
 
     before: str
@@ -56,13 +56,13 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LedgerState(msgspec.Struct):
-    """What a ledger comes to.
+    """What the entries of a ledger say together.
 
     Attributes:
         head: SHA-256 of the last completed entry, in hex digits; empty where there is none.
-        entries: how many are completed.
-        heads: that of each entry.
-        seals: by path, the seal of the file there and of the one before it; None: none.
+        entries: how many entries are completed.
+        heads: the SHA-256 of each of them.
+        seals: by path, the seals of the file there and of its predecessor, each None where there is none.
         changing: hours that an entry was begun for.
         broken: a sentence for each entry that does not follow the one before it.
     """
@@ -142,9 +142,9 @@ def read_ledger(root: Path) -> LedgerState | None:
     Raises:
         OSError: an entry cannot be read.
     """
-    state, any_ = LedgerState(), False
+    state, is_empty = LedgerState(), True
     for path, _, content in read_entries(root):
-        any_ = True
+        is_empty = False
         try:
             entry = _DECODER.decode(content)
         except msgspec.DecodeError as error:
@@ -159,7 +159,7 @@ def read_ledger(root: Path) -> LedgerState | None:
         state.head = _hash(content)
         state.heads.add(state.head)
         state.entries += 1
-    return state if any_ else None
+    return None if is_empty else state
 
 
 def _follow(state: LedgerState, entry: LedgerEntry) -> None:
@@ -169,18 +169,18 @@ def _follow(state: LedgerState, entry: LedgerEntry) -> None:
         ends = tuple(f"/{hour.day}/{hour.hour}.parquet" for hour in entry.hours)
         begins = tuple(f"{events_folder(hour)}/" for hour in entry.hours)
         for path, (seal, _) in state.seals.items():
-            concerned = path.endswith(ends) or path.startswith(begins)
-            if seal is not None and concerned and path not in entry.files:
+            is_concerned = path.endswith(ends) or path.startswith(begins)
+            if seal is not None and is_concerned and path not in entry.files:
                 state.seals[path] = (None, seal)
     for path, seal in entry.files.items():
-        # What takes a damaged file's place begins a new chain.
+        # What replaces a quarantined file begins a new chain.
         before = (None, None) if path in entry.aside else state.seals.get(path, (None, None))
         if seal != before[0] or not entry.whole:
             state.seals[path] = (seal, before[0])
 
 
 def _complete(root: Path, files: Files) -> EntryFile | None:
-    """Complete an entry that a crash left; the last one, as it is then."""
+    """Complete the last entry if a crash left it begun; return it as it is then."""
     last = last_entry(root)
     if last is None:
         return None
@@ -210,23 +210,23 @@ def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]
         folder = root / events_folder(hour)
         archived = [folder / name for name in names(folder) if RawName.parse(name)]
         for path in [path for _, path in compacted_in(root, hour)] + archived:
-            # A file that is not there is an `OSError`; one that cannot be read has no seal to be known by.
+            # A missing file raises an `OSError`, and one that cannot be read has no seal to be known by.
             with contextlib.suppress(*parquet.DAMAGED):
                 yield relative(root, path), seal_in(pq.read_metadata(path).metadata)
 
 
 def is_of(path: str, hour: Hour) -> bool:
-    """Whether a path, as a ledger has it, is of a file of this hour."""
+    """Whether a path in a ledger is of a file of this hour."""
     return path.endswith(f"/{hour.day}/{hour.hour}.parquet") or path.startswith(f"{events_folder(hour)}/")
 
 
 def is_archived(path: str) -> bool:
-    """Whether a path, as a ledger has it, is of a file of the archive."""
+    """Whether a path in a ledger is of a file of the archive."""
     return path.startswith(f"{EVENTS}/")
 
 
 def relative(root: Path, path: PurePath) -> str:
-    """A path as a ledger has it."""
+    """A path as the ledger has it: relative to the root, with slashes."""
     return path.relative_to(root).as_posix()
 
 

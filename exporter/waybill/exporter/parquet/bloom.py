@@ -1,7 +1,7 @@
-"""Bloom filters of Parquet files: whether a row group can hold a text at all.
+"""Querying the Bloom filters of Parquet files: whether a row group can hold a text.
 
-pyarrow writes them and does not ask them. Source: `BloomFilter.md` of the Apache Parquet format: split blocks
-of 32 bytes, chosen and filled by the xxHash64 of the value with seed 0.
+pyarrow writes them, but cannot query them. Source: `BloomFilter.md` of the Apache Parquet format: split
+blocks of 32 bytes, chosen and filled by the xxHash64 of the value with seed 0.
 """
 
 from __future__ import annotations
@@ -30,20 +30,14 @@ _U32: Final = 0xFFFFFFFF
 
 
 def can_hold(source: pa.NativeFile, column: pq.ColumnChunkMetaData, text: str) -> bool:
-    """Whether a column of a row group may have a value; False only if it certainly has not.
-
-    Args:
-        source: the open file.
-        column: its column of texts in one row group; one without a filter may have anything.
-        text: the value.
-    """
+    """Whether a text column of a row group may hold a value; False only if it certainly does not."""
     offset, size_bytes = column.bloom_filter_offset, column.bloom_filter_length
     if offset is None or size_bytes is None:
         return True
     # Whole blocks come after a header that is shorter than one.
     count, header_bytes = divmod(size_bytes, _BLOCK.size)
     if source.read_at(header_bytes, offset) != _header(count * _BLOCK.size):
-        return True  # of a kind that is not known here
+        return True  # A kind of filter that is not known here.
     hashed = xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass"))
     block = (hashed >> 32) * count >> 32
     words = _BLOCK.unpack(source.read_at(_BLOCK.size, offset + header_bytes + block * _BLOCK.size))

@@ -1,8 +1,8 @@
 """What a compacted file covers: by node, the journal ranges whose records it holds.
 
-Kept in the Parquet footer under `KEY` as JSON, node to a list of ``[first, last]``, both inclusive, ascending
-and coalesced. It lets a reader leave out raw files that are already in, and a compaction that was cut short
-tell what it has done.
+Kept in the Parquet footer under `KEY` as JSON: by node, a list of ``[first, last]``, both inclusive,
+ascending and coalesced. By it a reader leaves out raw files that are compacted already, and a compaction that
+was interrupted knows what it has done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Covers(msgspec.Struct, frozen=True):
         """From the key-value metadata of a Parquet footer; a file without the key covers nothing.
 
         Raises:
-            ValueError: the key holds something else.
+            ValueError: the value is not readable.
         """
         return cls(
             msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]])
@@ -39,7 +39,7 @@ class Covers(msgspec.Struct, frozen=True):
         return {KEY: msgspec.json.encode(self.ranges, order="sorted")}
 
     def has(self, raw: RawName) -> bool:
-        """Whether everything of a raw file's range is in."""
+        """Whether all of a raw file's range is covered."""
         return any(first <= raw.first and raw.last <= last for first, last in self.ranges.get(raw.node, ()))
 
     def uniting(self, other: Covers) -> Covers:

@@ -59,12 +59,7 @@ RAW_FILTERS: Final[Mapping[str, float]] = {"did": 0.01}
 
 
 def encode(table: pa.Table, filters: Mapping[str, float]) -> memoryview:
-    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows.
-
-    Args:
-        table: the rows.
-        filters: see `Encoder`.
-    """
+    """A table of `SCHEMA` or `CODED_SCHEMA` as the bytes of a Parquet file, the same for the same rows."""
     encoder = Encoder(filters)
     encoder.add(table)
     return encoder.finish()
@@ -109,9 +104,6 @@ class Encoder:
 
     def finish(self, metadata: Mapping[bytes, bytes] | None = None) -> memoryview:
         """The bytes of the file, which may be changed in place.
-
-        Args:
-            metadata: key-value pairs for the footer.
 
         Raises:
             ValueError: no table was added.

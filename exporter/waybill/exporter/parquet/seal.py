@@ -36,13 +36,7 @@ _PIECE_BYTES: Final = 2**20
 def finish_sealed(
     encoder: Encoder, metadata: Mapping[bytes, bytes], before: str | None
 ) -> tuple[memoryview, str]:
-    """Finish an encoder that has all rows, in order: the bytes of a sealed Parquet file, and its seal.
-
-    Args:
-        encoder: has all rows.
-        metadata: further key-value pairs for the footer.
-        before: the seal of the file that this one replaces.
-    """
+    """Finish an encoder that has all rows, in order: the bytes of a sealed Parquet file, and its seal."""
     return fill_in(encoder.finish({**metadata, **to_be_sealed(before)}))
 
 

@@ -1,4 +1,4 @@
-"""The records that only the journal has: accepted, and not in the layout's files yet."""
+"""The backlog: accepted records that are only in the journal, and not in the layout's files yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_BYTES: Final = 16 * 2**20
 _CHUNK_ENTRIES: Final = 10_000
 
 UNFILED_BYTES_MAX: Final = 64 * 2**20
-"""How much of what only the journal has may be in memory for one question."""
+"""How much of the backlog may be in memory for one question."""
 
 
 class BacklogError(WaybillError):
@@ -35,24 +35,17 @@ def read_backlog(
     *,
     max_bytes: int = UNFILED_BYTES_MAX,
 ) -> pa.Table:
-    """The records in entries that the layout has not dealt with, as far as a query may ask for them.
+    """Read the records that answer a query from the entries that the layout has not written yet.
 
-    Only what is certain: records as DeltaFi sends them and those of events that carry the facet. A run
-    without it becomes records once it has settled. Some of these records may be in files already; `find` and
-    `scan` see each once.
-
-    Args:
-        journal: the home's.
-        settings: those of the home.
-        query: what is asked.
-        max_bytes: see `UNFILED_BYTES_MAX`.
+    These are the records that entries hold by themselves: a run without the facet gives records only once it
+    has settled. Some of them may be in files already; `find` and `scan` return each once.
 
     Returns:
         A table of `waybill.facets.arrow.SCHEMA`, in any order.
 
     Raises:
         JournalError: the journal cannot be read.
-        BacklogError: there are too many such records.
+        BacklogError: there are more such records than `max_bytes`.
     """
     query = query or Query()
     wanted = query.by_key()

@@ -1,6 +1,6 @@
-"""Two roots, record by record: what one has and the other has not, and what they have differently.
+"""Comparing two roots, record by record.
 
-An hour at a time is in memory. Within it, stretches of equal rows are compared as columns; only where they
+An hour at a time is in memory. Its rows are compared as columns, a stretch at a time; only where stretches
 differ do rows become records.
 """
 
@@ -23,12 +23,7 @@ _STRETCH_ROWS: Final = 16_384
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A natural key that two roots do not hold alike.
-
-    Attributes:
-        ours: the record of the first root; None where it has none.
-        theirs: the record of the second root; None where it has none.
-    """
+    """The two records of a natural key that two roots do not hold alike; None for a root that has none."""
 
     ours: ProvenanceRecord | None
     theirs: ProvenanceRecord | None

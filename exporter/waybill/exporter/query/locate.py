@@ -1,16 +1,16 @@
-"""Where the records of one journal entry are: in which file, and where that was exported to."""
+"""Locating the records of one journal entry: the file, and the destinations that it was exported to."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp, raw_files
-from waybill.exporter.exporting import ExportState, destinations
+from waybill.exporter.exporting import ExportedFile, ExportState, destinations
 from waybill.exporter.names import Hour, RawName, compacted_path, late_path, safe_name
 from waybill.exporter.parquet import Covers
 from waybill.exporter.query.backlog import hours_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Place(StrEnum):
-    """What kind of file it is."""
+    """The kind of a file."""
 
     RAW = "raw"
     COMPACTED = "compacted"
@@ -37,9 +37,9 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         file: relative to the root.
-        place: what kind of file it is; `REMOVED`: it was one that an age-off or an export has removed;
-            `DAMAGED`: it may be one that was set aside since it was damaged.
-        exported: the destinations that hold it as it is, or was when it was removed.
+        place: its kind. `REMOVED`: an age-off or an export has removed it; `DAMAGED`: the records may be in
+            this quarantined file.
+        exported: the destinations that hold the file as it is, or was when it was removed.
     """
 
     file: str
@@ -48,12 +48,7 @@ class Located(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
-    """Look for the records that an entry alone makes certain.
-
-    Args:
-        root: the layout's root.
-        node: the name of the journal that the entry is in.
-        entry: one that the layout has dealt with.
+    """Locate the records that an entry holds by itself; the layout must be past that entry.
 
     Raises:
         OSError: a file or a note cannot be read.
@@ -64,20 +59,20 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:
-    # Raw files before the others: one that goes meanwhile is then in those.
+    # Raw files come first: one that a compaction takes meanwhile is then in the compacted file.
     raws = [
         path
         for raw, path in raw_files(root, hour).items()
         if raw.node == one.node and raw.first <= one.first and one.last <= raw.last
     ]
-    notes = list(destinations(root))
+    states = list(destinations(root))
     for place, relative in (
         (Place.COMPACTED, compacted_path(system, hour)),
         (Place.LATE, late_path(system, hour)),
     ):
         path = root / relative
         try:
-            mark = FileStamp.of(path.stat())
+            stamp = FileStamp.of(path.stat())
             covers = Covers.read(parquet.open_file(path).metadata.metadata)
         except parquet.DAMAGED:
             continue
@@ -86,17 +81,19 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Locat
                 file=str(relative),
                 place=place,
                 exported=tuple(
-                    note.destination for note in notes if _mark(note, system, hour, str(relative)) == mark
+                    state.destination
+                    for state in states
+                    if (exported := _exported(state, system, hour, relative)) and exported.mark == stamp
                 ),
             )
             return
     if raws:
         yield Located(file=str(raws[0].relative_to(root)), place=Place.RAW)
         return
-    yield from _removed(root, notes, system, hour)
+    yield from _removed(root, states, system, hour)
 
 
-def _removed(root: Path, notes: list[ExportState], system: str, hour: Hour) -> Iterator[Located]:
+def _removed(root: Path, states: list[ExportState], system: str, hour: Hour) -> Iterator[Located]:
     removed = tombstones(root, safe_name(system), hour.day).get(hour.hour)
     if removed is None:
         return
@@ -104,12 +101,11 @@ def _removed(root: Path, notes: list[ExportState], system: str, hour: Hour) -> I
         if (root / removed.kept).exists():
             yield Located(file=removed.kept, place=Place.DAMAGED)
         return
-    relative = str(compacted_path(system, hour))
-    held = [(note, note.load(safe_name(system), hour.day).get(relative)) for note in notes]
-    exported = tuple(note.destination for note, sent in held if sent and sent.source == removed.sha256)
-    yield Located(file=relative, place=Place.REMOVED, exported=exported)
+    relative = compacted_path(system, hour)
+    held = [(state, _exported(state, system, hour, relative)) for state in states]
+    exported = tuple(state.destination for state, one in held if one and one.source == removed.sha256)
+    yield Located(file=str(relative), place=Place.REMOVED, exported=exported)
 
 
-def _mark(note: ExportState, system: str, hour: Hour, relative: str) -> FileStamp | None:
-    sent = note.load(safe_name(system), hour.day).get(relative)
-    return None if sent is None else sent.mark
+def _exported(state: ExportState, system: str, hour: Hour, path: PurePath) -> ExportedFile | None:
+    return state.load(safe_name(system), hour.day).get(str(path))

@@ -1,4 +1,4 @@
-"""What can be asked of the provenance layout, and how a table answers it."""
+"""What can be asked of the provenance layout, as conditions on its columns."""
 
 from __future__ import annotations
 
@@ -20,20 +20,14 @@ _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are asked for: those that meet every condition given.
+    """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
 
     Attributes:
-        did: the file.
-        parent_did: the file it was split from.
-        data_source: the flow it came in by.
-        data_sink: the flow it left by.
-        system_name: the instance.
-        filename: its name, or a pattern with ``*``, ``?`` and ``[…]``.
-        final_state: how its path ended.
+        filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
         annotations: every one of these keys with exactly this value.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
-        limit: at most so many, the newest; None: all.
+        limit: the newest so many; all when None.
     """
 
     did: str | None = None

@@ -1,10 +1,10 @@
-"""Reading the layout while it is written: each record is seen once at any moment.
+"""Reading the layout while it is written: each record is returned once at any moment.
 
-A compaction publishes an hour's compacted files first and removes its raw files after. So the folders are
-listed raw first and compacted after, and the compacted files are opened before any raw file is read: what
-was in a raw file is in one or the other. Rows of a raw file that the opened compacted file of their
-system covers are left out. A raw file that vanishes before it is read has gone into a compacted file that
-may be newer than the list, so the hour is listed again.
+A compaction publishes an hour's compacted files first, and removes its raw files then. So raw files are
+listed before compacted ones, and compacted files are opened before any raw file is read: each row is in one
+or the other. Rows of a raw file that the opened compacted file of their system covers are left out. The rows
+of a raw file that vanishes before it is opened may be in a compacted file that is newer than the one listed,
+so the hour is listed again.
 """
 
 from __future__ import annotations
@@ -68,23 +68,23 @@ def scan(
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, newest first.
 
-    One table is an hour, or a part of it that fits into memory. `Query.limit` is for the caller to keep. A
-    file that cannot be read is logged as a warning.
+    One table is an hour, or a part of it that fits into memory. The caller has to apply `Query.limit`. A file
+    that cannot be read is logged as a warning.
 
     Args:
         root: the layout's root.
         query: what is asked.
-        unfiled: records that may not be in files yet, as `waybill.exporter.backlog` has read them for it.
+        unfiled: records that may not be in files yet, as `waybill.exporter.query.read_backlog` returns them.
         window_rows: about how many rows a table is made of at most.
     """
     query = query or Query()
     waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
-    # Raw before compacted: an hour that is compacted between the two lists is in the second.
+    # Raw hours are listed first: an hour that is compacted between the two lists is in the second.
     hours = raw_hours(root)
     hours |= compacted_hours(root, query.system_name) | waiting.keys()
     for hour in sorted(filter(query.touches, hours), reverse=True):
         opened = _open_hour(root, hour, query)
-        # What one file is asked for is little, wherever it is.
+        # The records of one file are few, so they need no windows.
         windows = [query] if query.did is not None else _windows(query, [opened], window_rows)
         for window in reversed(windows):
             table = _read(opened, window, waiting.get(hour))
@@ -105,32 +105,24 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
 
 
 class _VanishedError(Exception):
-    """A raw file went while it was looked for."""
+    """A raw file vanished between its listing and its opening."""
 
 
-class _Raw(NamedTuple):
-    """An open raw file."""
-
-    path: Path
-    file: Selectable
-
-
-class _Compacted(NamedTuple):
-    """An open compacted file and what it covers."""
+class _Opened(NamedTuple):
+    """An open file, and what it covers if it is a compacted or late one."""
 
     path: Path
     file: Selectable
-    covers: Covers
+    covers: Covers = Covers()
 
 
 class _OpenHour(NamedTuple):
     """An hour's open files, which stay readable when they are removed or replaced."""
 
-    raws: Mapping[RawName, _Raw]
-    compacted: Mapping[str, Sequence[_Compacted]]
+    raws: Mapping[RawName, _Opened]
+    compacted: Mapping[str, Sequence[_Opened]]
 
     def files(self) -> list[Selectable]:
-        """All of them."""
         compacted = (one.file for several in self.compacted.values() for one in several)
         return [*(one.file for one in self.raws.values()), *compacted]
 
@@ -146,9 +138,9 @@ def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
         return _OpenHour(opened, compacted)
 
 
-def _open_raw(path: Path) -> _Raw | None:
+def _open_raw(path: Path) -> _Opened | None:
     try:
-        return _Raw(path, open_selectable(path))
+        return _Opened(path, open_selectable(path))
     except FileNotFoundError:
         raise _VanishedError from None
     except parquet.DAMAGED as error:
@@ -182,17 +174,17 @@ def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> p
     if not fresh.num_rows and len(files) == len(opened.compacted):
         wanted = by_key & query.by_rest()
         return parquet.join([_select(one, wanted, query.texts()) for one in files])
-    # Repeats are merged before what a merge can change is asked for.
+    # Repeats are merged before the conditions on what a merge can change apply.
     known = [_select(one, by_key, texts) for one in files]
     return merge_table(parquet.join([*known, fresh])).filter(query.by_rest())
 
 
-def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Compacted]]:
+def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Opened]]:
     found = defaultdict(list)
     for name, path in compacted_in(root, hour, query.system_name):
         try:
             file = open_selectable(path)
-            found[name].append(_Compacted(path, file, Covers.read(file.metadata.metadata)))
+            found[name].append(_Opened(path, file, Covers.read(file.metadata.metadata)))
         except FileNotFoundError:
             continue
         except parquet.DAMAGED as error:
@@ -202,16 +194,12 @@ def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Com
 
 def _read_raw(
     raw: RawName,
-    one: _Raw,
-    compacted: Mapping[str, Sequence[_Compacted]],
+    one: _Opened,
+    compacted: Mapping[str, Sequence[_Opened]],
     wanted: pc.Expression,
     texts: Mapping[str, str],
 ) -> pa.Table:
-    try:
-        table = select(one.file, wanted, texts)
-    except parquet.DAMAGED as error:
-        _warn(one.path, error)
-        return parquet.CODED_SCHEMA.empty_table()
+    table = _select(one, wanted, texts)
     if not table.num_rows:
         return table
     covered = [
@@ -224,7 +212,7 @@ def _read_raw(
     return table
 
 
-def _select(one: _Compacted, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
+def _select(one: _Opened, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
     try:
         return select(one.file, wanted, texts)
     except parquet.DAMAGED as error:

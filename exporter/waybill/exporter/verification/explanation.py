@@ -1,4 +1,4 @@
-"""The proof behind one file: the events its records came from, what each changed, and where the rows are."""
+"""Explaining one file: the events its records came from, what each changed, and where the rows are."""
 
 from __future__ import annotations
 
@@ -45,11 +45,8 @@ class StepSeen(msgspec.Struct, frozen=True):
 
     Attributes:
         places: where it is stored, for a person.
-        run_id: its run; None for an array of records.
-        event_time: when it happened, as the event says it.
-        event_type: what it says about its run.
-        changed: which parts of what is known of the run are as they are because of it; nothing else is lost
-            when it is.
+        run_id: its run; None for an array of records, as are the next two.
+        changed: the parts of the run's state that it changed.
         records: what would be recorded if it were the last.
     """
 
@@ -62,30 +59,17 @@ class StepSeen(msgspec.Struct, frozen=True):
 
 
 class RowSeen(msgspec.Struct, frozen=True):
-    """One row of the layout.
-
-    Attributes:
-        file: relative to the root.
-        row: its number in the file, from 0.
-        record: what it says.
-        as_folded: whether that is what the stored events fold to.
-    """
+    """One row of the layout, and whether it is what the stored events fold to."""
 
     file: str
     row: int
+    """Its number in the file, from 0."""
     record: ProvenanceRecord
     as_folded: bool
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What is known of one file.
-
-    Attributes:
-        did: the file.
-        steps: by run, in the order of the fold.
-        records: what the stored events fold to.
-        rows: what the layout holds.
-    """
+    """What is stored about one file: steps by run, the records that they fold to, and the layout's rows."""
 
     did: str
     steps: tuple[StepSeen, ...]
@@ -102,13 +86,8 @@ class Explanation(msgspec.Struct, frozen=True):
 def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> Explanation:
     """Follow one file from the stored events to the rows.
 
-    Every stored event is looked at once for the file, and once more where its runs have other ids.
-
-    Args:
-        did: the file.
-        sources: where events are stored; one that is in several counts once.
-        root: the layout's root.
-        wanted: how records are written; its restrictions do not count.
+    Every stored event is searched once for the file, and once more for its runs. An event that is in several
+    sources counts once. Of `wanted` only the system name and the annotations count.
 
     Raises:
         SourceError: a source is damaged or cannot be reached.
@@ -126,13 +105,13 @@ def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> 
 
 
 _Key = tuple[bytes, str]
-"""A body, and the name stamped on it."""
+"""A body, and the system name stamped on it."""
 
 
 def _stored_about(
     did: str, sources: Sequence[Source], wanted: Wanted
 ) -> tuple[dict[_Key, list[str]], dict[_Key, list[str]]]:
-    """The events of this file's runs, and the arrays that have records of it; each with its places."""
+    """Find the events of this file's runs, and the arrays with records of it; each with its places."""
     arrays: dict[_Key, list[str]] = {}
     events: dict[_Key, list[str]] = {}
     run_ids: set[str] = set()

@@ -1,4 +1,4 @@
-"""A destination's manifests, held against its files."""
+"""Comparing a destination's manifests with its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waybill.transport.files import is_temporary
 
 
 def contradictions(root: Path) -> Iterator[tuple[str, str]]:
-    """What a destination's files and its manifests do not say alike; nothing of a root without manifests.
+    """Find where a destination's files and its manifests differ; nothing in a root without manifests.
 
     Yields:
         A path relative to the root, and a sentence about it.

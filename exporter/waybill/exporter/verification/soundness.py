@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a file of the layout, found with a part of them in memory."""
+"""Checking the rows of a file of the layout, with a part of them in memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The rows of one file.
-
-    Args:
-        file: the file, open.
-        hour: the one that they belong to.
+    """The rows of one open file, which belong to an hour.
 
     Attributes:
-        systems: whose they are.
-        elsewhere: how many completed in another hour.
-        stateless: how many have a final state that is none.
+        systems: the systems of the rows.
+        elsewhere: how many rows completed in another hour.
+        stateless: how many have an unknown final state.
         is_sorted: whether they are in order of `completed` and `did`.
 
     Raises:
@@ -50,16 +46,12 @@ class Rows:
             self._add(table)
 
     def repeats(self) -> int:
-        """How many repeat records that the file has.
-
-        Raises:
-            DAMAGED: it cannot be read.
-        """
+        """Count the rows that repeat a record of the file; raises `DAMAGED` if it cannot be read."""
         tables = self._windows() if self._whole is None else [self._whole]
         return sum(table.num_rows - merge_table(table).num_rows for table in tables)
 
     def faults(self) -> Iterator[tuple[str, str]]:
-        """What is wrong with rows of any file of the layout: the kind, and a sentence."""
+        """The findings about the rows of any file of the layout: the kind, and a sentence."""
         if self.elsewhere:
             yield "hour", f"{self.elsewhere} of its rows completed in another hour; rebuild both"
         if self.stateless:

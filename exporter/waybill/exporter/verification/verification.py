@@ -1,6 +1,6 @@
-"""The proof that a root is right by itself: every file is looked at, a part of one at a time in memory.
+"""Checking that a root is right: every file is read, a part of one at a time in memory.
 
-A root may be written meanwhile. A file that goes while it is looked for was compacted or aged off, and is no
+A root may be written meanwhile. A file that vanishes while it is checked was compacted or aged off, and is no
 finding.
 """
 
@@ -51,12 +51,11 @@ class Finding(msgspec.Struct, frozen=True):
     Attributes:
         path: the file, relative to the root.
         kind: ``unreadable``; ``stray``: its name is none of the layout's; ``empty``; ``system`` or ``hour``:
-            rows that belong elsewhere; ``order``; ``repeats``; ``state``: a final state that is none;
-            ``left``: a raw file of which everything is compacted; ``altered``: its bytes are not those that
-            were sealed; ``unrecorded``, ``removed`` or ``ledger``: what is there is not what the ledger says,
-            or the ledger itself is broken; ``chain``: a file of the archive does not name the one before it;
-            ``manifest``: a destination's manifest says something else; ``damaged``: it was set aside, and its
-            rows may lack.
+            rows that belong elsewhere; ``order``; ``repeats``; ``state``: an unknown final state; ``left``: a
+            raw file of which everything is compacted; ``altered``: its bytes are not those that were sealed;
+            ``unrecorded``, ``removed`` or ``ledger``: the ledger says otherwise, or is broken itself;
+            ``chain``: a file of the archive does not name the one before it; ``manifest``: a destination's
+            manifest says otherwise; ``damaged``: it was quarantined, and its rows may be missing.
         what: a sentence about it.
     """
 
@@ -66,11 +65,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CheckedFile(msgspec.Struct, frozen=True):
-    """A file that was looked at.
+    """A file that was checked.
 
     Attributes:
         path: relative to the root.
-        rows: how many records it holds; 0 where it cannot be read, and of the archive.
+        rows: how many records it holds; 0 where it cannot be read, and for files of the archive.
         findings: what is wrong with it.
     """
 
@@ -78,21 +77,26 @@ class CheckedFile(msgspec.Struct, frozen=True):
     rows: int = 0
     findings: tuple[Finding, ...] = ()
 
+    @classmethod
+    def with_finding(cls, path: str, kind: str, what: str) -> CheckedFile:
+        """Return a file whose rows were not counted, with one finding."""
+        return cls(path, 0, (Finding(path, kind, what),))
+
 
 def check(root: Path) -> Iterator[CheckedFile]:
-    """Look at every file of a root, each when it is asked for.
+    """Check every file of a root, each when the iterator comes to it.
 
     A compacted or late file holds the system and the hour of its path, in order of (completed, did), no
-    record twice, and is the one that the ledger has, where there is a ledger. A raw file holds the hour of
+    record twice, and is the file that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
-    A destination's manifests list its compacted files as they are. No damaged file is set aside.
+    A destination's manifests list its compacted files as they are. No file is quarantined.
 
     Raises:
         OSError: a folder cannot be listed.
     """
-    book = _Book(root)
-    yield from book.broken()
+    ledger = _LedgerView(root)
+    yield from ledger.broken()
     kinds = (
         (RAW, _judge_raw),
         (COMPACTED, _judge_compacted),
@@ -103,26 +107,26 @@ def check(root: Path) -> Iterator[CheckedFile]:
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
-                rows, said = judge(book, relative)
+                rows, said = judge(ledger, relative)
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
                 rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
             findings = tuple(Finding(str(relative), *one) for one in said)
             yield CheckedFile(str(relative), rows, findings)
-    yield from book.chained()
-    yield from book.missing()
+    yield from ledger.chained()
+    yield from ledger.missing()
     for file, what in contradictions(root):
-        yield CheckedFile(file, 0, (Finding(file, "manifest", what),))
+        yield CheckedFile.with_finding(file, "manifest", what)
     for one in list_quarantined(root):
-        yield CheckedFile(one.kept, 0, (Finding(one.kept, "damaged", one.sentence),))
+        yield CheckedFile.with_finding(one.kept, "damaged", one.sentence)
 
 
 _Said = list[tuple[str, str]]
 
 
-class _Book:
-    """What the ledger of a root says, read again where what is there is newer."""
+class _LedgerView:
+    """What the ledger of a root says, read again where the files are newer."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -132,10 +136,10 @@ class _Book:
     def broken(self) -> Iterator[CheckedFile]:
         """What is wrong with the ledger itself."""
         for what in self._state.broken if self._state else ():
-            yield CheckedFile(str(LEDGER), 0, (Finding(str(LEDGER), "ledger", what),))
+            yield CheckedFile.with_finding(str(LEDGER), "ledger", what)
 
     def missing(self) -> Iterator[CheckedFile]:
-        """Files that the ledger has and the root has not."""
+        """Files that the ledger has but the root has not."""
         before = self._state
         self._state = read_ledger(self.root)
         if before is None or self._state is None:
@@ -146,16 +150,16 @@ class _Book:
             what = (
                 f"{self.root / path} is gone, and no age-off took it; restore it from a copy, or rebuild it"
             )
-            yield CheckedFile(path, 0, (Finding(path, "removed", what),))
+            yield CheckedFile.with_finding(path, "removed", what)
 
     def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> Iterator[tuple[str, str]]:
-        """Whether the file of this footer is the one that the ledger has."""
+        """Whether the file with this footer is the one that the ledger has."""
         if self._agrees(path, metadata):
             return
         self._state = read_ledger(self.root)
         if self._agrees(path, metadata):
             return
-        # One that was replaced since it was opened is another file now.
+        # If the file was replaced since it was opened, this footer is no longer its own.
         current = seal_in(pq.read_metadata(self.root / path).metadata)
         if current == seal_in(metadata):
             yield (
@@ -164,7 +168,7 @@ class _Book:
             )
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
-        """Keep which file a file of the archive names, for `chained`."""
+        """Remember which predecessor a file of the archive names, for `chained`."""
         self._links[self.root / path] = (seal_in(metadata), before_in(metadata))
 
     def chained(self) -> Iterator[CheckedFile]:
@@ -174,19 +178,18 @@ class _Book:
         for name, path in sorted(archived_files(self.root)):
             before = last.get(name.node)
             last[name.node] = path
-            # What cannot be read has been told, and what came since is for the next time.
+            # An unreadable file has been reported already, and a newer one is for the next check.
             if path not in self._links or (before is not None and before not in self._links):
                 continue
             named = self._links[path][1]
             if before is None and named in aged:
-                continue  # an age-off took it
+                continue  # An age-off removed the file before it.
             if named != (None if before is None else self._links[before][0]):
                 what = f"the file before {path} is not the one that it names; restore that one from a copy"
-                relative = path.relative_to(self.root).as_posix()
-                yield CheckedFile(relative, 0, (Finding(relative, "chain", what),))
+                yield CheckedFile.with_finding(path.relative_to(self.root).as_posix(), "chain", what)
 
     def _aged(self) -> Iterator[str | None]:
-        """The seals of archived files that an age-off took, or takes just now."""
+        """The seals of archived files that an age-off removed, or is removing now."""
         for path, (seal, before) in self._state.seals.items() if self._state else ():
             if is_archived(path) and seal is None:
                 yield before
@@ -206,7 +209,7 @@ class _Book:
         return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
 
 
-_Judge = Callable[[_Book, PurePosixPath], tuple[int, _Said]]
+_Judge = Callable[[_LedgerView, PurePosixPath], tuple[int, _Said]]
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -222,8 +225,8 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
-    root = book.root
+def _judge_compacted(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root = ledger.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
@@ -242,7 +245,7 @@ def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     if is_altered:
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
-        said += book.judge(path, metadata)
+        said += ledger.judge(path, metadata)
     if foreign := [name for name in sorted(rows.systems) if safe_name(name) != parts[0]]:
         said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
     elif len(rows.systems) > 1:
@@ -254,8 +257,8 @@ def _judge_compacted(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     return file.metadata.num_rows, said
 
 
-def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
-    root = book.root
+def _judge_raw(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root = ledger.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
     raw = RawName.parse(path.name)
@@ -264,14 +267,14 @@ def _judge_raw(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     file = parquet.open_file(root / path)
     rows = Rows(file, hour)
     said = [*rows.faults()]
-    # A compaction that is at work now removes it soon, so it counts only when it is still there after.
+    # A compaction at work may be about to remove it, so it counts only if it still exists afterwards.
     if all(_covers(root, system, hour, raw) for system in rows.systems) and (root / path).exists():
         said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
     return file.metadata.num_rows, said
 
 
-def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
-    root, parts = book.root, path.parts
+def _judge_archived(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root, parts = ledger.root, path.parts
     hour = parse_hour(parts[1], parts[2]) if len(parts) == len(EVENTS.parts) + _PARTS else None
     name = RawName.parse(path.name)
     if hour is None or name is None:
@@ -286,8 +289,8 @@ def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
     if seal is not None and not is_intact(io.BytesIO(data), seal):
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
-        said += book.judge(path, metadata)
-    book.note(path, metadata)
+        said += ledger.judge(path, metadata)
+    ledger.note(path, metadata)
     table = file.read(["sequence", "arrived"], use_threads=False)
     numbers, arrived = table["sequence"].combine_chunks(), table["arrived"].cast(pa.int64())
     inside = [name.first, *numbers.to_pylist(), name.last]
@@ -300,7 +303,7 @@ def _judge_archived(book: _Book, path: PurePosixPath) -> tuple[int, _Said]:
 
 def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:
     for path in (compacted_path(system, hour), late_path(system, hour)):
-        # A file that is not there is an `OSError`, which `DAMAGED` holds.
+        # A missing file raises an `OSError`, which is one of `DAMAGED`.
         with contextlib.suppress(*parquet.DAMAGED):
             if Covers.read(parquet.open_file(root / path).metadata.metadata).has(raw):
                 return True
