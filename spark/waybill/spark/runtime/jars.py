@@ -51,10 +51,7 @@ class Jar(NamedTuple):
     """A JAR as it was published.
 
     Attributes:
-        what: a word or two for it.
-        group: as in its Maven coordinates.
-        artifact: likewise.
-        version: likewise.
+        what: a word or two for it; group, artifact and version are its Maven coordinates.
         sha256: of the file, in hexadecimal digits.
     """
 
@@ -76,7 +73,7 @@ class Jar(NamedTuple):
 
 
 def spark_home() -> Path:
-    """The Spark that PySpark starts: SPARK_HOME, or the one inside the package `pyspark`.
+    """The Spark that PySpark starts: SPARK_HOME, or the one in the package `pyspark`.
 
     Raises:
         SparkSetupError: PySpark is not installed.

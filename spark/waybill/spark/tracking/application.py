@@ -108,7 +108,7 @@ class Application:
 
     def _hear(self, body: bytes) -> None:
         self._keeper.keep()
-        run = self._watch.hear(body)
+        run = self._watch.observe(body)
         if run is not None and run.run_id == self.run_id:
             self._run = run
 
