@@ -187,7 +187,7 @@ class Folder:
             yield temporary
             self._files.fsync(temporary)
             self._files.rename(temporary, target)
-        except OSError:
+        except Exception:
             with contextlib.suppress(OSError):
                 self._files.remove(temporary)
             raise

