@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 WORK: Final = ".rebuild"
-"""Folder of the jobs that are not finished, below the root."""
+"""The folder of unfinished jobs, below the root."""
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
@@ -35,7 +35,7 @@ _NODE_BYTES: Final = 6
 
 
 class RebuildError(WaybillError):
-    """A rebuild cannot be done now."""
+    """A rebuild is not possible now."""
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from waybill.transport.files import Files
 from waybill.transport.journal import Kind
 
 _NUMBERS: Final = 2**20
-"""How many raw numbers each piece has for its own."""
+"""How many numbers of raw files each piece has for itself."""
 _BATCH_RECORDS: Final = 5_000
 RUNS_MAX: Final = 50_000
 
@@ -115,7 +115,7 @@ class _Writing:
         self._rows += records.num_rows
 
     def finish(self) -> None:
-        # The last takes all numbers that are left, so that what the compacted files cover is one range.
+        # The last file takes all remaining numbers, so that the compacted files cover one range.
         self._write(self._last)
 
     def _write(self, last: int) -> None:
