@@ -54,7 +54,6 @@ class PartReport(msgspec.Struct, kw_only=True):
     """What became of one part of the source.
 
     Attributes:
-        entries: how many were read.
         records: how many records were written, before repeats are merged.
         unreadable: how many entries hold no event or records.
         first_unreadable: a sentence about the first of these.

@@ -32,7 +32,6 @@ class WrittenHour(msgspec.Struct, frozen=True):
     """An hour that was written.
 
     Attributes:
-        report: what became of it.
         records: how many records there were, before repeats are merged.
     """
 
@@ -77,12 +76,7 @@ class HourTarget(msgspec.Struct, frozen=True):
 
 
 class HourWriter:
-    """Writes one hour, unless an earlier attempt has done so.
-
-    Args:
-        target: where the hours go.
-        hour: which, as its number since the epoch.
-    """
+    """Writes one hour, given by its number since the epoch, unless an earlier attempt has done so."""
 
     def __init__(self, target: HourTarget, hour: int) -> None:
         self.hour = hour

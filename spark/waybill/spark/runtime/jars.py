@@ -51,7 +51,6 @@ class Jar(NamedTuple):
     """A JAR as it was published.
 
     Attributes:
-        what: a word or two for it.
         coordinates: its group, artifact and version, with colons between them.
         sha256: of the file, in hexadecimal digits.
     """
@@ -95,11 +94,7 @@ def scala_version(home: Path) -> str:
 
 
 def spark_defaults(home: Path) -> dict[str, str]:
-    """The options in ``spark-defaults.conf``; a program's own option replaces the one in it, lists included.
-
-    Args:
-        home: as from `spark_home`.
-    """
+    """The options in ``spark-defaults.conf``; an option of the program replaces it, lists included."""
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -30,12 +30,9 @@ Report = Callable[[ObservedRun, ProgramFailure, int], None]
 
 
 class FailureWatch:
-    """Watches one application from its first event to its end.
+    """Watches one application from its first event to its end, and reports each write that failed once.
 
     All calls to the JVM are made by one thread, so that a JVM that hangs blocks nothing else.
-
-    Args:
-        report: called once for each write that failed.
     """
 
     def __init__(self, report: Report) -> None:

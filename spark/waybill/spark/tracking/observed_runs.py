@@ -33,13 +33,11 @@ class ObservedRun(msgspec.Struct):
     """A run that the listener sent events of.
 
     Attributes:
-        namespace: its job's namespace.
         name: its job's name, as the latest event has it.
         parent: the run that started it, for a write its application's.
         started_ms: the time of its START, which the listener takes from Spark's own event.
         ended_ms: the time of its latest terminal event, from Spark's event too.
         spark_jobs: the ids of the Spark jobs that ran for it.
-        outputs: the names of the datasets it writes.
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported its failure.
