@@ -21,7 +21,7 @@ from waybill.spark.runtime.jars import Jar, fetch_jar
 
 NO_NETWORK = ("Max retries exceeded", "timed out", "Connection aborted")
 JAR = bytes(range(256)) * 9_000
-PUBLISHED = Jar("tool", "org.example.tools", "tool", "1.2", hashlib.sha256(JAR).hexdigest())
+PUBLISHED = Jar("tool", "org.example.tools:tool:1.2", hashlib.sha256(JAR).hexdigest())
 
 
 @dataclass

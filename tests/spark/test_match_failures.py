@@ -18,8 +18,8 @@ def instant(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def hear(
-    listened: ObservedRuns,
+def observe(
+    observed: ObservedRuns,
     run: str,
     kind: str,
     at_ms: int,
@@ -37,7 +37,7 @@ def hear(
         "producer": "https://example.org/listener",
         "outputs": [{"namespace": "file", "name": output}],
     }
-    listened.hear(json.dumps(event).encode())
+    observed.observe(json.dumps(event).encode())
 
 
 def failed(number: int, *, at: tuple[int, int], jobs: set[int] | None = None, plan: str = "/out/a") -> Failed:
@@ -55,78 +55,78 @@ AT = (START_MS, START_MS + 40)
 
 
 @pytest.fixture
-def listened() -> ObservedRuns:
+def observed() -> ObservedRuns:
     return ObservedRuns()
 
 
-def found(executions: list[Failed], listened: ObservedRuns) -> list[tuple[int, str]]:
-    return sorted((execution.id, run.run_id) for execution, run in match_failure(executions, listened))
+def found(executions: list[Failed], observed: ObservedRuns) -> list[tuple[int, str]]:
+    return sorted((execution.id, run.run_id) for execution, run in match_failure(executions, observed))
 
 
-def test_a_job_ties_an_execution_to_its_run(listened: ObservedRuns) -> None:
-    hear(listened, "a", "START", AT[0] + 500)
-    hear(listened, "a", "RUNNING", AT[0] + 600, job=7)
-    hear(listened, "b", "RUNNING", AT[0] + 600, job=8)
-    assert found([failed(1, at=AT, jobs={6, 7})], listened) == [(1, "a")]
+def test_a_job_ties_an_execution_to_its_run(observed: ObservedRuns) -> None:
+    observe(observed, "a", "START", AT[0] + 500)
+    observe(observed, "a", "RUNNING", AT[0] + 600, job=7)
+    observe(observed, "b", "RUNNING", AT[0] + 600, job=8)
+    assert found([failed(1, at=AT, jobs={6, 7})], observed) == [(1, "a")]
 
 
-def test_an_execution_whose_jobs_the_listener_never_named_has_no_run(listened: ObservedRuns) -> None:
-    hear(listened, "a", "START", AT[0])
-    hear(listened, "a", "COMPLETE", AT[1])
-    assert found([failed(1, at=AT, jobs={3})], listened) == []
+def test_an_execution_whose_jobs_the_listener_never_named_has_no_run(observed: ObservedRuns) -> None:
+    observe(observed, "a", "START", AT[0])
+    observe(observed, "a", "COMPLETE", AT[1])
+    assert found([failed(1, at=AT, jobs={3})], observed) == []
 
 
-def test_without_a_job_the_times_of_both_ends_decide(listened: ObservedRuns) -> None:
+def test_without_a_job_the_times_of_both_ends_decide(observed: ObservedRuns) -> None:
     for run, ends in {"a": AT, "b": (AT[0], AT[1] + 1), "c": (AT[0] + 1, AT[1])}.items():
-        hear(listened, run, "START", ends[0])
-        hear(listened, run, "COMPLETE", ends[1])
-    assert found([failed(1, at=AT)], listened) == [(1, "a")]
+        observe(observed, run, "START", ends[0])
+        observe(observed, run, "COMPLETE", ends[1])
+    assert found([failed(1, at=AT)], observed) == [(1, "a")]
 
 
-def test_a_run_with_a_job_is_no_run_without_one(listened: ObservedRuns) -> None:
-    hear(listened, "a", "START", AT[0])
-    hear(listened, "a", "RUNNING", AT[0] + 1, job=1)
-    hear(listened, "a", "COMPLETE", AT[1])
-    assert found([failed(1, at=AT)], listened) == []
+def test_a_run_with_a_job_is_no_run_without_one(observed: ObservedRuns) -> None:
+    observe(observed, "a", "START", AT[0])
+    observe(observed, "a", "RUNNING", AT[0] + 1, job=1)
+    observe(observed, "a", "COMPLETE", AT[1])
+    assert found([failed(1, at=AT)], observed) == []
 
 
-def test_a_run_that_has_not_ended_waits(listened: ObservedRuns) -> None:
-    hear(listened, "a", "START", AT[0])
-    assert found([failed(1, at=AT)], listened) == []
-    hear(listened, "a", "COMPLETE", AT[1])
-    assert found([failed(1, at=AT)], listened) == [(1, "a")]
+def test_a_run_that_has_not_ended_waits(observed: ObservedRuns) -> None:
+    observe(observed, "a", "START", AT[0])
+    assert found([failed(1, at=AT)], observed) == []
+    observe(observed, "a", "COMPLETE", AT[1])
+    assert found([failed(1, at=AT)], observed) == [(1, "a")]
 
 
-def test_the_path_decides_between_runs_of_the_same_times(listened: ObservedRuns) -> None:
+def test_the_path_decides_between_runs_of_the_same_times(observed: ObservedRuns) -> None:
     for run in "ab":
-        hear(listened, run, "START", AT[0], output=f"/out/{run}")
-        hear(listened, run, "COMPLETE", AT[1], output=f"/out/{run}")
-    assert found([failed(1, at=AT, plan="/out/b")], listened) == [(1, "b")]
+        observe(observed, run, "START", AT[0], output=f"/out/{run}")
+        observe(observed, run, "COMPLETE", AT[1], output=f"/out/{run}")
+    assert found([failed(1, at=AT, plan="/out/b")], observed) == [(1, "b")]
     both = [failed(1, at=AT, plan="/out/b"), failed(2, at=AT, plan="/out/a")]
-    assert found(both, listened) == [(1, "b"), (2, "a")]
+    assert found(both, observed) == [(1, "b"), (2, "a")]
 
 
-def test_where_nothing_decides_no_run_is_called_failed(listened: ObservedRuns) -> None:
+def test_where_nothing_decides_no_run_is_called_failed(observed: ObservedRuns) -> None:
     for run in "ab":
-        hear(listened, run, "START", AT[0])
-        hear(listened, run, "COMPLETE", AT[1])
-    assert found([failed(1, at=AT)], listened) == []
+        observe(observed, run, "START", AT[0])
+        observe(observed, run, "COMPLETE", AT[1])
+    assert found([failed(1, at=AT)], observed) == []
 
 
-def test_a_command_without_a_start_is_found_by_its_end(listened: ObservedRuns) -> None:
-    hear(listened, "a", "COMPLETE", AT[1])
-    assert found([failed(1, at=AT)], listened) == [(1, "a")]
+def test_a_command_without_a_start_is_found_by_its_end(observed: ObservedRuns) -> None:
+    observe(observed, "a", "COMPLETE", AT[1])
+    assert found([failed(1, at=AT)], observed) == [(1, "a")]
 
 
-def test_the_runs_remembered_are_bounded_and_the_oldest_go_first(listened: ObservedRuns) -> None:
+def test_the_runs_remembered_are_bounded_and_the_oldest_go_first(observed: ObservedRuns) -> None:
     for number in range(RUNS_MAX + 2):
-        hear(listened, f"run {number}", "START", AT[0], job=number)
-    assert len(listened.runs) == RUNS_MAX
-    assert listened.of_job(1) is None
-    assert listened.of_job(2) is not None
+        observe(observed, f"run {number}", "START", AT[0], job=number)
+    assert len(observed.runs) == RUNS_MAX
+    assert observed.of_job(1) is None
+    assert observed.of_job(2) is not None
 
 
-def test_a_run_has_the_name_that_the_listener_learns_in_the_end(listened: ObservedRuns) -> None:
-    hear(listened, "a", "START", AT[0], name="unknown")
-    hear(listened, "a", "COMPLETE", AT[1], name="orders")
-    assert listened.runs["a"].name == "orders"
+def test_a_run_has_the_name_that_the_listener_learns_in_the_end(observed: ObservedRuns) -> None:
+    observe(observed, "a", "START", AT[0], name="unknown")
+    observe(observed, "a", "COMPLETE", AT[1], name="orders")
+    assert observed.runs["a"].name == "orders"

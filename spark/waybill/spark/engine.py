@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from waybill.spark.errors import SparkSetupError, SparkTaskError
-from waybill.spark.runtime import find_java
+from waybill.spark.runtime import find_java, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +29,9 @@ def plain_session(master: str | None = None) -> SparkSession:
     Raises:
         SparkSetupError: PySpark or Java is missing.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        what = "PySpark is not installed; install it with `pip install waybill-lineage[spark]`"
-        raise SparkSetupError(what) from None
+    spark_home()  # without PySpark there is none
+    from pyspark.sql import SparkSession
+
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Spark's progress bars are for a terminal.

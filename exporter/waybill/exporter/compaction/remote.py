@@ -43,9 +43,6 @@ _PARTS: Final = 3
 def compact_remote(url: str) -> CompactionReport:
     """Compact every hour that has raw files in an object store's folder.
 
-    Args:
-        url: the folder's, as `waybill.exporter.open_destination` takes it.
-
     Raises:
         DestinationError: the URL is of no known kind.
         SourceUnreachableError: the folder cannot be listed.

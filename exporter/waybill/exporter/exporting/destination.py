@@ -38,11 +38,11 @@ class DestinationError(WaybillError):
 
 
 class ReplacedError(Exception):
-    """Somebody else wrote the file meanwhile."""
+    """Another process wrote the file meanwhile."""
 
 
 class Version(msgspec.Struct, frozen=True):
-    """Which one of a path's files a destination holds; only comparing it with another means anything."""
+    """The version of a file in a destination; it is only good for comparing."""
 
     e_tag: str | None = None
     version: str | None = None
@@ -61,7 +61,7 @@ class Destination(Protocol):
         """
 
     def version(self, path: str) -> Version | None:
-        """Which file is there; None where there is none.
+        """The version of a file; None where there is none.
 
         Raises:
             DestinationError: it cannot be asked.
@@ -73,7 +73,7 @@ class Destination(Protocol):
         Args:
             path: where.
             data: the file.
-            replaces: which file must be there; None: there must be none.
+            replaces: the version that must be there; None: there must be no file.
 
         Raises:
             ReplacedError: another file is there.
@@ -147,7 +147,7 @@ class Folder:
             return None
 
     def version(self, path: str) -> Version | None:
-        """Which file is there."""
+        """The version of a file."""
         try:
             return _version_of((self._folder / path).stat())
         except FileNotFoundError:
@@ -186,7 +186,7 @@ class Folder:
             yield temporary
             self._files.fsync(temporary)
             self._files.rename(temporary, target)
-        except OSError:
+        except Exception:
             with contextlib.suppress(OSError):
                 self._files.remove(temporary)
             raise
@@ -253,7 +253,7 @@ class Bucket:
         return None
 
     def version(self, path: str) -> Version | None:
-        """Which file is there."""
+        """The version of a file."""
         with self._explained(path), contextlib.suppress(FileNotFoundError):
             found = self._store.head(path)
             return Version(found["e_tag"], found["version"])

@@ -10,7 +10,6 @@ from waybill.exporter.rebuilding.job import (
 from waybill.exporter.rebuilding.part import (
     Limits as Limits,
     PartReport as PartReport,
-    Readable as Readable,
     read_folded as read_folded,
 )
 from waybill.exporter.rebuilding.rebuilding import (

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from waybill.transport.files import Files
 
 WORK: Final = ".rebuild"
-"""Folder of the jobs that are not finished, below the root."""
+"""The folder of unfinished jobs, below the root."""
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
@@ -35,7 +35,7 @@ _NODE_BYTES: Final = 6
 
 
 class RebuildError(WaybillError):
-    """A rebuild cannot be done now."""
+    """A rebuild is not possible now."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -44,7 +44,6 @@ class Plan(msgspec.Struct, frozen=True):
     Attributes:
         format: how progress is kept; a job of another format is begun anew.
         node: the job's own id in the names of raw files.
-        source: what is read.
         parts: the parts of the source when the job began.
     """
 
@@ -58,7 +57,6 @@ class RebuildJob:
     """A job that was begun or resumed.
 
     Attributes:
-        plan: what it is about to do.
         store: where its progress is kept, under names that the engine chooses.
     """
 
@@ -105,11 +103,6 @@ def begin_job(source: Source, place: Path | str, files: Files) -> Iterator[Rebui
 
     A folder is locked meanwhile. In an object store two of the same order at once work by one plan: what one
     of them has done, the other need not do.
-
-    Args:
-        source: what is read.
-        place: as `place_below` gives it.
-        files: the file system.
 
     Raises:
         SourceError: the source has no parts to name.

@@ -6,10 +6,11 @@ they are done in any order, by any process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +27,7 @@ from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 
 _NUMBERS: Final = 2**20
-"""How many raw numbers each piece has for its own."""
+"""How many numbers of raw files each piece has for itself."""
 _BATCH_RECORDS: Final = 5_000
 RUNS_MAX: Final = 50_000
 
@@ -51,7 +52,6 @@ class PartReport(msgspec.Struct, kw_only=True):
     """What became of one part of the source.
 
     Attributes:
-        entries: how many were read.
         records: how many records were written, before repeats are merged.
         unreadable: how many entries hold no event or records.
         first_unreadable: a sentence about the first of these.
@@ -92,16 +92,6 @@ class Task(msgspec.Struct, frozen=True):
     limits: Limits
 
 
-class Readable(Protocol):
-    """The reading half of a `Source`."""
-
-    def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of one part."""
-
-    def place(self, part: str, at: int) -> str:
-        """Where an entry is stored."""
-
-
 class _Writing:
     """The records of one piece on their way to raw files."""
 
@@ -122,7 +112,7 @@ class _Writing:
         self._rows += records.num_rows
 
     def finish(self) -> None:
-        # The last takes all numbers that are left, so that what the compacted files cover is one range.
+        # The last file takes all remaining numbers, so that the compacted files cover one range.
         self._write(self._last)
 
     def _write(self, last: int) -> None:
@@ -147,7 +137,8 @@ def read_part(task: Task, part: str, index: int) -> PartReport:
             it.
     """
     report, writing, spill = PartReport(), _Writing(task, index), Spill()
-    for records, runs in read_folded(task.source, part, task.wanted, report, runs_max=task.limits.runs):
+    found = partial(task.source.read, part), partial(task.source.place, part)
+    for records, runs in read_folded(*found, task.wanted, report, runs_max=task.limits.runs):
         writing.add(records)
         if runs:
             spill.add(runs)
@@ -159,13 +150,18 @@ def read_part(task: Task, part: str, index: int) -> PartReport:
 
 
 def read_folded(
-    source: Readable, part: str, wanted: Wanted, report: PartReport, *, runs_max: int = RUNS_MAX
+    read: Callable[[], Iterable[Sequence[Stored]]],
+    place: Callable[[int], str],
+    wanted: Wanted,
+    report: PartReport,
+    *,
+    runs_max: int = RUNS_MAX,
 ) -> Iterator[tuple[pa.Table, StatesByRun]]:
     """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
 
     Args:
-        source: what is read.
-        part: which part of it.
+        read: gives the entries of the part, as `Source.read` does.
+        place: tells where an entry is stored.
         wanted: which records.
         report: gets the number of entries, and what cannot be read.
         runs_max: as many runs come at once.
@@ -175,9 +171,9 @@ def read_folded(
         SourceUnreachableError: the same.
     """
     runs: StatesByRun = {}
-    for batch in _batches(source, part, report):
+    for batch in _batches(read, report):
         report.entries += len(batch)
-        records = _read(batch, wanted, runs, lambda at, error: report.note(source.place(part, at), error))
+        records = _read(batch, wanted, runs, lambda at, error: report.note(place(at), error))
         full = len(runs) >= runs_max
         yield records, runs if full else {}
         runs = {} if full else runs
@@ -230,9 +226,11 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
     return PartReport(hours=writing.hours, records=writing.count)
 
 
-def _batches(source: Readable, part: str, report: PartReport) -> Iterator[Sequence[Stored]]:
+def _batches(
+    read: Callable[[], Iterable[Sequence[Stored]]], report: PartReport
+) -> Iterator[Sequence[Stored]]:
     try:
-        yield from source.read(part)
+        yield from read()
     except SourceUnreachableError:
         raise
     except SourceError as error:

@@ -55,18 +55,14 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a rebuild came to.
 
     Attributes:
-        source: what was read.
-        parts: how many parts that is.
-        resumed: how many of them an earlier process had read.
-        entries: how many entries were read.
-        records: how many records they say, before repeats are merged.
+        resumed: how many of the parts an earlier attempt had read.
+        records: how many records the entries hold, before repeats are merged.
         unreadable: how many entries hold no event or records.
         first_unreadable: a sentence about the first of these.
         damaged: a sentence about each part that could not be read to its end; the others were.
         failed: a sentence about each hour that could not be compacted; the same call tries it again.
         aside: the damaged files of the root that were quarantined.
         files: the files published, relative to the root.
-        seconds: how long it took.
     """
 
     source: str
@@ -114,7 +110,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that is stored was read and written, and no damaged file was in the way."""
+        """Whether everything stored was read and written, and no file of the root was damaged."""
         return not (self.unreadable or self.damaged or self.failed or self.aside)
 
 
@@ -132,7 +128,7 @@ def rebuild(
 
     Args:
         source: what is read, all of it: a run's records need all its events.
-        root: where the files go; a new folder, or one whose rows are kept and merged with.
+        root: where the files go; a new folder, or one whose rows stay and are merged.
         wanted: which records.
         workers: how many processes read and fold; 1: this one. More start Python anew, so a script that asks
             for them needs the usual ``if __name__ == "__main__":``.

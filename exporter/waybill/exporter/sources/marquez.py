@@ -51,9 +51,8 @@ class MarquezSource(msgspec.Struct, frozen=True):
         if extent is None:
             return []
         first_us, last_us, count = extent
-        windows = min(max(-(-count // self.part_events), 1), _PARTS_MAX)
         # The event's text may have more digits than the microseconds to which the database rounds.
-        return cut_window(first_us - 1, last_us + 2, windows)
+        return cut_window(first_us - 1, last_us + 2, -(-count // self.part_events))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The events of a window; some come twice.
@@ -91,6 +90,7 @@ def open_marquez(places: Sequence[str], settings: Settings) -> MarquezSource:
 
 
 def cut_window(start_us: int, end_us: int, count: int) -> list[str]:
-    """Cut a window of time into so many that follow each other."""
+    """Cut a window of time into so many that follow each other, at least 1 and at most 10,000."""
+    count = min(max(count, 1), _PARTS_MAX)
     edges = sorted({max(start_us, 0) + (end_us - max(start_us, 0)) * at // count for at in range(count + 1)})
     return [f"{start}-{end}" for start, end in itertools.pairwise(edges)]

@@ -20,7 +20,6 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-_PARTS_MAX: Final = 10_000
 
 _EXTENT: Final = """
 SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
@@ -97,7 +96,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
             first_us, last_us, count = connection.execute(_EXTENT).fetchone()
         if not count:
             return []
-        return cut_window(first_us, last_us + 1, min(max(-(-count // self.part_events), 1), _PARTS_MAX))
+        return cut_window(first_us, last_us + 1, -(-count // self.part_events))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The events of a window, by a cursor on the server.

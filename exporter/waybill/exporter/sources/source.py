@@ -74,11 +74,7 @@ class OpenSource(Protocol):
     """The callable behind an entry point of the group ``waybill.sources``."""
 
     def __call__(self, places: Sequence[str], settings: Settings) -> Source:
-        """Open the source.
-
-        Args:
-            places: the paths or URLs that the user gave; there may be none.
-            settings: those of the process.
+        """Open the source at the places that the user gave: paths, URLs, or none.
 
         Raises:
             SourceError: the source does not take these places.

@@ -1,7 +1,7 @@
-"""The last stage of a rebuild on Spark: the task that has an hour puts it where it belongs.
+"""The last stage of a rebuild on Spark: each hour is written by one task.
 
-Below a root an hour becomes raw files, which are compacted as ever. For an object store that is done in a
-folder of the executor's own, which is then exported: an hour that is there already is merged with.
+Below a root an hour becomes raw files, which are compacted as usual. For an object store this happens in a
+folder of the executor's own, which is then exported; an hour that the store has already is merged.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ _PREFIX: Final = "hour-"
 
 
 class WrittenHour(msgspec.Struct, frozen=True):
-    """An hour that is where it belongs.
+    """An hour that was written.
 
     Attributes:
-        report: what became of it.
         records: how many records there were, before repeats are merged.
     """
 
@@ -75,12 +74,7 @@ class HourTarget(msgspec.Struct, frozen=True):
 
 
 class HourWriter:
-    """Writes one hour, unless an earlier attempt has done so.
-
-    Args:
-        target: where the hours go.
-        hour: which, as its number since the epoch.
-    """
+    """Writes one hour, given by its number since the epoch, unless an earlier attempt has done so."""
 
     def __init__(self, target: HourTarget, hour: int) -> None:
         self.hour = hour
@@ -109,7 +103,7 @@ class HourWriter:
             self._write()
 
     def finish(self) -> WrittenHour:
-        """Put the hour where it belongs, and note that it is there."""
+        """Write the hour, and record in the job that this is done."""
         with self._staging:
             if self._before is not None:
                 return self._before

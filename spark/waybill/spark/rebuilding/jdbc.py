@@ -26,26 +26,13 @@ _BATCH_OPTION: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _DRIVER: Final = "org.postgresql.Driver"
 
 
-class Fetched:
-    """The events that Spark fetched of one part, in the form of a source."""
-
-    def __init__(self, source: MarquezDatabaseSource, batches: Batches) -> None:
-        self._source = source
-        self._batches = batches
-
-    def read(self, part: str) -> Iterator[Sequence[Stored]]:  # noqa: ARG002 - of the protocol
-        """The events."""
-        count = 0
-        for batch in self._batches:
-            texts = batch["event"].to_pylist()
-            yield [
-                Stored(at, Kind.OPENLINEAGE, "", text.encode()) for at, text in enumerate(texts, count + 1)
-            ]
-            count += len(texts)
-
-    def place(self, part: str, at: int) -> str:
-        """Where an event is stored."""
-        return self._source.place(part, at)
+def stored_events(batches: Batches) -> Iterator[Sequence[Stored]]:
+    """The events that Spark fetched of one part, as a source gives them."""
+    count = 0
+    for batch in batches:
+        texts = batch["event"].to_pylist()
+        yield [Stored(at, Kind.OPENLINEAGE, "", text.encode()) for at, text in enumerate(texts, count + 1)]
+        count += len(texts)
 
 
 def fetch(spark: SparkSession, source: MarquezDatabaseSource, parts: Sequence[str]) -> DataFrame:

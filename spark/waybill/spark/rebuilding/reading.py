@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -12,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.names import HOUR_MS, Hour, hour_of
-from waybill.exporter.rebuilding import PartReport, Readable, read_folded
-from waybill.exporter.sources import MarquezDatabaseSource
-from waybill.spark.rebuilding.jdbc import Fetched, fetch, small_batches
+from waybill.exporter.rebuilding import PartReport, read_folded
+from waybill.exporter.sources import MarquezDatabaseSource, Stored
+from waybill.spark.rebuilding.jdbc import fetch, small_batches, stored_events
 from waybill.spark.rebuilding.stage_rows import (
     PASSING,
     ROWS,
@@ -82,7 +83,8 @@ def _read_each(
 def _read(source: Source, wanted: Wanted, store: BlobStore, batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for index, part in zip(batch["index"].to_pylist(), batch["part"].to_pylist(), strict=True):
-            yield from _recorded(store, index, _read_part(source, part, wanted))
+            read, place = partial(source.read, part), partial(source.place, part)
+            yield from _recorded(store, index, _read_part(read, place, wanted))
 
 
 def _read_fetched(
@@ -98,14 +100,16 @@ def _read_fetched(
         return
     starts = [source.window(part)[0] for _, part in numbered]
     index, part = numbered[bisect_right(starts, first["time_us"][0].as_py()) - 1]
-    fetched = Fetched(source, itertools.chain([first], batches))
-    yield from _recorded(store, index, _read_part(fetched, part, wanted))
+    read, place = partial(stored_events, itertools.chain([first], batches)), partial(source.place, part)
+    yield from _recorded(store, index, _read_part(read, place, wanted))
 
 
-def _read_part(source: Readable, part: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def _read_part(
+    read: Callable[[], Iterable[Sequence[Stored]]], place: Callable[[int], str], wanted: Wanted
+) -> Iterator[pa.RecordBatch]:
     """The rows of one part: its records, its runs, and its report."""
     report = PartReport()
-    for records, runs in read_folded(source, part, wanted, report):
+    for records, runs in read_folded(read, place, wanted, report):
         report.hours |= _hours(records, runs)
         yield from record_rows(records)
         yield from run_rows(runs)

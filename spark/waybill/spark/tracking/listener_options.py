@@ -1,4 +1,4 @@
-"""The Spark options that put the listener to work, and those the user gave that must be kept."""
+"""The Spark options that configure the listener, merged with those that the user gave."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from waybill.facets.overrides import OVERRIDABLE, PROPERTY_PREFIX
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.runtime import LISTENER_CLASS
 
@@ -16,47 +17,34 @@ CLASS_PATH: Final = "spark.driver.extraClassPath"
 APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
 NAMESPACE: Final = "spark.openlineage.namespace"
 
-OVERRIDES: Final = (
-    "did",
-    "parent_did",
-    "system_name",
-    "data_source",
-    "filename",
-    "data_sink",
-    "final_state",
-    "transforms",
-)
-"""Fields of a record that a property ``spark.waybill.<field>`` sets."""
-
 _APP_NAME: Final = "spark.openlineage.appName"
 _GLUE_NAME: Final = "spark.glue.JOB_NAME"
 _CAPTURED: Final = "spark.openlineage.capturedProperties"
 _TAGS: Final = "spark.openlineage.run.tags"
-_PROPERTY: Final = "spark.waybill."
 _CAPTURED_BY_DEFAULT: Final = ("spark.master", "spark.app.name")
 _TIMEOUT_MS: Final = 30_000
 
 Given = Callable[[str], str | None]
-"""What the user gave for a Spark option, wherever it was given."""
+"""Looks up the user's value of a Spark option, wherever it was given."""
 
 
 def listener_options(
     given: Given, *, url: str, namespace: str, names: Iterable[str], tags: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options for the listener; what the user gave is kept, and lists are added to.
+    """The options for the listener; the user's values stay, and lists are extended.
 
     Args:
-        given: looks up what the user gave.
+        given: looks up the user's values.
         url: where the listener sends its events.
         namespace: the namespace of its jobs, which becomes the records' system name.
-        names: further names of ``spark.waybill.<name>`` properties to take along.
+        names: further names of ``spark.waybill.<name>`` properties that events carry.
         tags: run tags.
 
     Raises:
-        SparkSetupError: a tag that the listener cannot be given.
+        SparkSetupError: the listener cannot be given one of the tags.
     """
-    names = dict.fromkeys([*OVERRIDES, *sorted(names)])
-    captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(_PROPERTY + name for name in names)]
+    names = sorted(OVERRIDABLE.union(names))
+    captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(PROPERTY_PREFIX + name for name in names)]
     options = {
         LISTENERS: ",".join(dict.fromkeys([*_listed(given(LISTENERS)), LISTENER_CLASS])),
         "spark.openlineage.transport.type": "http",
@@ -65,8 +53,8 @@ def listener_options(
         NAMESPACE: given(NAMESPACE) or namespace,
         _CAPTURED: ",".join(dict.fromkeys(captured)),
     }
-    # On a busy machine the listener begins the application before it can ask Spark for its name, and calls it
-    # "unknown". What AWS Glue calls a job is dearer to it than Spark's name.
+    # On a busy machine the listener begins the application before it can ask Spark for the name, and calls it
+    # "unknown". It prefers the name of an AWS Glue job to Spark's.
     if (name := given(_APP_NAME) or given("spark.app.name")) and not given(_GLUE_NAME):
         options[_APP_NAME] = name
     all_tags = [*filter(None, [given(_TAGS)]), *(_tag(key, value) for key, value in tags.items())]
@@ -74,7 +62,7 @@ def listener_options(
 
 
 def class_path(given: Given, jar: Path) -> str:
-    """The driver's class path with the JAR at its end."""
+    """The driver's class path, extended by the JAR."""
     return os.pathsep.join([*filter(None, [given(CLASS_PATH)]), str(jar)])
 
 

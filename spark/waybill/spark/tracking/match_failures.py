@@ -1,14 +1,14 @@
-"""Which run of the listener's a failed execution is.
+"""Which of the listener's runs a failed execution is.
 
 Three facts tie the two together, and none of them is a guess:
 
 1. A Spark job belongs to one execution, and the listener names the job in an event of the run it belongs to.
-2. The listener's START and terminal events carry the very times of Spark's own events, to the millisecond,
-   which are also the times that Spark keeps of the execution. An execution that failed before its first job
-   (its path already exists, say) is found by them among the runs without a job.
-3. The path a run writes to stands in the plan of its execution. It decides between runs with the same times.
+2. The listener copies the times of its START and terminal events from Spark, to the millisecond, and Spark's
+   record of the execution has the same times. By them an execution that failed before its first job (because
+   its path already exists, say) is found among the runs without a job.
+3. The path that a run writes to is in the plan of its execution. It decides between runs with the same times.
 
-Where several runs remain for fewer failures, none of them is called a failure.
+Where more runs remain than failures, none of them is called a failure.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.spark")
 
 
-def match_failure(failed: Collection[Failed], listened: ObservedRuns) -> list[tuple[Failed, ObservedRun]]:
-    """Find the runs of failed executions, as far as the listener has told of them yet.
+def match_failure(failed: Collection[Failed], observed: ObservedRuns) -> list[tuple[Failed, ObservedRun]]:
+    """Find the runs of failed executions, as far as the listener has reported them.
 
-    A failure that is not found has no run yet, or none at all: the listener says nothing of `collect` and of
-    what fails in analysis.
+    A failure without a match has no run yet, or none at all: the listener reports neither `collect` nor what
+    fails in analysis.
     """
-    found = [(failure, run) for failure in failed if (run := _by_job(failure, listened))]
+    found = [(failure, run) for failure in failed if (run := _by_job(failure, observed))]
     by_times: dict[tuple[int, int], list[Failed]] = defaultdict(list)
     for failure in failed:
         if not failure.spark_jobs:
             by_times[failure.submitted_ms, failure.completed_ms].append(failure)
     for (submitted_ms, completed_ms), failures in by_times.items():
-        runs = _without_job(listened.runs.values(), submitted_ms, completed_ms)
+        runs = _without_job(observed.runs.values(), submitted_ms, completed_ms)
         found += _pair(failures, runs)
     return found
 
 
-def _by_job(failure: Failed, listened: ObservedRuns) -> ObservedRun | None:
-    runs = (listened.of_job(job) for job in sorted(failure.spark_jobs))
+def _by_job(failure: Failed, observed: ObservedRuns) -> ObservedRun | None:
+    runs = (observed.of_job(job) for job in sorted(failure.spark_jobs))
     return next((run for run in runs if run is not None), None)
 
 
@@ -52,7 +52,7 @@ def _without_job(runs: Iterable[ObservedRun], submitted_ms: int, completed_ms: i
     return [
         run
         for run in runs
-        # DROP TABLE has no START, nor has what fails before the listener could look at it.
+        # DROP TABLE has no START, nor has what fails before the listener sees it.
         if not run.spark_jobs and run.started_ms in (None, submitted_ms) and run.ended_ms == completed_ms
     ]
 

@@ -1,4 +1,4 @@
-"""What the listener has said: the runs of an application, as far as failures must find them."""
+"""The runs of an application as the listener reports them: what is needed to match failures with them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waybill.facets import EventType, RunEvent, decode_event, parse_instant_us
 from waybill.facets.event import Parent, RunFacets
 
 RUNS_MAX: Final = 10_000
-"""How many runs are remembered; the ones heard of longest ago are forgotten first."""
+"""The most runs that are remembered; the least recently observed are forgotten first."""
 
 _ENDS: Final = frozenset({EventType.COMPLETE, EventType.FAIL, EventType.ABORT})
 
@@ -33,17 +33,14 @@ class ObservedRun(msgspec.Struct):
     """A run that the listener sent events of.
 
     Attributes:
-        run_id: the OpenLineage run.
-        namespace: its job's namespace.
         name: its job's name, as the latest event has it.
         parent: the run that started it, for a write its application's.
         started_ms: the time of its START, which the listener takes from Spark's own event.
         ended_ms: the time of its latest terminal event, from Spark's event too.
         spark_jobs: the ids of the Spark jobs that ran for it.
-        outputs: the names of the datasets it writes.
-        error: the text of the exception that the listener told of.
-        of_rdd: whether it is a job of no SQL execution, which the listener names at once.
-        told: whether its failure was told by us.
+        error: the text of the exception that the listener reported.
+        of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
+        is_reported: whether we reported its failure.
     """
 
     run_id: str
@@ -56,31 +53,31 @@ class ObservedRun(msgspec.Struct):
     outputs: set[str] = msgspec.field(default_factory=set)
     error: str | None = None
     of_rdd: bool = False
-    told: bool = False
+    is_reported: bool = False
 
 
 class ObservedRuns:
-    """The runs heard of, by id; not safe for threads, its user locks."""
+    """The runs observed, by id; not thread-safe, its user locks."""
 
     def __init__(self) -> None:
         self.runs: OrderedDict[str, ObservedRun] = OrderedDict()
         self._by_job: dict[int, ObservedRun] = {}
 
-    def hear(self, body: bytes) -> ObservedRun | None:
-        """Take in one event; the run it belongs to, None for an event of no run."""
+    def observe(self, body: bytes) -> ObservedRun | None:
+        """Add one event; the run it belongs to, None for an event of no run."""
         event = decode_event(body)
         if not isinstance(event, RunEvent):
             return None
         run = self.runs.get(event.run.runId) or ObservedRun(
             event.run.runId, event.job.namespace, event.job.name
         )
-        # On a busy machine the listener may begin an application before it knows what it is called.
+        # On a busy machine the listener may begin an application before it knows its name.
         run.namespace, run.name = event.job.namespace, event.job.name
         self.runs[run.run_id] = run
         self.runs.move_to_end(run.run_id)
         run.outputs.update(output.name for output in event.outputs or ())
         if event.run.facets is not None:
-            self._hear_facets(event.run.facets, run)
+            self._add_facets(event.run.facets, run)
         time_ms = parse_instant_us(event.eventTime) // 1000
         if event.eventType is EventType.START:
             run.started_ms = time_ms
@@ -95,7 +92,7 @@ class ObservedRuns:
         """The run that a Spark job ran for."""
         return self._by_job.get(spark_job)
 
-    def _hear_facets(self, facets: RunFacets, run: ObservedRun) -> None:
+    def _add_facets(self, facets: RunFacets, run: ObservedRun) -> None:
         run.parent = facets.parent or run.parent
         if details := bytes(facets.spark_job_details):
             job_id = _JOB_DETAILS.decode(details).job_id
@@ -103,8 +100,8 @@ class ObservedRuns:
                 run.spark_jobs.add(job_id)
                 self._by_job[job_id] = run
         if exception := bytes(facets.spark_exception):
-            told = _EXCEPTION.decode(exception)
-            run.error = told.stack_trace or told.message
+            reported = _EXCEPTION.decode(exception)
+            run.error = reported.stack_trace or reported.message
 
     def _forget(self, run_id: str) -> None:
         for job in self.runs.pop(run_id).spark_jobs:

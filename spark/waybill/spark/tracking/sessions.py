@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from waybill.spark.errors import SparkSetupError
+from waybill.spark.runtime import spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,27 +19,29 @@ def session(
     tags: Mapping[str, str] | None = None,
     **settings: object,
 ) -> SparkSession:
-    """Make a Spark session, or get the one there is, whose reads and writes leave a provenance trail.
+    """Make a Spark session, or get the running one, whose reads and writes leave a provenance trail.
 
-    Everything needed is found or fetched: Java, the OpenLineage listener's JAR, an endpoint on this machine
-    that keeps the listener's events in the journal. The session is a plain `SparkSession`; as a context
-    manager it stops at the end of the block, and an exception that leaves the block is the application's
-    end in ERROR.
+    Java and the OpenLineage listener's JAR are found or fetched, and an endpoint in this process keeps the
+    listener's events in the journal. The session is a plain `SparkSession`; as a context manager it stops at
+    the end of the block, and an exception that leaves the block ends the application in ERROR.
 
     Args:
-        app_name: the application's name, with which its jobs' names begin.
+        app_name: the application's name, with which the names of its jobs begin.
         master: as `spark.master`; None leaves it to Spark's own settings.
         conf: further Spark options.
         tags: run tags, which become annotations of every record, or fields when named ``waybill_<field>``.
         **settings: Waybill's settings by their names, for example ``provenance_enabled=True``.
 
     Raises:
-        SparkSetupError: no Java, no JAR, or a session is running that is not tracked.
-        SettingsError: a setting that is unknown or cannot be.
+        SparkSetupError: there is no Java or no JAR, or an untracked session is running.
+        SettingsError: a setting is unknown or invalid.
         SettingsConflictError: the home's live runner works with other settings.
         JournalError: the home cannot hold a journal.
     """
-    builder = configure(_builder().appName(app_name), tags=tags, endpoint=None, **settings)
+    spark_home()  # without PySpark there is none
+    from pyspark.sql import SparkSession
+
+    builder = configure(SparkSession.builder.appName(app_name), tags=tags, endpoint=None, **settings)
     for name, value in (conf or {}).items():
         builder.config(name, value)
     return (builder.master(master) if master else builder).getOrCreate()
@@ -52,31 +54,19 @@ def configure(
     endpoint: str | None = None,
     **settings: object,
 ) -> SparkSession.Builder:
-    """Make a builder's `getOrCreate` do what `session` does; options may still be added to the builder.
+    """Make the `getOrCreate` of this builder do what `session` does; options may still be added to it.
 
     Args:
-        builder: as from `SparkSession.builder`.
+        builder: as from `SparkSession.builder`; it is also what is returned.
         tags: as for `session`.
-        endpoint: the URL of an endpoint that runs elsewhere. Events then go there, this program keeps no
-            journal, and final states are what the listener says.
+        endpoint: the URL of an endpoint elsewhere. Events then go there, this program keeps no journal, and
+            final states are the listener's.
         **settings: as for `session`.
 
-    Returns:
-        The builder given.
-
     Raises:
-        SparkSetupError: it builds Spark Connect sessions, which have no listener here.
-        SettingsError: a setting that is unknown or cannot be.
+        SparkSetupError: the builder makes Spark Connect sessions, whose listeners are in their server.
+        SettingsError: a setting is unknown or invalid.
     """
     from waybill.spark.tracking.tracked import track
 
     return track(builder, tags=tags or {}, endpoint=endpoint, given=settings)
-
-
-def _builder() -> SparkSession.Builder:
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        what = "PySpark is not installed; install it with `pip install waybill-lineage[spark]`"
-        raise SparkSetupError(what) from None
-    return SparkSession.builder

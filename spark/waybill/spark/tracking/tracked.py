@@ -1,7 +1,7 @@
-"""PySpark's builder, session and context with what tracking adds to them.
+"""PySpark's builder, session and context, with tracking.
 
-The objects that the user holds are PySpark's own, given one of these classes after they were made: what
-they do when an application begins, and when it ends, can be added in no other place that PySpark offers.
+The user's objects are PySpark's own; they are given one of these classes after they were made, because
+PySpark offers no other place to act when an application begins and when it ends.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, cast
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from waybill.facets.overrides import PROPERTY_PREFIX
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.runtime import LISTENER_CLASS, fetch_listener, find_java, spark_defaults, spark_home
 from waybill.spark.tracking import listener_options
@@ -30,7 +31,7 @@ def track(
     endpoint: str | None,
     given: Mapping[str, object],
 ) -> SparkSession.Builder:
-    """Give a builder what it needs to make tracked sessions; see `waybill.spark.configure`."""
+    """Turn a builder into one of tracked sessions; see `waybill.spark.configure`."""
     if not isinstance(builder, SparkSession.Builder):
         raise SparkSetupError(
             "sessions of Spark Connect cannot be tracked from here; track their server's driver"
@@ -53,7 +54,7 @@ class TrackedBuilder(SparkSession.Builder):
     waybill_endpoint: str | None
 
     def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
-        """Get the tracked session that runs, or make one."""
+        """Get the running session if it is tracked, or make one."""
         running = SparkContext._active_spark_context  # noqa: SLF001 - PySpark offers no other question
         if running is not None:
             self._check(running)
@@ -63,7 +64,7 @@ class TrackedBuilder(SparkSession.Builder):
         try:
             return self._begin() if self.waybill_endpoint is None else self._make(self.waybill_endpoint)
         finally:
-            # The same builder may make another session later, for another application run.
+            # The same builder may make another session later, which is another run of the application.
             self._options = given
 
     def _check(self, running: SparkContext) -> None:
@@ -125,7 +126,7 @@ class TrackedBuilder(SparkSession.Builder):
         return session
 
     def _given(self, name: str) -> str | None:
-        """What the user gave for an option: to the builder, to spark-submit, in ``spark-defaults.conf``."""
+        """The user's value of an option: from the builder, spark-submit or ``spark-defaults.conf``."""
         if name in self._options:
             return str(self._options[name])
         if (jvm := _running_jvm()) is not None:
@@ -134,13 +135,13 @@ class TrackedBuilder(SparkSession.Builder):
         return spark_defaults(spark_home()).get(name)
 
     def _property_names(self) -> set[str]:
-        prefix = "spark.waybill."
+        prefix = PROPERTY_PREFIX
         names = {name.removeprefix(prefix) for name in self._options if name.startswith(prefix)}
         return names | self.waybill_settings.provenance_annotations_allowed
 
 
 class TrackedSession(SparkSession):
-    """A session whose block, when an exception leaves it, is an application that failed."""
+    """A session whose application fails when an exception leaves its block."""
 
     def __exit__(
         self,
@@ -148,7 +149,7 @@ class TrackedSession(SparkSession):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Stop Spark; an exception is the reason why the application failed."""
+        """Stop Spark; if there is an exception, it is why the application failed."""
         failure = None if exc_val is None else ProgramFailure.of_exception(exc_val)
         if failure is not None:
             cast("TrackedContext", self.sparkContext).waybill.fail(failure)
@@ -156,12 +157,12 @@ class TrackedSession(SparkSession):
 
 
 class TrackedContext(SparkContext):
-    """A context that makes sure of all final states before it stops."""
+    """A context that settles all final states before it stops."""
 
     waybill: Application
 
     def stop(self) -> None:
-        """Stop Spark; more calls change nothing."""
+        """Stop Spark; further calls do nothing."""
         if getattr(self, "_jsc", None) is None:
             super().stop()
             return
@@ -173,7 +174,7 @@ class TrackedContext(SparkContext):
 
 
 def _running_jvm() -> Any:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
-    """The JVM of a program started by spark-submit, or of an earlier session."""
+    """The JVM that spark-submit or an earlier session started; None if there is none yet."""
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001 - as above
         return None
     SparkContext._ensure_initialized()  # noqa: SLF001
@@ -181,14 +182,14 @@ def _running_jvm() -> Any:  # noqa: ANN401 - py4j's view of Java, where every na
 
 
 def _load(jvm: Any, jar: Path) -> None:  # noqa: ANN401 - as above
-    """Put the JAR on the class path of a JVM that is running already, as spark-submit itself adds JARs."""
+    """Add the JAR to the class path of a running JVM, as spark-submit itself adds JARs."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     if loader.getResource(LISTENER_CLASS.replace(".", "/") + ".class") is None:
         loader.addURL(jvm.java.net.URL(jar.as_uri()))
 
 
 def _reset(jvm: Any, given: Mapping[str, str | None]) -> None:  # noqa: ANN401 - as above
-    """Take back what was this session's alone: a JVM hands its options on to the next one, tracked or not."""
+    """Restore the user's options: a JVM hands its options on to the next session, tracked or not."""
     system = jvm.java.lang.System
     for name, value in given.items():
         if value is None:
