@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[str, ...]:
-    """Remove compacted, late or archived files.
-
-    Args:
-        root: the layout's root.
-        stamps: the files; one that is no longer the one of its stamp stays.
-        files: the file system.
+    """Remove compacted, late or archived files; one that is no longer the file of its stamp stays.
 
     Returns:
         The paths of the files removed, relative to the root.

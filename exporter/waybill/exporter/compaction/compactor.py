@@ -129,7 +129,7 @@ def compact_hour(
     retraction: Retraction | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> HourReport:
-    """Compact one hour, as `Compactor` does; only whoever holds the root's lock may."""
+    """Compact one hour, with the arguments of `Compactor`; only whoever holds the root's lock may."""
     compaction = HourCompaction(root, hour, files, node, window_rows)
     failed = None
     try:

@@ -146,14 +146,7 @@ class _QuarantinedError(Exception):
 
 
 class HourCompaction:
-    """One hour's compaction, and what it has done so far.
-
-    Args:
-        root: the layout's root.
-        hour: which.
-        files: the file system.
-        node: whose unpublished raw files may be removed, since nobody else writes them.
-        window_rows: about how many rows are in memory at once.
+    """One hour's compaction, with the arguments of `compact_hour`, and what it has done so far.
 
     Attributes:
         published: by path relative to the root, the seal of each file published.

@@ -71,11 +71,8 @@ def scan(
     One table is an hour, or a part of it that fits into memory. The caller has to apply `Query.limit`. A file
     that cannot be read is logged as a warning.
 
-    Args:
-        root: the layout's root.
-        query: what is asked.
-        unfiled: records that may not be in files yet, as `waybill.exporter.query.read_backlog` returns them.
-        window_rows: about how many rows a table is made of at most.
+    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. A table
+    is made of at most about `window_rows` rows.
     """
     query = query or Query()
     waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
