@@ -1,4 +1,4 @@
-"""A tracked application: its journal, its endpoint, its watch, and how it ended."""
+"""One tracked application: its journal, its endpoint, its watch, and how it ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Application:
 
     Args:
         settings: where its events go.
-        name: its name, in case Spark never reports it.
+        name: its name, for the case that Spark never says it.
 
     Raises:
         SettingsConflictError: the home's live runner works with other settings.
@@ -69,18 +69,18 @@ class Application:
         self._watch.attach(spark)
 
     def fail(self, failure: ProgramFailure) -> None:
-        """Note that the application failed; reported when Spark has stopped, after its COMPLETE."""
+        """Note that the application failed; told once Spark has stopped, after the listener's COMPLETE."""
         with self._lock:
             self._failure = self._failure or (failure, time.time_ns() // 1_000_000)
         if self._stopped:
             self._tell_end()
 
     def stopping(self) -> None:
-        """Settle every write's final state, in bounded time, before Spark stops."""
+        """Spark is about to stop: make sure of every write's final state, in bounded time."""
         self._quietly(self._watch.finish)
 
     def stopped(self) -> None:
-        """Report how the application ended: Spark has stopped, and the listener with it."""
+        """Spark has stopped, the listener with it."""
         self._quietly(self._receiver.close)
         self._stopped = True
         self._tell_end()
@@ -125,11 +125,11 @@ _pid: int | None = None
 
 
 def begin(application: Application, stop: Callable[[], None]) -> None:
-    """Make this the application that ends with the process.
+    """Make an application the one that an end of this process concerns.
 
     Args:
-        application: the latest one.
-        stop: stops Spark; called at the exit of a program that does not.
+        application: it.
+        stop: stops Spark; called for programs that never do.
     """
     global _latest, _pid  # noqa: PLW0603 - one process, one driver
     if _latest is not None:
