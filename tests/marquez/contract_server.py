@@ -159,23 +159,24 @@ class ContractServer:
             queued = self.faults.popleft() if self.faults else None
         return queued or (self.fault_of(body) if self.fault_of else None) or self.fault
 
-    def keep(self, received: Received, server: _Server) -> None:
-        """Note a request and, if it is to be stored, what it does to the run; unless the server has gone."""
+    def keep(self, received: Received, server: _Server) -> bool:
+        """Note a request and, if it is to be stored, what it does to the run; False if the server is gone."""
         with self._lock:
             if server is not self._server:
-                return
+                return False
             self.received.append(received)
             if not received.stored:
-                return
+                return True
             event = received.event
             self.graph.take(event, kind_of(event))
             if kind_of(event) != "RunEvent":
                 self.others += 1
-                return
+                return True
             self.events.append(reserialised(event))
             state = STATES.get(str(event.get("eventType")).upper())
             run_id = event["run"]["runId"]
             self.runs[run_id] = state or self.runs.get(run_id)
+            return True
 
 
 def described(graph: Graph, kind: str, name: tuple[str, str]) -> tuple[int, str]:
@@ -271,7 +272,8 @@ class _Handler(BaseHTTPRequestHandler):
             stored = stored and fault.endswith("-stored")
             headers = {"Retry-After": retry_after_s} if retry_after_s else {}
             headers |= {"Location": "/login"} if code == "302" else {}
-        self._keep(body, status, stored=stored)
+        if not self._keep(body, status, stored=stored):
+            return end(self.connection)  # what was not stored must not be acknowledged
         self._answer(status, answer, headers)
         return None
 
@@ -361,9 +363,9 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             connection.close()
 
-    def _keep(self, body: bytes, status: int | None, *, stored: bool) -> None:
+    def _keep(self, body: bytes, status: int | None, *, stored: bool) -> bool:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.contract.keep(Received(body, headers, status, stored, self.path), self.server)
+        return self.server.contract.keep(Received(body, headers, status, stored, self.path), self.server)
 
     def _answer(self, status: int, body: str, headers: dict[str, str] | None = None) -> None:
         content = body.encode()
