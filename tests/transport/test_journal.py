@@ -386,9 +386,9 @@ def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_it
 import signal, sys
 from pathlib import Path
 from waybill.transport import Journal, JournalError, Kind
-from waybill.transport.journal import Spool
+from waybill.transport.journal import open_spool
 journal = Journal(Path(sys.argv[1]))
-spool = Spool(journal)
+spool = open_spool(journal)
 kept, refused = set(), 0
 def append(body, keep):
     global refused

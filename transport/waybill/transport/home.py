@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError
-from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.journal import Journal, Kind, Spool, open_spool
 from waybill.transport.runner import Supervisor
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ class Home:
     Threads may share one, and it may be carried over a fork.
 
     Attributes:
-        journal: without what is still in the spool.
+        journal: the home's, without what is still in the spool.
         settings: the caller's, with the agreed ones in place of those that nobody gave.
+        redaction: admits events by these settings.
     """
 
     def __init__(self, journal: Journal, spool: Spool | None, supervisor: Supervisor) -> None:
@@ -44,7 +45,7 @@ class Home:
             JournalError: the home cannot hold a journal, or cannot be locked.
         """
         journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
-        spool = Spool(journal) if may_spool and settings.durability == "process" else None
+        spool = open_spool(journal) if may_spool and settings.durability == "process" else None
         return cls(journal, spool, Supervisor.open(journal, settings))
 
     def emit(self, body: bytes) -> None:
@@ -57,7 +58,11 @@ class Home:
         self.append(Kind.OPENLINEAGE, self.redaction.admit(body), self.settings.system_name)
 
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
-        """Keep an entry that was admitted, as `emit` does."""
+        """Keep an entry that was admitted; on return it is as durable as the setting `durability` says.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
         (self._spool or self.journal).append(kind, body, system_name)
         self._supervisor.ensure_runner()
 
@@ -71,7 +76,11 @@ class Home:
         return self._spool is None or not self._spool.unsynced
 
     def sync(self) -> bool:
-        """Fsync what is not fsynced yet; returns whether all is durable; if not, the log says why."""
+        """Fsync what is not yet.
+
+        Returns:
+            Whether everything is durable; if not, the log says why.
+        """
         if self._spool is not None:
             try:
                 self._spool.sync()

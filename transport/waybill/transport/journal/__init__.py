@@ -2,4 +2,10 @@
 
 from waybill.transport.journal.database import SYNC_EVERY_S as SYNC_EVERY_S
 from waybill.transport.journal.journal import Entry as Entry, Journal as Journal, Kind as Kind
-from waybill.transport.journal.spool import Spool as Spool, adopt as adopt, waiting as waiting
+from waybill.transport.journal.rows import Item as Item
+from waybill.transport.journal.spool import (
+    Spool as Spool,
+    adopt as adopt,
+    open_spool as open_spool,
+    waiting as waiting,
+)

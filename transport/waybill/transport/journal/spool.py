@@ -91,26 +91,19 @@ class _Segment:
 
 
 class Spool:
-    """One process's spool of a home, which is closed when the process ends; adopts what earlier ones left.
+    """One process's spool of a home, as `open_spool` opens it.
 
     Threads may share one, and it may be carried over a fork.
 
     Args:
+        journal: where the entries go.
         segment_bytes: a segment of this size is closed.
         segment_s: and one of this age.
         adopt_every_bytes: after so many bytes that nobody has adopted, this process does it itself.
-
-    Raises:
-        JournalError: the journal cannot take what earlier spools left.
     """
 
     def __init__(
-        self,
-        journal: Journal,
-        *,
-        segment_bytes: int = 2**20,
-        segment_s: float = 0.25,
-        adopt_every_bytes: int = 64 * 2**20,
+        self, journal: Journal, *, segment_bytes: int, segment_s: float, adopt_every_bytes: int
     ) -> None:
         self._journal = journal
         self._folder = journal.home / _FOLDER
@@ -118,9 +111,6 @@ class Spool:
         self.segment_s = segment_s
         self._adopt_every_bytes = adopt_every_bytes
         self._reset()
-        adopt(journal)
-        survive_forks(self)
-        atexit.register(_close_at_exit, weakref.ref(self))
 
     def _reset(self) -> None:
         """Begin with no segment and nothing to fsync, as a new spool does, and in the child of a fork."""
@@ -142,7 +132,8 @@ class Spool:
         """Hand an entry to the operating system.
 
         Raises:
-            JournalError: the disk failed or is full; the entry was not kept.
+            JournalFullError: the disk is full; the entry was not kept.
+            JournalError: the disk failed; the entry was not kept.
         """
         record = _encode(kind, body, system_name)
         if self._unadopted_bytes > self._adopt_every_bytes:  # nobody else has adopted it in time
@@ -181,7 +172,11 @@ class Spool:
         return self._syncing or self._wanted.is_set()
 
     def sync(self) -> None:
-        """Make everything appended so far durable, or raise a `JournalError`."""
+        """Make everything appended so far durable.
+
+        Raises:
+            JournalError: the disk failed.
+        """
         with self._sync_lock:
             self._syncing = True
             self._wanted.clear()
@@ -275,6 +270,27 @@ class Spool:
         self._reset()
 
 
+def open_spool(
+    journal: Journal,
+    *,
+    segment_bytes: int = 2**20,
+    segment_s: float = 0.25,
+    adopt_every_bytes: int = 64 * 2**20,
+) -> Spool:
+    """Begin a spool that is closed when the process ends, and adopt what earlier ones left; see `Spool`.
+
+    Raises:
+        JournalError: the journal cannot take what earlier spools left.
+    """
+    spool = Spool(
+        journal, segment_bytes=segment_bytes, segment_s=segment_s, adopt_every_bytes=adopt_every_bytes
+    )
+    adopt(journal)
+    survive_forks(spool)
+    atexit.register(_close_at_exit, weakref.ref(spool))
+    return spool
+
+
 def _close_at_exit(reference: weakref.ref[Spool]) -> None:
     spool = reference()
     if spool is not None:
@@ -301,8 +317,12 @@ def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> Non
 def adopt(journal: Journal, *, living: bool = False) -> int:
     """Take what is in the home's spools into the journal: closed segments, and those of processes that died.
 
-    With `living`, also what living processes have written so far; their segments stay. Returns how many
-    entries were read.
+    Args:
+        journal: the home's journal.
+        living: also what living processes have written so far; their segments stay.
+
+    Returns:
+        How many entries were read.
 
     Raises:
         JournalError: the journal cannot take them now; they stay in the spools.
@@ -329,9 +349,9 @@ def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
     except FileNotFoundError:
         return 0
     try:
+        is_free = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
         except BlockingIOError:  # it is being written, or somebody else adopts it
             is_free = False
         if not (is_free or living):
