@@ -22,12 +22,7 @@ _FULL: Final = bytearray(b"\xff" * _PAGE_BYTES)
 
 
 class Acks:
-    """The entries that are dealt with.
-
-    Args:
-        cursor: every entry up to it is dealt with.
-        rows: what `save` stored.
-    """
+    """The entries that are dealt with: all up to `cursor`, and those in the `rows` that `save` stored."""
 
     def __init__(self, cursor: int, rows: Mapping[str, bytes]) -> None:
         self.cursor = cursor
@@ -39,7 +34,6 @@ class Acks:
         self.jump(cursor)
 
     def __contains__(self, seq: int) -> bool:
-        """Whether an entry is dealt with."""
         return seq <= self.cursor or self._is_set(seq)
 
     def settle(self, seq: int) -> None:

@@ -38,11 +38,7 @@ class StateBatch:
             self._delete.add(key)
 
     def commit(self, cursor: int) -> None:
-        """Store the changes and the cursor, where anything has changed.
-
-        Raises:
-            JournalError: the disk failed or is full; nothing was stored.
-        """
+        """Store the changes and the cursor, where anything has changed."""
         if self._put or self._delete or cursor != self._cursor:
             put, delete, seqs = self._put, self._delete, self._seqs
             self._journal.commit(

@@ -58,11 +58,7 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
 
 
 def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
-    """Open a reader of a backend's events.
-
-    Raises:
-        MarquezReadError: no backend has this name, or it cannot be read from.
-    """
+    """Open a reader of a backend's events; a `MarquezReadError` says that it cannot be read from."""
     one = _backends(settings).get(name)
     if one is None or one.backend != "marquez":
         raise MarquezReadError(

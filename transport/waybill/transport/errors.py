@@ -19,9 +19,7 @@ class SettingsError(WaybillError):
     """A setting cannot be used.
 
     Args:
-        name: the setting.
-        value: what was given for it.
-        origin: where it was given, for example ``environment WAYBILL_ROOT``.
+        origin: where the value was given, for example ``environment WAYBILL_ROOT``.
         what: what is wrong with it and what to do, as the end of a sentence.
     """
 
@@ -45,7 +43,6 @@ class AdmissionError(WaybillError):
 
     Args:
         where: JSON path, for example ``$.run.runId``.
-        what: what is wrong there.
         way_out: what the sender can do.
     """
 
@@ -76,9 +73,7 @@ class TrackerStateError(WaybillError):
 
     Args:
         file: the file's name and did, as its ``repr`` shows them.
-        call: what was called.
         state: what it cannot follow.
-        way_out: what to do instead.
     """
 
     def __init__(self, file: str, call: str, state: str, way_out: str) -> None:

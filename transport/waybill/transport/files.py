@@ -104,26 +104,16 @@ def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
 
 
 def publish_alone(files: Files, path: Path, data: ReadableBuffer) -> None:
-    """Publish a file that nobody else does: make its folder, and sweep what a crash left of it there.
-
-    Raises:
-        OSError: as `publish` does.
-    """
+    """Publish a file that nobody else does: make its folder, and sweep what a crash left of it there."""
     files.make_folder(path.parent)
     sweep(files, path.parent, f"{path.name}.")
     publish(files, path, data)
 
 
 def sweep(files: Files, folder: Path, name: str = "") -> None:
-    """Remove what a crash left unpublished in a folder. Only whoever alone writes these files there may.
+    """Remove what a crash left unpublished in a folder, of files whose names begin with `name`.
 
-    Args:
-        files: the file system.
-        folder: it need not exist.
-        name: restricts it to files whose name begins so.
-
-    Raises:
-        OSError: one cannot be removed.
+    Only whoever alone writes these files there may do so. The folder need not exist.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted(folder.iterdir()):

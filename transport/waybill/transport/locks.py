@@ -89,11 +89,7 @@ def inherit(descriptor: int) -> Lease:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold this lock while the block runs; other threads and processes wait for it.
-
-    Raises:
-        OSError: the lock's file cannot be made.
-    """
+    """Hold this lock while the block runs; other threads and processes wait for it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

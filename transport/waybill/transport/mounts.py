@@ -47,11 +47,7 @@ def file_system_of(folder: Path) -> str | None:
 
 
 def refuse_network_file_system(home: Path) -> None:
-    """Refuse a home that several hosts could open at once.
-
-    Raises:
-        JournalError: the home is on a network file system.
-    """
+    """Refuse a home that several hosts could open at once, by a `JournalError`."""
     kind = file_system_of(home)
     if kind in NETWORK_FILE_SYSTEMS:
         raise JournalError(

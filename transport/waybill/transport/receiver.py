@@ -49,12 +49,10 @@ class EventLog(Protocol):
 
 
 class Receiver:
-    """Takes OpenLineage events over HTTP into the journal.
+    """Takes OpenLineage events over HTTP into the journal: binds the address, and answers from `start` on.
 
     Args:
-        journal: where events are kept.
         system_name: stamped on records that carry none.
-        host: a loopback address or ``localhost``.
         port: 0 takes a free one.
         on_event: called with each body after it was kept and before the sender is answered; what it raises
             is logged and goes no further.
@@ -74,7 +72,6 @@ class Receiver:
         on_event: Callable[[bytes], None] | None = None,
         redaction: Redaction | None = None,
     ) -> None:
-        """Bind the address; `start` begins to answer."""
         if not is_loopback(host):
             what = "is no loopback address; give 127.0.0.1, ::1 or localhost"
             raise SettingsError("listen", host, "constructor", what)
@@ -109,12 +106,7 @@ class Receiver:
         self._server.server_close()
 
     def receive(self, body: bytes) -> None:
-        """Keep one event.
-
-        Raises:
-            AdmissionError: it may not be kept.
-            JournalError: it could not be kept.
-        """
+        """Keep one event, or raise an `AdmissionError` or a `JournalError`."""
         self._journal.append(Kind.OPENLINEAGE, self._redaction.admit(body), self._system_name)
         if self._on_event is not None:
             try:

@@ -55,7 +55,7 @@ class WaybillTransport(Transport):
     config_class = WaybillConfig
 
     def __init__(self, config: WaybillConfig) -> None:
-        """Open the home: OpenLineage's factory calls nothing but this."""
+        # OpenLineage's factory calls nothing but this.
         self._home = Home.open(config.settings)
         self.settings = self._home.settings
 
@@ -75,8 +75,7 @@ class WaybillTransport(Transport):
     def close(self, timeout: float = -1) -> bool:
         """Make everything durable and close the home; returns whether every event is durable.
 
-        Args:
-            timeout: 0 answers at once; else there is only an fsync to wait for, because nothing is queued.
+        A timeout of 0 answers at once; else there is only an fsync to wait for, because nothing is queued.
         """
         durable = self.wait_for_completion(timeout)
         if durable:

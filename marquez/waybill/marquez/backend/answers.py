@@ -9,6 +9,7 @@ decides nothing; `waybill.marquez.delivery.schedule` says what does.
 from __future__ import annotations
 
 from enum import Enum
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -60,8 +61,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _BARRED: Final = frozenset({404, 405, 407, 410, 421})
 _DENIED: Final = frozenset({401, 403})
-_TOO_MANY_REQUESTS: Final = 429
-_SERVER_ERROR: Final = 500
 
 
 class _ErrorBody(msgspec.Struct):
@@ -74,17 +73,15 @@ def judge(status: int, words: str = "") -> Verdict:
     A redirect is a wrong address: following it would turn the POST into a GET, and its 200 would lose the
     event.
     """
-    if status == _SERVER_ERROR and _code(words) in _REFUSED:
-        return Verdict.REFUSED
     if 200 <= status < 300:  # noqa: PLR2004 - RFC 9110, section 15.3
         return Verdict.DELIVERED
-    if status in _REFUSED:
+    if status in _REFUSED or (status == HTTPStatus.INTERNAL_SERVER_ERROR and _code(words) in _REFUSED):
         return Verdict.REFUSED
     if status in _DENIED:
         return Verdict.DENIED
     if status in _BARRED or 300 <= status < 400:  # noqa: PLR2004 - RFC 9110, section 15.4
         return Verdict.BARRED
-    return Verdict.AWAY if status == _TOO_MANY_REQUESTS else Verdict.UNWELL
+    return Verdict.AWAY if status == HTTPStatus.TOO_MANY_REQUESTS else Verdict.UNWELL
 
 
 def _code(words: str) -> int:
@@ -110,11 +107,8 @@ def explain(
 ) -> str:
     """Say in one sentence why nothing is delivered now, and what to do.
 
-    Args:
-        answer: the last one; not a delivered one.
-        url: the address without secrets.
-        to_correct: what to call the settings of the address and of the key.
-        has_stopped: whether the delivery waits for another key.
+    `to_correct` names the settings of the address and of the key; `has_stopped` tells whether the delivery
+    waits for another key.
     """
     address, key = to_correct
     if answer.verdict is Verdict.DENIED:

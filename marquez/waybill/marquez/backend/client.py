@@ -8,6 +8,7 @@ import http.client
 import ssl
 import time
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
@@ -32,8 +33,6 @@ LINEAGE_PATH: Final = "/api/v1/lineage"
 _PROBED: Final = "/api/v1/namespaces?limit=1"
 _ANSWER_MAX_BYTES: Final = 8 * 1024
 _UNREADABLE: Final = frozenset({400, 415})
-_UNAVAILABLE: Final = 503
-_OK: Final = 200
 
 
 class _Bearer(AuthBase):
@@ -74,7 +73,6 @@ class Backend:
         url: where its API is, with or without the path of the lineage endpoint.
         connect_timeout_s: how long the backend has to take a connection.
         answer_timeout_s: how long it may be silent before and within its answer.
-        to_correct: what to call the settings of its address and its key.
         read_key: reads the key that the settings' files have now; None: only the given key is used.
     """
 
@@ -188,13 +186,7 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> ProbeResult:
-    """Ask a Marquez whether it answers, by a read that changes nothing.
-
-    Args:
-        url: where its API is, as in the setting ``marquez_url``.
-        api_key: sent as a bearer token; None sends none.
-        timeout_s: how long it may take to connect, and again to answer.
-    """
+    """Ask a Marquez whether it answers, within `timeout_s` each to connect and to answer; changes nothing."""
     shown_url = shown(url)
     timeouts_s = (timeout_s, timeout_s)
     started_s = time.monotonic()
@@ -212,7 +204,7 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
         return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
     status = response.status_code
     problem = None
-    if status != _OK:
+    if status != HTTPStatus.OK:
         answer = Answer(verdict=judge(status), status=status, words=one_line(words))
         problem = explain(answer, shown_url)
     elif '"namespaces"' not in words:
@@ -279,7 +271,7 @@ def _answer_of(response: Response, words: str, elapsed_s: float) -> Answer:
     status = response.status_code
     verdict = judge(status, words)
     retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
-    if status == _UNAVAILABLE and retry_after_s > 0:
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and retry_after_s > 0:
         verdict = Verdict.AWAY
     if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
         # A portal or a page that answers anything with 200: the event would be lost there.

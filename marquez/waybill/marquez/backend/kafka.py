@@ -14,7 +14,7 @@ from waybill.marquez.envelope import envelope_of
 from waybill.transport.config import kafka_address
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message, Producer
+    from confluent_kafka import KafkaError, Producer
 
 log = logging.getLogger("waybill.marquez")
 
@@ -44,13 +44,8 @@ _AWAY: Final = frozenset({"_ALL_BROKERS_DOWN", "_MSG_TIMED_OUT", "_RESOLVE", "_T
 class KafkaTarget(Target):
     """A topic that gets each event as a message, keyed by its run, so that a run stays in one partition.
 
-    An event counts as delivered once all in-sync replicas have it.
-
-    Args:
-        endpoint: ``kafka://broker:9092,broker:9092/topic``.
-        options: the client library's own, ``sasl.password`` and the like.
-        name: what the backend is called in the settings.
-        delivery_timeout_s: how long one try may take.
+    An event counts as delivered once all in-sync replicas have it. The options are those of the client
+    library, ``sasl.password`` and the like.
     """
 
     def __init__(
@@ -93,14 +88,9 @@ class KafkaTarget(Target):
             words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1]}")
             return Answer(verdict=Verdict.BARRED, words=words)
         reports: list[KafkaError | None] = []
-
-        def report(error: KafkaError | None, _: Message) -> None:
-            reports.append(error)
-
+        key = envelope_of(body).subject(0).key.encode()
         try:
-            producer.produce(
-                self._topic, body, key=envelope_of(body).subject(0).key.encode(), on_delivery=report
-            )
+            producer.produce(self._topic, body, key=key, on_delivery=lambda error, _: reports.append(error))
             while not reports and time.monotonic() < started_s + self._timeout_s + _GRACE_S:
                 producer.poll(_POLL_S)
         except KafkaException as error:

@@ -77,7 +77,6 @@ def drop_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQ
 
 
 def _keys_of(seq: int) -> list[str]:
-    """The keys of the rows that hold one dead letter."""
     return [f"{_LETTER}{seq}", f"{_BODY}{seq}"]
 
 

@@ -87,13 +87,11 @@ class Delivery:
     """Delivers in order per run, at least once, and exactly once where every answer was seen.
 
     Args:
-        backend: where the events go; closed with the delivery.
+        backend: closed with the delivery.
         name: the projection's own, under which its cursor and its state are kept.
         connections: how many events may be on their way at a time.
         draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.graph`.
-        summaries: whether each file has its own run.
         clock: seconds that never go back; back-off is measured on it.
-        rng: where the back-off's jitter is drawn from.
     """
 
     stores = False
@@ -142,7 +140,7 @@ class Delivery:
         """Look at new entries where there is room, send what may go, and take in what was answered."""
         self._store()  # what a failing disk did not take comes before anything new
         if self._schedule.wants_key(self._clock()) and self._backend.renewed():
-            self._schedule.resume(self._clock())
+            self._schedule.circuit.resume(self._clock())
         looked = self._look()
         self._store()  # that an event may be on its way is stored before it is
         applied = looked + self._hand_out()
@@ -291,7 +289,7 @@ class Delivery:
                 raise
             if entry is None:
                 log.warning("entry %d left the journal before %s had it", seq, self.name)
-                self._schedule.forget(seq)
+                self._schedule.settle(seq)
                 self._no_longer_owed(seq)
                 pruned += 1
         return pruned
@@ -375,8 +373,7 @@ class Delivery:
             size_bytes=len(entry.body),
         )
         if self._dead_letters.is_full_for(letter):
-            # Somebody may have dropped some.
-            self._store()
+            self._store()  # somebody may have dropped some
             self._dead_letters = DeadLetterBox(dead_letters(self._journal, self.name))
         self._dead_letters.add(letter, entry.body, self._batch)
 
@@ -409,7 +406,7 @@ class Delivery:
     def _step(self, trouble: Answer | None, *, applied: int = 0, retry_s: float | None = None) -> Step:
         if trouble is None:
             return Step(applied=applied, retry_s=retry_s)
-        to_correct, has_stopped = self._backend.to_correct, self._schedule.stopped
+        to_correct, has_stopped = self._backend.to_correct, self._schedule.circuit.stopped
         problem = explain(trouble, self._backend.shown_url, to_correct=to_correct, has_stopped=has_stopped)
         setting = setting_of(trouble, to_correct)
         return Step(applied=applied, retry_s=retry_s, problem=problem, to_correct=setting)

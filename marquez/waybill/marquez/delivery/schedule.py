@@ -53,9 +53,7 @@ class Trouble(msgspec.Struct):
     """The history of an event that failed.
 
     Attributes:
-        since_s: when it first failed.
-        delivered: `Schedule.delivered` at its last try.
-        failed: `Schedule.failed` at its last try.
+        delivered: `Schedule.delivered` at its last try, as `failed` is `Schedule.failed`.
         strikes: how often in a row it failed against the odds.
     """
 
@@ -73,7 +71,7 @@ class Schedule:
     def __init__(self, pending: PendingEvents, rng: Random) -> None:
         self._pending = pending
         self._rng = rng
-        self._circuit = Circuit(rng)
+        self.circuit = Circuit(rng)
         self._key_due_s = 0.0
         self._handed_out_s = -math.inf
         self._troubles: dict[int, Trouble] = {}
@@ -86,15 +84,15 @@ class Schedule:
         """How many events failed at their first try."""
 
     def next(self, now_s: float) -> int | None:
-        """The event to send now, if any may go; for each, call `answered`, `give_back` or `forget` later."""
+        """The event to send now, if any may go; for each, call `answered`, `give_back` or `settle` later."""
         seq = self._choose(now_s)
         if seq is not None:
             self._handed_out_s = now_s
         return seq
 
     def _choose(self, now_s: float) -> int | None:
-        if self._circuit.due_s is not None:
-            if now_s < self._circuit.due_s:
+        if self.circuit.due_s is not None:
+            if now_s < self.circuit.due_s:
                 return None
             if self._pending.any_ready:
                 return self._pending.take()
@@ -115,13 +113,13 @@ class Schedule:
         A probe that gets no answer is not waited for until it times out: it may hang long after the backend
         has recovered.
         """
-        return self._circuit.due_s is not None and now_s < self._handed_out_s + PROBE_EVERY_MAX_S
+        return self.circuit.due_s is not None and now_s < self._handed_out_s + PROBE_EVERY_MAX_S
 
     def wait_s(self, now_s: float) -> float | None:
         """In how many seconds `next` may have an event; None: not before another one is pending."""
-        if self._circuit.due_s is not None:
-            at_most_s = KEY_EVERY_S if self._circuit.denied else math.inf
-            wait_s = min(max(0.0, self._circuit.due_s - now_s), at_most_s)
+        if self.circuit.due_s is not None:
+            at_most_s = KEY_EVERY_S if self.circuit.denied else math.inf
+            wait_s = min(max(0.0, self.circuit.due_s - now_s), at_most_s)
             return wait_s if self._pending.held else None
         if self._pending.any_ready:
             return 0.0
@@ -129,24 +127,15 @@ class Schedule:
 
     def wants_key(self, now_s: float) -> bool:
         """Whether the backend refuses the key and it is time to look for another."""
-        if not self._circuit.denied or now_s < self._key_due_s:
+        if not self.circuit.denied or now_s < self._key_due_s:
             return False
         self._key_due_s = now_s + KEY_EVERY_S
         return True
 
     @property
-    def stopped(self) -> bool:
-        """Whether nothing is sent until there is another key."""
-        return self._circuit.stopped
-
-    def resume(self, now_s: float) -> None:
-        """Go on at once, because there is another key."""
-        self._circuit.resume(now_s)
-
-    @property
     def outage(self) -> Answer | None:
         """The answer that says that the whole backend is down; None while it is not."""
-        return self._circuit.problem if self._pending.held else None
+        return self.circuit.problem if self._pending.held else None
 
     @property
     def stuck(self) -> Answer | None:
@@ -164,29 +153,31 @@ class Schedule:
         else:
             self._pending.put_back(seq)
 
-    def forget(self, seq: int) -> None:
-        """Settle an event that `next` gave and that has been pruned from the journal."""
-        self._settle(seq)
+    def settle(self, seq: int) -> None:
+        """Note that an event that `next` gave is dealt with, for example because it was pruned."""
+        self._troubles.pop(seq, None)
+        self._stuck.pop(seq, None)
+        self._pending.settle(seq)
 
     def answered(self, seq: int, answer: Answer, now_s: float) -> SendOutcome:
         """Take in what the backend said of an event that `next` gave."""
         if answer.verdict is Verdict.AWAY:
-            self._circuit.failed(answer, now_s)
+            self.circuit.failed(answer, now_s)
             self.give_back(seq, now_s)
             return SendOutcome.LATER
         if answer.verdict in {Verdict.DELIVERED, Verdict.REFUSED}:
             self.delivered += answer.verdict is Verdict.DELIVERED and seq not in self._troubles
-            self._settle(seq)
-            if self._circuit.passed():
+            self.settle(seq)
+            if self.circuit.passed():
                 self._pardon(now_s)
             return SendOutcome.DELIVERED if answer.verdict is Verdict.DELIVERED else SendOutcome.PARKED
         trouble = self._note_failure(seq, answer, now_s)
         if trouble.strikes >= POISON_TRIES and now_s - trouble.since_s >= POISON_AFTER_S:
-            self._settle(seq)
+            self.settle(seq)
             return SendOutcome.PARKED
         # The failure of an event that fails while others pass says nothing about the backend.
-        if not trouble.strikes or self._circuit.due_s is not None:
-            self._circuit.failed(answer, now_s)
+        if not trouble.strikes or self.circuit.due_s is not None:
+            self.circuit.failed(answer, now_s)
         delay_s = max(full_jitter(self._rng, trouble.tries, RETRY_EVERY_MAX_S), SLOW_SHARE * answer.elapsed_s)
         heapq.heappush(self._retries, (now_s + delay_s, seq))
         return SendOutcome.LATER
@@ -209,11 +200,6 @@ class Schedule:
         if trouble.tries >= STUCK_TRIES:
             self._stuck[seq] = answer
         return trouble
-
-    def _settle(self, seq: int) -> None:
-        self._troubles.pop(seq, None)
-        self._stuck.pop(seq, None)
-        self._pending.settle(seq)
 
     def _pardon(self, now_s: float) -> None:
         """After an outage, try at once what failed in it, unless it has failed against the odds before."""

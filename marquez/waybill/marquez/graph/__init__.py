@@ -3,6 +3,7 @@
 from waybill.marquez.graph.event_facets import (
     FileEvent as FileEvent,
     Flow as Flow,
+    Named as Named,
     Node as Node,
     file_event_of as file_event_of,
 )

@@ -6,6 +6,7 @@ which a client puts on each event, for example by ``tags`` in ``openlineage.yml`
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -21,7 +22,6 @@ _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABOR
 NOTES_MAX_BYTES: Final = 16 * 1024
 """Larger facets are ignored: what is stored of a job stays small."""
 
-
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
@@ -36,7 +36,6 @@ class Flow(NamedTuple):
     """Files that one summary stands for.
 
     Attributes:
-        job: the job of the files' runs.
         parent: the job of their parent runs, which Marquez makes part of the job's name.
         source: the system and data source of the files.
     """
@@ -53,8 +52,6 @@ class FileEvent(NamedTuple):
         comes_from: the job of the file that it was split from.
         state: how a path of the file ended; None while it has not.
         completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
-        transforms: the flows that changed it, in order.
-        sink: the flow it left by.
         size_bytes: how much was written, as the outputs' statistics say.
     """
 
@@ -81,12 +78,15 @@ class _File(msgspec.Struct, rename="camel"):
     completed: str | None = None
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
+    """A job or a dataset as JSON has it."""
+
     namespace: str
     name: str
 
     @property
     def node(self) -> Node:
+        """Its node in the graph."""
         return Node(self.namespace, self.name)
 
 
@@ -96,7 +96,7 @@ class _ParentRun(msgspec.Struct, rename="camel"):
 
 class _Parent(msgspec.Struct):
     run: _ParentRun
-    job: _Named
+    job: Named
 
 
 class _Facets(msgspec.Struct):
@@ -112,7 +112,7 @@ class _OutputFacets(msgspec.Struct, rename="camel"):
     output_statistics: _Statistics | None = None
 
 
-class _Output(_Named, rename="camel"):
+class _Output(Named, rename="camel"):
     output_facets: _OutputFacets | None = None
 
     @property
@@ -122,7 +122,7 @@ class _Output(_Named, rename="camel"):
 
 
 _FACETS: Final = msgspec.json.Decoder(_Facets)
-_INPUTS: Final = msgspec.json.Decoder(list[_Named] | None)
+_INPUTS: Final = msgspec.json.Decoder(list[Named] | None)
 _OUTPUTS: Final = msgspec.json.Decoder(list[_Output] | None)
 
 
@@ -183,13 +183,10 @@ class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
     tags: tuple[Tag, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
         return bool(self.documentation or self.owners or self.tags)
 
 
 class _Facet(msgspec.Struct):
-    """Any of the three facets."""
-
     description: str = ""
     owners: tuple[Owner, ...] = ()
     tags: tuple[Tag, ...] = ()
@@ -210,9 +207,7 @@ def job_facets_of(envelope: Envelope) -> JobFacets:
 
 
 def _read(raw: msgspec.Raw | None) -> _Facet:
-    if raw is None or len(raw) > NOTES_MAX_BYTES:
-        return _Facet()
-    try:
-        return msgspec.json.decode(raw, type=_Facet)
-    except _UNREADABLE:
-        return _Facet()
+    if raw is not None and len(raw) <= NOTES_MAX_BYTES:
+        with contextlib.suppress(*_UNREADABLE):
+            return msgspec.json.decode(raw, type=_Facet)
+    return _Facet()

@@ -70,7 +70,6 @@ class Path(NamedTuple):
     """What is known of one file's path.
 
     Attributes:
-        is_split: whether it was split into others.
         parent: the data source of the file it was split from.
         notes: what else is known of the jobs of its data source.
     """
@@ -144,7 +143,6 @@ class Job(msgspec.Struct):
     """One job of the graph, as it is stored.
 
     Attributes:
-        notes: what is known of it besides its edges.
         told_ms: when the backend was told all of this, epoch milliseconds; 0: not yet.
     """
 
@@ -179,8 +177,8 @@ class JobGraph:
     def __init__(self, rows: Mapping[str, bytes]) -> None:
         stored = [msgspec.json.decode(row, type=Job) for row in rows.values()]
         self._jobs = {job.node: job for job in stored}
-        self._numbers = {node: -number for number, node in enumerate(self._jobs, 1)}
-        self._nodes = {number: node for node, number in self._numbers.items()}
+        self._nodes = list(self._jobs)
+        self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
         self._telling: dict[Node, tuple[int, JobFacets]] = {}
         self._learned_until_ms: dict[Path, int] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
@@ -195,14 +193,10 @@ class JobGraph:
 
     def node(self, number: int) -> Node:
         """The job that a number stands for."""
-        return self._nodes[number]
+        return self._nodes[-number - 1]
 
     def learn(self, path: Path, now_ms: int) -> set[Node]:
-        """Take in one path.
-
-        Returns:
-            The jobs that the backend has to be told of: new or changed ones, and those last told long ago.
-        """
+        """Take in one path; returns the jobs to tell: new or changed ones, and those last told long ago."""
         due: set[Node] = set()
         if now_ms < self._learned_until_ms.get(path, 0):
             return due
@@ -230,8 +224,8 @@ class JobGraph:
         return due
 
     def _begin(self, node: Node) -> Job:
-        self._numbers[node] = -len(self._jobs) - 1
-        self._nodes[self._numbers[node]] = node
+        self._nodes.append(node)
+        self._numbers[node] = -len(self._nodes)
         return self._jobs.setdefault(node, Job(node))
 
     def told(self, node: Node, now_ms: int) -> bool:
@@ -284,8 +278,12 @@ def row_key(node: Node) -> str:
 
 def _facets(node: Node, notes: JobFacets) -> dict[str, dict[str, object]]:
     """A job's facets: all of them each time, because Marquez forgets those of the last version."""
-    description = " ".join(filter(None, (_description(node), notes.documentation)))
-    kind = SPLIT.upper() if node.name.endswith(f".{SPLIT}") else "TRANSFORM"
+    source, _, flow = node.name.rpartition(".")
+    if flow == SPLIT:
+        kind, says = "SPLIT", f"Where files of the data source {source} come apart into others."
+    else:
+        kind, says = "TRANSFORM", f"The flow {flow}, as files of the data source {source} pass it."
+    description = f"{says} {notes.documentation}" if notes.documentation else says
     job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": kind}
     facets = {
         "documentation": standard_facet("1-1-0", "DocumentationJobFacet", description=description),
@@ -296,13 +294,6 @@ def _facets(node: Node, notes: JobFacets) -> dict[str, dict[str, object]]:
     if notes.tags:
         facets["tags"] = standard_facet("1-0-0", "TagsJobFacet", tags=notes.tags)
     return facets
-
-
-def _description(node: Node) -> str:
-    source, _, flow = node.name.rpartition(".")
-    if flow == SPLIT:
-        return f"Where files of the data source {source} come apart into others."
-    return f"The flow {flow}, as files of the data source {source} pass it."
 
 
 def instant(time_ms: int) -> str:

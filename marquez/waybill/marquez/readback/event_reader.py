@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote
 
@@ -21,6 +22,7 @@ import requests
 from waybill.facets import parse_instant_us
 from waybill.marquez.backend import base_url, open_session, shown
 from waybill.marquez.envelope import envelope_of
+from waybill.marquez.graph import Named
 from waybill.transport.errors import WaybillError
 
 if TYPE_CHECKING:
@@ -32,12 +34,9 @@ RETRY_WAITS_S: Final = (0.5, 2.0, 8.0)
 _EVENTS: Final = "/api/v1/events/lineage"
 _JOB: Final = "/api/v1/namespaces/{}/jobs/{}"
 _TIMEOUT_S: Final = (5.0, 120.0)
-_SERVER_ERROR: Final = 500
-_OK: Final = 200
 _BAD_NAME: Final = 400
 """The answer to a name that its web server allows in no path: such a job cannot be asked for."""
 _NOT_THERE: Final = frozenset({404, _BAD_NAME})
-_TOO_MANY: Final = 429
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _AFTER_LAST_US: Final = 253_402_300_799_000_000
 """An end for windows, in epoch microseconds: Marquez hides what is later than 2030 unless asked for it."""
@@ -54,22 +53,16 @@ class _Page(msgspec.Struct):
     totalCount: int  # noqa: N815 - Marquez's own name
 
 
-class _Dataset(msgspec.Struct, frozen=True):
-    namespace: str
-    name: str
-
-
 class _Job(msgspec.Struct):
-    inputs: frozenset[_Dataset]
-    outputs: frozenset[_Dataset]
+    inputs: list[Named]
+    outputs: list[Named]
 
 
 class EventReader:
-    """Reads what a Marquez has stored.
+    """Reads what a Marquez has stored. Every method raises a `MarquezReadError` if it does not answer.
 
-    Args:
-        page_events: how many events to ask for at once.
-        retry_waits_s: how long to wait before each further attempt of a request that fails.
+    It asks for `page_events` at once, and waits for `retry_waits_s` before each further attempt of a request
+    that fails.
     """
 
     def __init__(
@@ -91,11 +84,7 @@ class EventReader:
         self._session.close()
 
     def extent_us(self) -> tuple[int, int, int] | None:
-        """The first and the last event time, and how many events there are; None when there are none.
-
-        Raises:
-            MarquezReadError: it does not answer.
-        """
+        """The first and the last event time, and how many events there are; None when there are none."""
         first = self._get(0, _AFTER_LAST_US, limit=1)
         last = self._get(0, _AFTER_LAST_US, limit=1, direction="desc")
         if not first.events or not last.events:
@@ -103,11 +92,7 @@ class EventReader:
         return _time_us(first.events[0]), _time_us(last.events[0]), last.totalCount
 
     def read(self, start_us: int, end_us: int) -> Iterator[list[bytes]]:
-        """The events from one instant on until before another, in epoch microseconds, as Marquez gives them.
-
-        Raises:
-            MarquezReadError: it does not answer.
-        """
+        """The events from one instant on until before another, epoch microseconds, as Marquez gives them."""
         limit = self._page_events
         while start_us < end_us:
             events = self._get(start_us, end_us, limit=limit).events
@@ -119,19 +104,14 @@ class EventReader:
             start_us = max(start_us, reached_us)
 
     def draws(self, job: Node, inputs: Collection[Node], outputs: Collection[Node]) -> bool:
-        """Whether Marquez's graph has a job with at least these edges.
-
-        Raises:
-            MarquezReadError: it does not answer.
-        """
+        """Whether Marquez's graph has a job with at least these edges."""
         path = _JOB.format(*(quote(name, safe="") for name in job))
         answer = self._ask(path, {}, accepted=_NOT_THERE)
         if answer.status_code in _NOT_THERE:
             return answer.status_code == _BAD_NAME
         found = self._decode(answer.content, _Job)
-        return {_Dataset(*one) for one in inputs} <= found.inputs and {
-            _Dataset(*one) for one in outputs
-        } <= found.outputs
+        has_inputs = {one.node for one in found.inputs}.issuperset(inputs)
+        return has_inputs and {one.node for one in found.outputs}.issuperset(outputs)
 
     def _get(self, after_us: int, before_us: int, *, limit: int, direction: str = "asc") -> _Page:
         parameters: dict[str, str | int] = {
@@ -153,10 +133,11 @@ class EventReader:
             except requests.RequestException as error:
                 problem = f"does not answer ({type(error).__name__})"
             else:
-                if answer.status_code == _OK or answer.status_code in accepted:
+                if answer.status_code == HTTPStatus.OK or answer.status_code in accepted:
                     return answer
                 problem = f"answers {answer.status_code}"
-                if answer.status_code < _SERVER_ERROR and answer.status_code != _TOO_MANY:
+                too_many = answer.status_code == HTTPStatus.TOO_MANY_REQUESTS
+                if answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR and not too_many:
                     break
             if wait_s is not None:
                 time.sleep(wait_s)
@@ -185,6 +166,5 @@ def _time_us(event: msgspec.Raw) -> int:
 
 
 def _instant(time_us: int) -> str:
-    return (
-        (_EPOCH + timedelta(microseconds=time_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    )
+    moment = _EPOCH + timedelta(microseconds=time_us)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

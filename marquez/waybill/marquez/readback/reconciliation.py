@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from waybill.marquez.readback.event_reader import EventReader
     from waybill.transport.journal import Journal
 
-
 _RECONCILED: Final = "reconciled"
 
 
@@ -72,9 +71,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a comparison.
 
     Attributes:
-        compared: how many delivered run events of the journal were looked for.
+        compared: how many delivered run events of the journal were looked for; `compared_jobs` likewise.
         missing: those that the backend does not have, in the order of the journal.
-        compared_jobs: how many jobs of the graph were looked for.
     """
 
     compared: int
@@ -88,13 +86,9 @@ def reconcile(
 ) -> Reconciliation:
     """Compare what was delivered, run events and the jobs of the graph, with what the backend has.
 
-    Args:
-        journal: where the delivered events are.
-        reader: reads the backend's.
-        since_ms: only events that the journal accepted from then on, and jobs that the backend was told of
-            from then on, epoch milliseconds. What the backend has deleted after its retention counts as
-            missing, so do not look back further than that.
-        backend: the name of its projection.
+    Only events that the journal accepted from `since_ms` on (epoch milliseconds), and jobs that the backend
+    was told of from then on. What the backend has deleted after its retention counts as missing, so do not
+    look back further than that.
 
     Raises:
         MarquezReadError: the backend cannot be read.
@@ -117,12 +111,8 @@ def reconcile_new(
     The jobs of the graph are compared each time, last of all; they have a result of their own where some are
     missing.
 
-    Args:
-        journal: where the delivered events are.
-        reader: reads the backend's.
-        since_ms: nothing that the journal accepted earlier is compared, epoch milliseconds.
-        backend: the name of its projection.
-        entries_at_once: how many entries each result covers.
+    Nothing that the journal accepted before `since_ms` (epoch milliseconds) is compared. Each result covers
+    `entries_at_once` entries.
 
     Raises:
         MarquezReadError: the backend cannot be read; the next call goes on from there.

@@ -72,7 +72,6 @@ class CoalescedEntries:
         self._changed: set[int] = set()
 
     def __contains__(self, seq: int) -> bool:
-        """Whether an entry was coalesced."""
         number, place = divmod(seq, PAGE_ENTRIES)
         return bool(self._page(number)[place >> 3] >> (place & 7) & 1)
 

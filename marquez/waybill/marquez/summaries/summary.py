@@ -32,13 +32,9 @@ class Summary(msgspec.Struct):
 
     Attributes:
         seq: the first of the events, by its sequence number; it stands for them all.
-        parent_run_id: the parent of the summary's run, if it has one.
         first_ms: when the first event was accepted, epoch milliseconds.
         last_ms: when the last one was.
-        states: how many paths ended in each state.
-        size_bytes: how much was written.
         completed_ms: when the first and the last path ended; None where none did.
-        sinks: the flows they left by.
     """
 
     flow: Flow

@@ -31,8 +31,6 @@ _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
 _INDEX: Final = re.compile(r"\[[^]]*\]")
 _MISSING: Final = re.compile(r"Object missing required field `(?P<field>.*)`")
-
-
 _WHAT_CHARS_MAX: Final = 200
 
 
@@ -102,11 +100,7 @@ def admit_records(body: bytes) -> list[ProvenanceRecord]:
 
 
 def check_records(body: bytes) -> int:
-    """Count the records that `admit_records` would decode.
-
-    Raises:
-        AdmissionError: one of them may not be kept.
-    """
+    """Count the records that `admit_records` would decode, or refuse them as it does."""
     return _decode(body, count_records, RECORDS_FORM)
 
 
@@ -161,11 +155,7 @@ def without_indices(where: str) -> str:
 
 
 def check_instant(text: str | None, where: str) -> None:
-    """Check an instant of an event, if there is one.
-
-    Raises:
-        AdmissionError: it cannot be read, or is out of range.
-    """
+    """Check an instant of an event, if there is one: it can be read, and is in range."""
     if text is None:
         return
     try:

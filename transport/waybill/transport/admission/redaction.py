@@ -47,21 +47,13 @@ _FULL: Final = b"""{
 
 
 class Redaction:
-    """Admits events as `admit_event` does, and removes from them what rules name.
-
-    Args:
-        rules: see the module; `parse_rules` has checked them.
-    """
+    """Admits events as `admit_event` does, and removes what rules name that `parse_rules` has checked."""
 
     def __init__(self, rules: Iterable[str] = ()) -> None:
         self._rules: Final = [_Rule(rule) for rule in rules]
 
     def admit(self, body: bytes) -> bytes:
-        """The bytes of an event that are to be kept: the given ones unless a rule is about them.
-
-        Raises:
-            AdmissionError: the event may not be kept.
-        """
+        """The bytes of an event that are to be kept: the given ones unless a rule is about them."""
         admit_event(body)
         try:
             return self._redact(body)

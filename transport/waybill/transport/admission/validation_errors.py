@@ -38,11 +38,7 @@ EXPLAINED_BYTES_MAX: Final = 2**20
 
 
 def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
-    """Everything that is wrong with an OpenLineage event that `admit_event` has refused.
-
-    Returns:
-        At most `ERRORS_MAX` errors, among them `first`, which it was refused for.
-    """
+    """At most `ERRORS_MAX` errors of an event that `admit_event` refused, among them `first`, its reason."""
     return _errors(body, first, _errors_in_event)
 
 

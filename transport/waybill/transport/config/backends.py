@@ -99,11 +99,7 @@ def with_keys(
 
 
 def check_url(url: str) -> None:
-    """Check where a backend is.
-
-    Raises:
-        ValueError: it is no URL that can be sent to.
-    """
+    """Check where a backend is: what is no URL that can be sent to raises a `ValueError`."""
     try:
         parts = urlsplit(url)
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -123,11 +119,7 @@ def without_users(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in a
 
 
 def kafka_address(endpoint: str) -> tuple[str, str]:
-    """The brokers of a Kafka, with commas between them, and the topic.
-
-    Raises:
-        ValueError: it is no such address.
-    """
+    """The brokers of a Kafka, with commas between them, and the topic; else it raises a `ValueError`."""
     found = _KAFKA.fullmatch(endpoint)
     if found is None or found[2] in {".", ".."}:
         raise ValueError("give kafka://broker:9092/topic, several brokers with commas between them")
@@ -169,17 +161,17 @@ def _checked(one: BackendSetting) -> BackendSetting:
         raise ValueError(f"only kafka has options, leave those of {name} out")
     if one.api_key and one.backend == "kafka":
         raise ValueError("kafka has no api_key, give sasl.password and the like as options")
+    endpoint = one.endpoint
     if one.backend == "console":
-        if one.endpoint:
+        if endpoint:
             raise ValueError("the console has no endpoint, leave it out")
-        return msgspec.structs.replace(one, name=name)
-    if one.backend == "file":
-        if not one.endpoint or "\0" in one.endpoint:
+    elif one.backend == "file":
+        if not endpoint or "\0" in endpoint:
             raise ValueError("give the path of the file as its endpoint")
-        endpoint = str(Path(one.endpoint).expanduser().absolute())
-        return msgspec.structs.replace(one, name=name, endpoint=endpoint)
-    try:
-        (kafka_address if one.backend == "kafka" else check_url)(one.endpoint)
-    except ValueError as error:
-        raise ValueError(f"the endpoint of {name} is invalid: {error}") from None
-    return msgspec.structs.replace(one, name=name)
+        endpoint = str(Path(endpoint).expanduser().absolute())
+    else:
+        try:
+            (kafka_address if one.backend == "kafka" else check_url)(endpoint)
+        except ValueError as error:
+            raise ValueError(f"the endpoint of {name} is invalid: {error}") from None
+    return msgspec.structs.replace(one, name=name, endpoint=endpoint)

@@ -44,7 +44,6 @@ class Setting(msgspec.Struct, frozen=True):
 
     Attributes:
         metavar: stands for the value in the help of the option; empty for a switch.
-        help: what the setting is for.
         default: the default in words, where the value alone does not say it well.
         check: makes the value of what was given, or raises a ValueError that says what to give; None: by the
             type, which is that of a switch, of a folder or of a few words.
@@ -207,8 +206,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def with_values(self, values: Mapping[str, object], origin: str) -> Settings:
         """The same settings with other values from one origin; None resets a setting to no value.
 
-        Raises:
-            SettingsError: an invalid value.
+        An invalid value raises a `SettingsError`.
         """
         checked = {
             name: None if value is None else _check(name, value, origin) for name, value in values.items()

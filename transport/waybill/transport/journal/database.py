@@ -44,9 +44,10 @@ _T = TypeVar("_T")
 class Database:
     """One process's access to a journal's database; it connects when it is first used.
 
+    Every method raises a `JournalError` if the disk fails or is full, or the database is damaged.
+
     Args:
         path: the file; its folder exists.
-        vfs: SQLite's file system by name; None for its own.
         clock: tells the seconds by which `SYNC_EVERY_S` is measured.
     """
 
@@ -71,15 +72,10 @@ class Database:
         survive_forks(self)
 
     def write(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
-        """Do `work` in one write transaction.
+        """Do `work` in one write transaction, which is fsynced on return if it has to be `durable`.
 
-        Args:
-            work: what to do.
-            durable: whether it is fsynced on return; if not, the first change `SYNC_EVERY_S` after the last
-                fsync makes it durable, or `sync`.
-
-        Raises:
-            JournalError: the disk failed or is full; nothing changed.
+        Otherwise the first change `SYNC_EVERY_S` after the last fsync makes it durable, or `sync`. If it
+        raises, nothing has changed.
         """
         with self.write_lock:
             self.refuse_reentry()
@@ -113,17 +109,7 @@ class Database:
         return result
 
     def sync(self, after_s: float = 0.0) -> float | None:
-        """Fsync what `write` has not.
-
-        Args:
-            after_s: only if the last fsync was so long ago.
-
-        Returns:
-            The seconds until then; None when nothing is left to fsync.
-
-        Raises:
-            JournalError: the disk failed.
-        """
+        """Fsync what `write` has not, `after_s` after the last fsync; returns the seconds left, if any."""
         left_s = self._synced_s + after_s - self._clock()
         if self._has_unsynced and left_s > 0:
             return left_s
@@ -138,11 +124,7 @@ class Database:
         return None
 
     def refuse_reentry(self) -> None:
-        """Refuse a signal handler that interrupts this thread's own write; the caller holds `write_lock`.
-
-        Raises:
-            JournalError: this is such a handler.
-        """
+        """Refuse a signal handler that interrupts this thread's own write; the caller holds `write_lock`."""
         if self._in_transaction:
             raise JournalError(
                 f"{self._path} cannot be written by a signal handler that interrupts a write; "
@@ -151,11 +133,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """The connection to read with; one thread has it at a time.
-
-        Raises:
-            JournalError: the disk failed, or the database is damaged.
-        """
+        """The connection to read with; one thread has it at a time."""
         with self._read_lock:
             try:
                 if self._reader is None:
@@ -165,11 +143,7 @@ class Database:
                 raise self._explained(error) from None
 
     def prepare(self) -> None:
-        """Make the database, or migrate an older one.
-
-        Raises:
-            JournalError: the file is no journal, or none can be made here.
-        """
+        """Make the database, or migrate an older one; a `JournalError` says that the file is no journal."""
         with self.write_lock:
             self._writing()
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -72,7 +72,6 @@ class Entry(msgspec.Struct, frozen=True):
     Attributes:
         seq: its place in the sequence, from 1.
         received_ms: when it was accepted, epoch milliseconds.
-        kind: what the body is.
         system_name: the name stamped on records that carry none.
         body: the bytes as accepted.
     """
@@ -85,10 +84,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """A home's journal; threads may share one, processes open one each, and it may be carried over a fork.
+    """A home's journal, made where there is none, and migrated where it is older.
+
+    Threads may share one, processes open one each, and it may be carried over a fork.
 
     Args:
-        home: the folder; made when missing.
         max_bytes: new entries are refused while the content is larger than this; it may be changed.
         vfs: SQLite's file system by name; the fault tests pass theirs.
         packs: whether large bodies are compressed, for which pyarrow is loaded.
@@ -107,7 +107,6 @@ class Journal:
         packs: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Open the journal; it is made where there is none, and migrated where it is older."""
         self.home = home
         self.path = home / "journal.db"
         self.max_bytes = max_bytes
@@ -146,11 +145,7 @@ class Journal:
     def append_many(self, items: Iterable[Item]) -> list[int]:
         """Keep entries, all or none of them, durable on return.
 
-        Args:
-            items: kind, body and stamped system name of each.
-
-        Returns:
-            The sequence number of each; for a repeat that of the first entry with the same bytes.
+        Returns the sequence number of each; for a repeat that of the first entry with the same bytes.
 
         Raises:
             JournalFullError: the disk is full, or `max_bytes` are reached; nothing was kept.
@@ -161,10 +156,8 @@ class Journal:
     def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
         """Keep entries without waiting for the disk, from an event loop say; see `append_many`.
 
-        Args:
-            items: kind, body and stamped system name of each.
-            on_done: called in the committing thread with the sequence numbers or the error; it must neither
-                raise nor take long. `close` calls it for all that is left.
+        `on_done` is called in the committing thread with the sequence numbers or the error; it must neither
+        raise nor take long. `close` calls it for all that is left.
         """
         self._commits.submit(items, on_done)
 
@@ -181,7 +174,10 @@ class Journal:
         return [row_of(kind, system, body, pack=self._packs) for kind, body, system in items]
 
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
-        self._check_size(writer)
+        now_s = self._clock()
+        if now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
+            self._size_checked_s = now_s
+            self._is_full = _content_bytes(writer) >= self.max_bytes
         marks = any(row.kind == Kind.MARK for row in rows)
         if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
@@ -190,12 +186,6 @@ class Journal:
             )
         now_ms = time.time_ns() // 1_000_000
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
-
-    def _check_size(self, writer: apsw.Connection) -> None:
-        now_s = self._clock()
-        if now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
-            self._size_checked_s = now_s
-            self._is_full = _content_bytes(writer) >= self.max_bytes
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -215,8 +205,7 @@ class Journal:
 
     def last_seq(self) -> int:
         """The newest entry's sequence number; 0 for an empty journal."""
-        with self._database.reading() as reader:
-            return int(reader.execute("SELECT coalesce(max(seq), 0) FROM entries").get)
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM entries"))
 
     def first(self) -> Entry | None:
         """The oldest entry that is not pruned."""
@@ -236,37 +225,34 @@ class Journal:
         with self._database.reading() as reader:
             return _content_bytes(reader)
 
+    def _value(self, query: str, *bindings: str) -> Any:  # noqa: ANN401 - the first column of the first row
+        with self._database.reading() as reader:
+            return reader.execute(query, bindings).get
+
+    def _values(self, query: str, *bindings: str) -> dict[str, Any]:
+        """The second column of each row by the first."""
+        with self._database.reading() as reader:
+            return dict(cast("list[tuple[str, Any]]", reader.execute(query, bindings).fetchall()))
+
     # -- projections -----------------------------------------------------------------------------------------
 
     def cursor(self, projection: str) -> int:
         """The last entry that a projection has made durable; 0 before its first."""
-        with self._database.reading() as reader:
-            return int(
-                reader.execute(
-                    "SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", (projection,)
-                ).get
-            )
+        return int(self._value("SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", projection))
 
     def cursors(self) -> dict[str, int]:
         """Every projection that ever moved its cursor, and where it stands."""
-        with self._database.reading() as reader:
-            rows = reader.execute("SELECT projection, seq FROM cursors").fetchall()
-        return dict(cast("list[tuple[str, int]]", rows))
+        return self._values("SELECT projection, seq FROM cursors")
 
     def state(self, projection: str, prefix: str = "") -> dict[str, bytes]:
         """What a projection keeps under the keys that begin with `prefix`."""
-        with self._database.reading() as reader:
-            query = "SELECT key, value FROM state WHERE projection = ? AND key >= ? AND key < ?"
-            rows = reader.execute(query, (projection, prefix, prefix + "\U0010ffff")).fetchall()
-        return dict(cast("list[tuple[str, bytes]]", rows))
+        query = "SELECT key, value FROM state WHERE projection = ? AND key >= ? AND key < ?"
+        return self._values(query, projection, prefix, prefix + "\U0010ffff")
 
     def state_get(self, projection: str, key: str) -> bytes | None:
         """What a projection keeps under one key."""
-        with self._database.reading() as reader:
-            row = reader.execute(
-                "SELECT value FROM state WHERE projection = ? AND key = ?", (projection, key)
-            ).get
-            return cast("bytes | None", row)
+        query = "SELECT value FROM state WHERE projection = ? AND key = ?"
+        return cast("bytes | None", self._value(query, projection, key))
 
     def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
         """What a projection keeps under some keys, without those that it has nothing under."""
@@ -275,9 +261,7 @@ class Journal:
         query = (
             "SELECT key, value FROM state WHERE projection = ? AND key IN (SELECT value FROM json_each(?))"
         )
-        with self._database.reading() as reader:
-            rows = reader.execute(query, (projection, msgspec.json.encode(list(keys)).decode())).fetchall()
-        return dict(cast("list[tuple[str, bytes]]", rows))
+        return self._values(query, projection, msgspec.json.encode(list(keys)).decode())
 
     def commit(
         self,
@@ -291,15 +275,12 @@ class Journal:
     ) -> None:
         """Move a projection's cursor and change its state in one transaction.
 
-        Args:
-            projection: whose.
-            cursor: where it moves to.
-            put: rows to write, by key.
-            delete: keys of rows to remove.
-            seqs: by key, the entry that a row of `put` is tied to; `prune` removes the row with that entry.
-                Other rows stay until they are deleted.
-            durable: fsynced on return; otherwise safe from the death of the process on return, and fsynced
-                with the next change after 100 ms, or by `sync`: emitters wait for anybody's fsync.
+        Rows are written and deleted by key. By key, too, `seqs` ties a row to an entry: `prune` removes it
+        with that entry. Other rows stay until they are deleted.
+
+        The change is fsynced on return if it has to be `durable`. Otherwise it is safe from the death of the
+        process on return, and fsynced with the next change after 100 ms, or by `sync`: emitters wait for
+        anybody's fsync.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -325,8 +306,7 @@ class Journal:
 
     def meta(self, key: str) -> str | None:
         """One of the home's own notes, for example the settings its runner works by."""
-        with self._database.reading() as reader:
-            return cast("str | None", reader.execute("SELECT value FROM meta WHERE key = ?", (key,)).get)
+        return cast("str | None", self._value("SELECT value FROM meta WHERE key = ?", key))
 
     def set_meta(self, key: str, value: str) -> None:
         """Write one of the home's own notes."""
@@ -334,15 +314,14 @@ class Journal:
         self._database.write(lambda writer: writer.execute(statement, (key, value)))
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
-        """Remove old entries, oldest first, and the state that is tied to them; the newest always stays.
+        """Remove old entries, oldest first, and the state that is tied to them; returns how many entries.
+
+        The newest entry always stays.
 
         Args:
             upto_seq: the last entry that may go, because every projection that is asked for has it.
             received_before_ms: only entries accepted before this instant go.
             limit: the most that one call removes, so that writers do not wait long.
-
-        Returns:
-            How many entries were removed.
         """
 
         def remove(writer: apsw.Connection) -> int:

@@ -39,7 +39,6 @@ _MOMENT_DIGITS: Final = 17
 _MOMENT_BYTES: Final = 8
 _NO_DIGITS: Final = bytes(set(range(256)) - set(b"0123456789"))
 
-
 Item = tuple[int, bytes, str]
 """Kind, body and stamped system name of an entry that is to be kept."""
 
@@ -110,18 +109,11 @@ def insert(
 ) -> list[int]:
     """Insert rows that are no repeats; the caller has begun a transaction.
 
-    Args:
-        writer: the connection.
-        rows: what is inserted.
-        now_ms: the time, epoch milliseconds; the newest entry's is taken where that is later.
-        marks: whether marks are among the rows.
-        old_digests: whether the journal has entries whose digest is the hash alone, as version 3 had it.
-
-    Returns:
-        The sequence number of each row; for a repeat that of the first entry with these bytes.
+    They are stamped with the time, or with the newest entry's where that is later. `old_digests` tells
+    whether the journal has entries whose digest is the hash alone, as version 3 had it. Returns the sequence
+    number of each row; for a repeat that of the first entry with these bytes.
     """
-    known = _known_by_hash(writer, rows) if old_digests else {}
-    if known:
+    if old_digests and (known := _known_by_hash(writer, rows)):
         fresh = [row for row in rows if row.digest not in known]
         numbers = iter(insert(writer, fresh, now_ms, marks=marks))
         return [known[row.digest] if row.digest in known else next(numbers) for row in rows]

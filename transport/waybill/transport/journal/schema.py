@@ -69,9 +69,7 @@ VERSION: Final = len(STEPS)
 def migrate(connection: apsw.Connection, *, node: str) -> None:
     """Bring a journal to `VERSION` in one transaction; one that is there already is only checked.
 
-    Args:
-        connection: open for writing, with no other writer at work.
-        node: the random id that a new journal takes for good.
+    No other writer is at work. `node` is the random id that a new journal takes for good.
 
     Raises:
         JournalError: the file is some other program's database.

@@ -49,10 +49,7 @@ def flush(
     The layout settles the runs that have ended, writes raw files and compacts every hour, even the current
     one. If the home has no runner, this process works the projections itself.
 
-    Args:
-        settings: the home, and what its projections do.
-        timeout_s: stop waiting after this long; a live runner goes on with the work.
-        on_progress: called now and then.
+    It stops waiting after `timeout_s`; a live runner goes on with the work.
 
     Raises:
         SettingsConflictError: a live runner of the home works with other settings.

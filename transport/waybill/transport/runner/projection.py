@@ -13,6 +13,7 @@ stores their names by `note_published`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
@@ -20,8 +21,6 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
@@ -76,11 +75,8 @@ class Projection(Protocol):
         """Release what it holds."""
 
 
-class OpenProjection(Protocol):
-    """The callable behind an entry point of the group ``waybill.projections``."""
-
-    def __call__(self, journal: Journal, settings: Settings) -> Projection | Sequence[Projection] | None:
-        """The projections that the settings ask for."""
+OpenProjection = Callable[["Journal", "Settings"], Projection | Sequence[Projection] | None]
+"""What an entry point of the group ``waybill.projections`` names."""
 
 
 class Progress(StrEnum):
@@ -93,11 +89,11 @@ class Progress(StrEnum):
     REFUSED = "refused for good"
 
 
-class TellProgress(Protocol):
-    """The callable behind an entry point of the group ``waybill.progress``."""
+TellProgress = Callable[["Journal", str, int], Progress | None]
+"""What an entry point of the group ``waybill.progress`` names.
 
-    def __call__(self, journal: Journal, projection: str, seq: int) -> Progress | None:
-        """What became of an entry; None: no more than the projection's cursor says."""
+It tells what became of a projection's entry; None: no more than the projection's cursor says.
+"""
 
 
 def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
@@ -116,11 +112,7 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
 def note_published(
     journal: Journal, projection: str, flush_seq: int, files: Iterable[str]
 ) -> tuple[dict[str, bytes], list[str]]:
-    """Note which files, as paths below the root, a projection published for the flush with this mark.
-
-    Returns:
-        The state to write, and the keys to delete, with the commit that moves the cursor over the mark.
-    """
+    """The state to write and the keys to delete for the files (paths below the root) of one flush."""
     outdated = sorted({*published(journal, projection), flush_seq})[:-_FLUSHES_MAX]
     put = {f"{_PUBLISHED}{flush_seq}": msgspec.json.encode(sorted(files))}
     return put, [f"{_PUBLISHED}{seq}" for seq in outdated]

@@ -50,19 +50,14 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def open_projections(journal: Journal, settings: Settings) -> tuple[list[Projection], dict[str, str]]:
-    """Load what the entry points offer.
-
-    Returns:
-        The projections that the settings ask for, and by name the problem of each that could not be loaded:
-        one that fails never stops the others.
-    """
+    """The projections that the settings ask for, and by name the problem of each that could not be loaded."""
     opened: list[Projection] = []
     problems: dict[str, str] = {}
     for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
         try:
             open_projection: OpenProjection = point.load()
             offered = open_projection(journal, settings)
-        except Exception as error:
+        except Exception as error:  # which never stops the others
             log.exception("projection %s cannot be loaded", point.name)
             problems[point.name] = f"{point.value} cannot be loaded: {error}"
         else:
@@ -110,8 +105,7 @@ class Runner:
     ) -> int:
         """Load the projections and work until nothing is left to do, or `until` is true.
 
-        Returns:
-            The sequence number of the last entry that was known when the runner decided to end.
+        Returns the sequence number of the last entry that was known when the runner decided to end.
         """
         self._open()
         try:

@@ -53,12 +53,7 @@ class Supervisor:
 
     @classmethod
     def open(cls, journal: Journal, given: Settings, *, look_every_s: float = _LOOK_EVERY_S) -> Supervisor:
-        """Agree on the home's settings, and start a runner if one is wanted and none is alive.
-
-        Raises:
-            SettingsConflictError: a live runner works with other settings.
-            JournalError: the home cannot be locked.
-        """
+        """Agree on the home's settings, see `agreeing`; start a runner if one is wanted and none is alive."""
         with agreeing(journal, given) as (settings, lease):
             supervisor = cls(journal, settings, given=given, look_every_s=look_every_s)
             if lease is not None and settings.runner == "child":

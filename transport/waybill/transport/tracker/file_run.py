@@ -50,7 +50,6 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         did: a UUIDv7; also the id of its OpenLineage run.
-        parent: the file it was split from.
         system_name: the instance that handles it, the namespace of its job.
         data_source: the flow it came in by, the name of its job.
     """
@@ -86,7 +85,6 @@ class OfOneProcess:
     """What cannot be pickled, because its connection to the journal is that of its process."""
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled."""
         raise TypeError(
             f"a {type(self).__name__} cannot be sent to another process; make a Tracker there, within the "
             "function that runs there, and send it what it has to know as text"
@@ -252,11 +250,7 @@ def text_of(text: str) -> str:
 
 
 def annotations_of(annotations: Mapping[str, object] | None) -> dict[str, str]:
-    """Turn annotations into texts: `str(value)`, and true or false for a bool.
-
-    Raises:
-        AdmissionError: a value is None.
-    """
+    """Turn annotations into texts: `str(value)`, and true or false for a bool. None is refused."""
     texts = {}
     for key, value in (annotations or {}).items():
         if value is None:
@@ -266,22 +260,14 @@ def annotations_of(annotations: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def name_of(what: str, name: str) -> str:
-    """Check the name of a flow or system.
-
-    Raises:
-        AdmissionError: it is empty.
-    """
+    """Check the name of a flow or system: an empty one is refused."""
     if not name:
         raise AdmissionError(what, "is empty", "give it a name")
     return text_of(name)
 
 
 def list_of(what: str, names: Iterable[str]) -> list[str]:
-    """List names, and refuse a single text, whose characters would be taken for names.
-
-    Raises:
-        AdmissionError: it is a single text.
-    """
+    """List names, and refuse a single text, whose characters would be taken for names."""
     if isinstance(names, str):
         raise AdmissionError(what, f"is the single text {names!r}", "give a list of names")
     return list(names)

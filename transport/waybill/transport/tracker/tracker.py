@@ -126,13 +126,9 @@ class Tracker(OfOneProcess):
         return TrackedFile(run, known)
 
     def close(self, timeout: float = -1.0) -> bool:
-        """Close the client if it is the Tracker's own.
+        """Close the client if it is the Tracker's own; returns whether every event is durable.
 
-        Args:
-            timeout: seconds to wait until every event is durable; -1: as long as it takes.
-
-        Returns:
-            Whether every event is durable.
+        It waits at most `timeout` seconds until they are; -1: as long as it takes.
         """
         return self._client.close(timeout) if self._owns_client else True
 
