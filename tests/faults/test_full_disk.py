@@ -16,7 +16,7 @@ from seam.ledger import Ledger
 from seam.oracle import recover_and_check
 
 from waybill.transport import Journal, JournalError, JournalFullError, flush
-from waybill.transport.journal import open_spool
+from waybill.transport.journal import Spool
 
 SIZE_BYTES = 24 * 2**20
 UMOUNT = shutil.which("umount") or "/usr/bin/umount"
@@ -64,7 +64,7 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(disk: Path, durability: str) -> None:
     settings = settings_in(disk)
     journal = Journal(settings.home)
-    spool = open_spool(journal) if durability == "process" else None
+    spool = Spool(journal).open() if durability == "process" else None
     ledger, numbers = Ledger(), itertools.count(1)
 
     def emit() -> None:

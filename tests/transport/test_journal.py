@@ -386,9 +386,9 @@ def test_a_signal_handler_that_appends_is_kept_or_refused_and_never_waits_for_it
 import signal, sys
 from pathlib import Path
 from waybill.transport import Journal, JournalError, Kind
-from waybill.transport.journal import open_spool
+from waybill.transport.journal import Spool
 journal = Journal(Path(sys.argv[1]))
-spool = open_spool(journal)
+spool = Spool(journal).open()
 kept, refused = set(), 0
 def append(body, keep):
     global refused

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, JournalError, JournalFullError, Kind, Settings, flush
-from waybill.transport.journal import adopt, open_spool
+from waybill.transport.journal import Spool, adopt
 from waybill.transport.journal.spool import SYNC_WITHIN_S
 from waybill.transport.runner import Runner
 
@@ -26,8 +26,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from waybill.transport import Journal, Kind
-from waybill.transport.journal import open_spool
-spool = open_spool(Journal(Path(sys.argv[1])))
+from waybill.transport.journal import Spool
+spool = Spool(Journal(Path(sys.argv[1]))).open()
 for number in range(int(sys.argv[2])):
     spool.append(Kind.OPENLINEAGE, b"event %d" % number, "edge")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +48,7 @@ def kill_after(home: Path, count: int) -> None:
 
 
 def test_an_entry_is_synced_within_its_time(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     waits_s = []
     for number in range(20):
         spool.append(EVENT, b"%d" % number, "")
@@ -75,12 +75,12 @@ def test_a_flush_and_a_new_spool_adopt(tmp_path: Path) -> None:
     flush(Settings.load({"home": tmp_path / "a"}, env={}, cwd=tmp_path))
     assert bodies(tmp_path / "a")[:3] == [b"event 0", b"event 1", b"event 2"]
     kill_after(tmp_path / "b", 3)
-    open_spool(Journal(tmp_path / "b"))
+    Spool(Journal(tmp_path / "b")).open()
     assert bodies(tmp_path / "b") == [b"event 0", b"event 1", b"event 2"]
 
 
 def test_a_living_processes_spool_is_left_to_it(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     spool.append(EVENT, b"a", "")
     assert adopt(Journal(tmp_path)) == 0
     assert adopt(Journal(tmp_path), living=True) == 1
@@ -114,7 +114,7 @@ def test_adopting_the_same_entries_again_changes_nothing(tmp_path: Path) -> None
 
 
 def test_threads_share_a_spool(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
 
     def append(thread: int) -> None:
         for number in range(300):
@@ -132,7 +132,7 @@ def test_threads_share_a_spool(tmp_path: Path) -> None:
 
 
 def test_both_sides_of_a_fork_go_on(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     spool.append(EVENT, b"before", "")
     pid = os.fork()
     if pid == 0:
@@ -154,7 +154,7 @@ def test_a_normal_exit_leaves_no_spool(tmp_path: Path) -> None:
 
 
 def test_an_entry_that_does_not_fit_on_the_disk_is_refused_whole_and_harms_no_other(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     spool.append(EVENT, b"before", "")
     spool.sync()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -175,7 +175,7 @@ def test_a_journal_that_is_full_is_heard_of_and_what_waits_is_taken_when_there_i
     tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path, max_bytes=2**20, clock=count(step=2.0).__next__)
-    spool = open_spool(journal)
+    spool = Spool(journal).open()
     with pytest.raises(JournalFullError):
         for number in range(100):
             journal.append(EVENT, b"%d" % number + bytes(50_000))
@@ -190,7 +190,7 @@ def test_a_journal_that_is_full_is_heard_of_and_what_waits_is_taken_when_there_i
 
 
 def test_an_old_segment_is_closed_so_that_a_runner_can_adopt_it(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     spool.append(EVENT, b"a", "")
     journal = Journal(tmp_path)
     deadline_s = time.monotonic() + 10
@@ -203,7 +203,7 @@ def test_an_old_segment_is_closed_so_that_a_runner_can_adopt_it(tmp_path: Path) 
 
 
 def test_a_pipeline_that_nobody_adopts_from_does_it_itself_in_time(tmp_path: Path) -> None:
-    spool = open_spool(Journal(tmp_path), segment_bytes=1_000, adopt_every_bytes=10_000)
+    spool = Spool(Journal(tmp_path), segment_bytes=1_000, adopt_every_bytes=10_000).open()
     for number in range(100):
         spool.append(EVENT, b"%d" % number + bytes(1000), "")
         if number % 10 == 0:
@@ -216,7 +216,7 @@ def test_a_pipeline_that_nobody_adopts_from_does_it_itself_in_time(tmp_path: Pat
 def test_what_could_not_be_synced_is_left_to_the_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     spool.append(EVENT, b"before", "")
     spool.sync()
     with monkeypatch.context() as patched:
@@ -237,7 +237,7 @@ def _fails(_descriptor: int) -> None:
 
 def test_a_runner_does_not_end_while_a_spool_has_entries(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     Runner(journal, Settings.load({"home": tmp_path}, env={}, cwd=tmp_path)).run(
         idle_s=0.0, until=_once(lambda: spool.append(EVENT, b"late", ""))
     )
@@ -261,7 +261,7 @@ def test_an_entry_is_synced_at_once_where_no_thread_can_be_started(
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    spool = open_spool(Journal(tmp_path))
+    spool = Spool(Journal(tmp_path)).open()
     monkeypatch.setattr(threading.Thread, "start", refuse)
     for body in (b"a", b"b"):
         spool.append(EVENT, body, "")

@@ -21,7 +21,7 @@ from seam.system import FaultySystem
 
 from waybill.exporter.layout import Layout
 from waybill.transport import Journal, JournalError, Settings
-from waybill.transport.journal import Spool, adopt, open_spool
+from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
     from seam.ledger import Teller
@@ -159,7 +159,7 @@ class Program:
             return Journal(self.settings.home, vfs=self._vfs)
 
     def _open_spool(self) -> None:
-        self._spool = open_spool(self.journal, segment_bytes=SEGMENT_BYTES, segment_s=float("inf"))
+        self._spool = Spool(self.journal, segment_bytes=SEGMENT_BYTES, segment_s=float("inf")).open()
 
     def _append(self, one: Emission) -> None:
         assert self._spool is not None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError
-from waybill.transport.journal import Journal, Kind, Spool, open_spool
+from waybill.transport.journal import Journal, Kind, Spool
 from waybill.transport.runner import Supervisor
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Home:
             JournalError: the home cannot hold a journal, or cannot be locked.
         """
         journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
-        spool = open_spool(journal) if may_spool and settings.durability == "process" else None
+        spool = Spool(journal).open() if may_spool and settings.durability == "process" else None
         return cls(journal, spool, Supervisor.open(journal, settings))
 
     def emit(self, body: bytes) -> None:

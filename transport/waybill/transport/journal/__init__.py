@@ -6,6 +6,5 @@ from waybill.transport.journal.rows import Item as Item
 from waybill.transport.journal.spool import (
     Spool as Spool,
     adopt as adopt,
-    open_spool as open_spool,
     waiting as waiting,
 )

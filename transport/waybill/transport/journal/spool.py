@@ -25,7 +25,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
@@ -91,7 +91,7 @@ class _Segment:
 
 
 class Spool:
-    """One process's spool of a home, as `open_spool` opens it.
+    """One process's spool of a home; see `Spool.open`.
 
     Threads may share one, and it may be carried over a fork.
 
@@ -103,7 +103,12 @@ class Spool:
     """
 
     def __init__(
-        self, journal: Journal, *, segment_bytes: int, segment_s: float, adopt_every_bytes: int
+        self,
+        journal: Journal,
+        *,
+        segment_bytes: int = 2**20,
+        segment_s: float = 0.25,
+        adopt_every_bytes: int = 64 * 2**20,
     ) -> None:
         self._journal = journal
         self._folder = journal.home / _FOLDER
@@ -111,6 +116,17 @@ class Spool:
         self.segment_s = segment_s
         self._adopt_every_bytes = adopt_every_bytes
         self._reset()
+
+    def open(self) -> Self:
+        """Adopt what earlier spools left, and be closed when the process ends.
+
+        Raises:
+            JournalError: the journal cannot take what earlier spools left.
+        """
+        adopt(self._journal)
+        survive_forks(self)
+        atexit.register(_close_at_exit, weakref.ref(self))
+        return self
 
     def _reset(self) -> None:
         """Begin with no segment and nothing to fsync, as a new spool does, and in the child of a fork."""
@@ -268,27 +284,6 @@ class Spool:
             # The lock is the parent's; through this descriptor it would outlive the parent.
             self._segment.close()
         self._reset()
-
-
-def open_spool(
-    journal: Journal,
-    *,
-    segment_bytes: int = 2**20,
-    segment_s: float = 0.25,
-    adopt_every_bytes: int = 64 * 2**20,
-) -> Spool:
-    """Begin a spool that is closed when the process ends, and adopt what earlier ones left; see `Spool`.
-
-    Raises:
-        JournalError: the journal cannot take what earlier spools left.
-    """
-    spool = Spool(
-        journal, segment_bytes=segment_bytes, segment_s=segment_s, adopt_every_bytes=adopt_every_bytes
-    )
-    adopt(journal)
-    survive_forks(spool)
-    atexit.register(_close_at_exit, weakref.ref(spool))
-    return spool
 
 
 def _close_at_exit(reference: weakref.ref[Spool]) -> None:
