@@ -87,15 +87,11 @@ def export(
     files: Files | None = None,
     on_progress: Progress | None = None,
 ) -> Exported:
-    """Copy what a destination does not have yet.
+    """Copy what a destination, as `open_destination` gives it, does not have yet.
 
-    Args:
-        root: the layout's root.
-        destination: see `waybill.exporter.open_destination`.
-        delete_after: delete here what is exported, as an age-off does.
-        dry_run: only report what would be copied; the destination is not asked.
-        files: the local file system.
-        on_progress: called with how many files are done, and how many there are.
+    With `delete_after`, what is exported is deleted here, as an age-off does. With `dry_run`, the report says
+    what would be copied, and the destination is not asked. `on_progress` is called with how many files are
+    done, and how many there are.
 
     Raises:
         DestinationError: the destination is the root itself.
