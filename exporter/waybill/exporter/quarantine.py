@@ -109,11 +109,7 @@ def quarantine(
 
 
 def list_quarantined(root: Path) -> Iterator[Quarantined]:
-    """The reports on the quarantined files, in order of where the files were.
-
-    Raises:
-        OSError: a report cannot be read.
-    """
+    """The reports on the quarantined files, in order of path; raises `OSError` if one cannot be read."""
     for path in sorted((root / DAMAGED).rglob(f"*{_SUFFIX}")):
         try:
             yield _DECODER.decode(path.with_suffix(_REPORT).read_bytes())

@@ -209,12 +209,9 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
 def complete_values(
     sent: SentFields, *, system_name: str, data_source: str
 ) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
-    """Return the values of `SentFields` as a record holds them: empty means absent, as it does for DeltaFi.
+    """Return the first values of a record, in order; the two names stand in for absent ones.
 
-    The two names stand in for absent ones.
-
-    Returns:
-        The first values of a record, in the order of its fields.
+    Empty means absent, as it does for DeltaFi.
     """
     return (
         sent.did,

@@ -53,11 +53,7 @@ def compact_remote(url: str) -> CompactionReport:
 
 
 def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
-    """The raw files of an object store's folder, by hour, relative to the folder.
-
-    Raises:
-        SourceUnreachableError: the folder cannot be listed.
-    """
+    """The raw files of an object store's folder, by hour, relative to it; raises what `list_objects` does."""
     found: dict[Hour, list[str]] = defaultdict(list)
     for name in list_objects(f"{url}/{RAW}"):
         below = PurePosixPath(name.partition(MARK)[2])

@@ -33,14 +33,11 @@ from waybill.facets import (
 )
 from waybill.facets.record import RecordKey
 
-RUN: Final = "run:"
-"""State keys of the runs, by run id."""
-DUE: Final = "due:"
-"""State keys of the runs that ended and have not settled, by run id."""
-TOUCHED: Final = "touched:"
-"""State keys that list the runs touched in a minute, for pruning: minute, then sequence number."""
-PRUNED: Final = "pruned"
-"""State key of the first minute that is not pruned yet."""
+# State keys.
+RUN: Final = "run:"  # of the runs, by run id
+DUE: Final = "due:"  # of the runs that ended and have not settled, by run id
+TOUCHED: Final = "touched:"  # of the runs touched in a minute, for pruning: minute, then sequence number
+PRUNED: Final = "pruned"  # of the first minute that is not pruned yet
 
 _MINUTE_MS: Final = 60_000
 _CACHED_MAX: Final = 20_000

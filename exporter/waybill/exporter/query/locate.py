@@ -51,11 +51,10 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
     """Locate the records that an entry holds by itself; the layout must be past that entry.
 
     Raises:
-        OSError: a file or a note cannot be read.
+        OSError: a file or a tombstone cannot be read.
     """
     one = RawName(node, entry.seq, entry.seq)
-    wanted = sorted(hours_of(entry))
-    return [found for system, hour in wanted for found in _placed(root, one, system, hour)]
+    return [found for system, hour in sorted(hours_of(entry)) for found in _placed(root, one, system, hour)]
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:

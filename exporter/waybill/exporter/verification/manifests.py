@@ -17,11 +17,8 @@ from waybill.transport.files import is_temporary
 def contradictions(root: Path) -> Iterator[tuple[str, str]]:
     """Find where a destination's files and its manifests differ; nothing in a root without manifests.
 
-    Yields:
-        A path relative to the root, and a sentence about it.
-
-    Raises:
-        OSError: a file cannot be read.
+    Each comes as a path relative to the root, and a sentence about it. Raises `OSError` if a file cannot be
+    read.
     """
     systems = list(names(root / MANIFEST))
     listed: set[str] = set()

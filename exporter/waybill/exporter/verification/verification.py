@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -97,13 +97,8 @@ def check(root: Path) -> Iterator[CheckedFile]:
     """
     ledger = _LedgerView(root)
     yield from ledger.broken()
-    kinds = (
-        (RAW, _judge_raw),
-        (COMPACTED, _judge_compacted),
-        (LATE, _judge_compacted),
-        (EVENTS, _judge_archived),
-    )
-    for kind, judge in kinds:
+    judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
+    for kind, judge in judges.items():
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
@@ -207,9 +202,6 @@ class _LedgerView:
 
     def _changes(self, path: str) -> bool:
         return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
-
-
-_Judge = Callable[[_LedgerView, PurePosixPath], tuple[int, _Said]]
 
 
 def _files(folder: Path) -> Iterator[Path]:
