@@ -62,10 +62,7 @@ def age_off(
     Records are kept for `days`, and those of some systems for `days_by_system`, by name. With
     `only_exported`, only what is exported, as it is now, to every destination so far is removed; nothing at
     all where there was none. With `dry_run`, the report says what would be removed. `now_ms` is the present,
-    in epoch milliseconds; None: the clock's.
-
-    Raises:
-        OSError: a file cannot be looked at or removed.
+    in epoch milliseconds; None: the clock's. Raises `OSError` if a file cannot be looked at or removed.
     """
     now_ms = _now_ms() if now_ms is None else now_ms
     by_name = {safe_name(name): value for name, value in (days_by_system or {}).items()}
@@ -114,10 +111,8 @@ def age_off_archive(
     Entries are kept for `days` after their arrival. With `only_exported`, only those files are removed of
     which everything is compacted, and every compacted and late file that has any of it is exported, as it is
     now, to every destination so far. `filed` says, by journal, up to which sequence number its entries are in
-    the layout; for those not named the files alone tell. `dry_run` and `now_ms` are as for `age_off`.
-
-    Raises:
-        OSError: a file cannot be looked at or removed.
+    the layout; for those not named the files alone tell. `dry_run`, `now_ms` and errors are as for
+    `age_off`.
     """
     until_ms = (_now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
     unsafe = _UnsafeRanges(root, filed or {}) if only_exported else None

@@ -165,11 +165,8 @@ def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Sa
 
 def has_record(event: RunEvent) -> bool:
     """Tell whether an event is a terminal one with the facet: then it alone says what its run records."""
-    return (
-        event.eventType in _SEVERITY
-        and event.run.facets is not None
-        and event.run.facets.delta_file is not None
-    )
+    facets = event.run.facets
+    return event.eventType in _SEVERITY and facets is not None and facets.delta_file is not None
 
 
 def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:

@@ -93,14 +93,11 @@ def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
 
 
 RecordKey = tuple[str, str, str | None, tuple[str, ...], FinalState, int]
-"""The values of `KEY_FIELDS`."""
-
-KEY_FIELDS: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
 """The natural key: two records that agree in these fields are one record."""
 
 
 def record_key(record: ProvenanceRecord) -> RecordKey:
-    """Return the natural key, see `KEY_FIELDS`."""
+    """Return the natural key; see `RecordKey`."""
     return (
         record.system_name,
         record.did,

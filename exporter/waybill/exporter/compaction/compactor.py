@@ -140,10 +140,9 @@ def compact_hour(
 def summed(reports: Iterable[HourReport]) -> CompactionReport:
     """Make one report of those of all hours."""
     reports = list(reports)
+    published = sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
     return CompactionReport(
-        published=tuple(
-            sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
-        ),
+        published=tuple(published),
         aside=tuple(quarantined for one in reports for quarantined in one.aside),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},

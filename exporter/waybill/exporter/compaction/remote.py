@@ -18,7 +18,6 @@ import msgspec
 
 from waybill.exporter.compaction.compactor import CompactionReport, HourReport, compact_hour, summed
 from waybill.exporter.exporting import (
-    BlobStore,
     Destination,
     DestinationError,
     Exported,
@@ -69,7 +68,11 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
     with tempfile.TemporaryDirectory(prefix="waybill-hour-") as folder:
         root = Path(folder)
         try:
-            _fetch(store, root / raw_folder(hour), raws)
+            Files().make_folder(root / raw_folder(hour))
+            for raw in raws:
+                # One that is missing was compacted by somebody else.
+                if found := store.read(raw):
+                    (root / raw_folder(hour) / PurePosixPath(raw).name).write_bytes(found[0])
             report = compact_hour(root, hour, Files())
             report = as_exported(report, export(root, store))
             for one in report.aside:
@@ -91,14 +94,6 @@ def as_exported(report: HourReport, exported: Exported) -> HourReport:
     failed = next((f"{path}: {why}" for path, why in exported.failed.items()), report.failed)
     arrived = {path: seal for path, seal in report.changed.items() if path not in exported.failed}
     return msgspec.structs.replace(report, changed=arrived, failed=failed)
-
-
-def _fetch(store: BlobStore, folder: Path, raws: Sequence[str]) -> None:
-    Files().make_folder(folder)
-    for raw in raws:
-        # One that is missing was compacted by somebody else.
-        if found := store.read(raw):
-            (folder / PurePosixPath(raw).name).write_bytes(found[0])
 
 
 def _carry(destination: Destination, root: Path, one: Quarantined) -> None:

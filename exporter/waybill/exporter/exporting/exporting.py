@@ -272,11 +272,9 @@ def _target(relative: str) -> tuple[str, bool]:
 def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
     """Merge both files, a window at a time; return the bytes of theirs if ours has nothing new."""
     file, more = _open_theirs(where, theirs), parquet.open_bytes(ours)
-    metadata, more_metadata = file.metadata.metadata, more.metadata.metadata
     spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
-    encoder = parquet.Encoder(
-        parquet.COMPACTED_FILTERS, rows=min(sum(span.rows for span in spans), WINDOW_ROWS)
-    )
+    rows = min(sum(span.rows for span in spans), WINDOW_ROWS)
+    encoder = parquet.Encoder(parquet.COMPACTED_FILTERS, rows=rows)
     is_new = False
     for window in cut(spans, WINDOW_ROWS):
         try:
@@ -289,7 +287,8 @@ def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
             encoder.add(merged)
     if not is_new:
         return theirs
-    covers = Covers.read(metadata).uniting(Covers.read(more_metadata))
+    metadata = file.metadata.metadata
+    covers = Covers.read(metadata).uniting(Covers.read(more.metadata.metadata))
     return finish_sealed(encoder, covers.metadata(), seal_in(metadata))[0]
 
 

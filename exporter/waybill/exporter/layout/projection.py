@@ -132,7 +132,8 @@ class Layout:
             self._runs = self._load_runs()
             if (stored := self._journal.state_get(_NAME, _RANGE)) is not None:
                 first, last = _RANGE_DECODER.decode(stored)
-                entries = _read_range(self._journal, first, last)
+                entries = self._journal.read(first - 1, limit=last - first + 1, max_bytes=_REPLAY_BYTES_MAX)
+                entries = [entry for entry in entries if entry.seq <= last]
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
         for hour in self._schedule.to_squash():
             squash_hour(self._settings.root, hour, node=self._journal.node, files=self._files)
@@ -245,8 +246,3 @@ def _first_range(entries: list[Entry]) -> list[Entry]:
     """Return the first entries up to the first flush, which ends a range."""
     end = next((at for at, entry in enumerate(entries, 1) if is_flush(entry)), len(entries))
     return entries[:end]
-
-
-def _read_range(journal: Journal, first: int, last: int) -> list[Entry]:
-    entries = journal.read(first - 1, limit=last - first + 1, max_bytes=_REPLAY_BYTES_MAX)
-    return [entry for entry in entries if entry.seq <= last]

@@ -136,10 +136,9 @@ class UnsettledRuns:
         return next((due.settles_ms for due in self._due.values()), None)
 
     def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
-        """Fold one event. The record of one that carries the facet is the caller's to write.
+        """Fold one event; raises `ValueError` if it holds a time that cannot be read.
 
-        Raises:
-            ValueError: it holds a time that cannot be read.
+        The record of one that carries the facet is the caller's to write.
         """
         run_id = event.run.runId
         seen = None if has_record(event) else observe(event, system_name=system_name)
@@ -194,7 +193,9 @@ class UnsettledRuns:
         if self._touched:
             put[f"{TOUCHED}{received_ms // _MINUTE_MS:012}:{last_seq}"] = _ENCODER.encode(list(self._touched))
         self._prune(received_ms, put, delete)
-        self._evict()
+        # Those touched longest ago leave memory; they can be read again.
+        for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
+            del self._runs[run_id]
         self._begin()
         return FoldedBatch(records, frozenset(retracted), put, delete)
 
@@ -274,11 +275,6 @@ class UnsettledRuns:
             return False
         del self._runs[run_id]
         return True
-
-    def _evict(self) -> None:
-        """Drop the runs that were touched longest ago from memory; they can be read again."""
-        for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
-            del self._runs[run_id]
 
 
 def _began_ms(event: RunEvent) -> int:

@@ -110,8 +110,7 @@ def root_lock(root: Path, files: Files) -> Iterator[None]:
 def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Changes]:
     """Take the root's lock, and record what changes in some hours: the caller fills in the changes.
 
-    Raises:
-        OSError: an entry cannot be read or written.
+    Raises `OSError` if an entry cannot be read or written.
     """
     with root_lock(root, files):
         last = _complete(root, files)
@@ -136,11 +135,7 @@ def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Change
 
 
 def read_ledger(root: Path) -> LedgerState | None:
-    """Follow a ledger from its first entry; None where there is none.
-
-    Raises:
-        OSError: an entry cannot be read.
-    """
+    """Follow a ledger from its first entry, if there is one; raises `OSError` if an entry cannot be read."""
     state, is_empty = LedgerState(), True
     for path, _, content in read_entries(root):
         is_empty = False

@@ -65,10 +65,8 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Locat
         if raw.node == one.node and raw.first <= one.first and one.last <= raw.last
     ]
     states = list(destinations(root))
-    for place, relative in (
-        (Place.COMPACTED, compacted_path(system, hour)),
-        (Place.LATE, late_path(system, hour)),
-    ):
+    paths = {Place.COMPACTED: compacted_path(system, hour), Place.LATE: late_path(system, hour)}
+    for place, relative in paths.items():
         path = root / relative
         try:
             stamp = FileStamp.of(path.stat())

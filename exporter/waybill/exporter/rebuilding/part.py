@@ -76,12 +76,7 @@ class PartReport(msgspec.Struct, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What all pieces of one rebuild have in common; the processes that do them get a copy.
-
-    Attributes:
-        node: the job's own id in the names of raw files.
-        store: where the job keeps its progress.
-    """
+    """What all pieces of one rebuild have in common; the processes that do them get a copy."""
 
     source: Source
     root: Path
@@ -158,11 +153,8 @@ def read_folded(
     """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
 
     `read` and `place` are those of `Source`, for this part. The report gets the number of entries, and what
-    cannot be read. About `runs_max` runs come at once.
-
-    Raises:
-        OSError: the source cannot be read now.
-        SourceUnreachableError: the same.
+    cannot be read. About `runs_max` runs come at once. Raises `OSError` or `SourceUnreachableError` if the
+    source cannot be read now.
     """
     runs: StatesByRun = {}
     try:

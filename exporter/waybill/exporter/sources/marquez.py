@@ -24,7 +24,6 @@ class MarquezSource(msgspec.Struct, frozen=True):
 
     Attributes:
         part_events: how many events a window holds on average.
-        open_reader: opens what reads it.
     """
 
     url: str

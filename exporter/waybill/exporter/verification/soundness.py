@@ -19,16 +19,13 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The rows of one open file, which belong to an hour.
+    """The rows of one open file, which belong to an hour; raises `DAMAGED` if it cannot be read.
 
     Attributes:
         systems: the systems of the rows.
         elsewhere: how many rows completed in another hour.
         stateless: how many have an unknown final state.
         is_sorted: whether they are in order of `completed` and `did`.
-
-    Raises:
-        DAMAGED: it cannot be read.
     """
 
     def __init__(self, file: pq.ParquetFile, hour: Hour) -> None:

@@ -157,10 +157,8 @@ class _LedgerView:
         # If the file was replaced since it was opened, this footer is no longer its own.
         current = seal_in(pq.read_metadata(self.root / path).metadata)
         if current == seal_in(metadata):
-            yield (
-                "unrecorded",
-                "the ledger does not know this file; restore it from a copy, or rebuild the hour",
-            )
+            what = "the ledger does not know this file; restore it from a copy, or rebuild the hour"
+            yield "unrecorded", what
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
         """Remember which predecessor a file of the archive names, for `chained`."""
