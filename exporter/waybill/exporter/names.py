@@ -23,29 +23,15 @@ from typing import Final, NamedTuple
 
 HOUR_MS: Final = 3_600_000
 
+# Folders, relative to the root.
 RAW: Final = PurePosixPath("provenance/raw")
-"""Folder of the raw files, relative to the root."""
-
 COMPACTED: Final = PurePosixPath("provenance/compacted")
-"""Folder of the compacted files, relative to the root."""
-
-LATE: Final = PurePosixPath("provenance/late")
-"""Folder of the late files, relative to the root: records that came after their hour was aged off."""
-
+LATE: Final = PurePosixPath("provenance/late")  # records that came after their hour was aged off
 AGED: Final = PurePosixPath("provenance/aged")
-"""Folder of the tombstones, relative to the root."""
-
 DAMAGED: Final = PurePosixPath("provenance/damaged")
-"""Folder of the quarantined files, relative to the root."""
-
 LEDGER: Final = PurePosixPath("provenance/ledger")
-"""Folder of the ledger, relative to the root."""
-
 EXPORTS: Final = PurePosixPath("provenance/exports")
-"""Folder of the export states, relative to the root."""
-
 EVENTS: Final = PurePosixPath("events")
-"""Folder of the archive, relative to the root."""
 
 _NAME_BYTES_MAX: Final = 200
 _DIGEST_DIGITS: Final = 16

@@ -37,10 +37,9 @@ def local_or_url(place: str) -> Path | str:
 
 
 def open_store(where: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ObjectStore]:
-    """Open a folder of an object store, without a request yet.
+    """Open a folder of an object store, without a request yet; the store's paths are relative to the folder.
 
-    Returns:
-        Its URL without credentials and parameters, and the store, whose paths are relative to the folder.
+    With the store comes the folder's URL without credentials and parameters.
 
     Raises:
         StoreError: the kind of URL is unknown, or the package for it is not installed.

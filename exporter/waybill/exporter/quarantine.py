@@ -73,10 +73,8 @@ def quarantine(
 ) -> Quarantined:
     """Move a damaged file, given by its path relative to the root and its bytes, to the quarantine.
 
-    The move is durable on return. Only whoever holds the root's lock may do it.
-
-    Raises:
-        OSError: the file could not be moved.
+    The move is durable on return. Only whoever holds the root's lock may do it. Raises `OSError` if the file
+    could not be moved.
     """
     sha256 = hashlib.sha256(data).hexdigest()
     kept = DAMAGED / path.relative_to(DAMAGED.parent)
@@ -97,9 +95,8 @@ def quarantine(
     publish(files, target.with_suffix(_REPORT), msgspec.json.format(msgspec.json.encode(one), indent=1))
     if path.is_relative_to(COMPACTED):
         system = path.parts[len(COMPACTED.parts)]
-        write_tombstones(
-            files, root, system, hour.day, {hour.hour: Tombstone(sha256, 0, one.at_ms, one.kept)}
-        )
+        tombstone = Tombstone(sha256, 0, one.at_ms, one.kept)
+        write_tombstones(files, root, system, hour.day, {hour.hour: tombstone})
     files.rename(source, target)
     # The new name must be durable before the old one is lost: a power cut must not leave the file nameless.
     files.fsync_folder(target.parent)
@@ -109,11 +106,7 @@ def quarantine(
 
 
 def list_quarantined(root: Path) -> Iterator[Quarantined]:
-    """The reports on the quarantined files, in order of where the files were.
-
-    Raises:
-        OSError: a report cannot be read.
-    """
+    """The reports on the quarantined files, in order of path; raises `OSError` if one cannot be read."""
     for path in sorted((root / DAMAGED).rglob(f"*{_SUFFIX}")):
         try:
             yield _DECODER.decode(path.with_suffix(_REPORT).read_bytes())

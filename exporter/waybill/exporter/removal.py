@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 
 def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[str, ...]:
-    """Remove compacted, late or archived files; one that is no longer the file of its stamp stays.
+    """Remove compacted, late or archived files, and return the paths of those removed, relative to the root.
 
-    Returns:
-        The paths of the files removed, relative to the root.
-
-    Raises:
-        OSError: a tombstone could not be written, or a file not removed.
+    One that is no longer the file of its stamp stays. Raises `OSError` if a tombstone could not be written,
+    or a file not removed.
     """
     if not stamps:
         return ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from collections import defaultdict
@@ -58,18 +59,10 @@ def age_off(
     ages from its arrival: whatever joins a file makes all of it as young as itself. A late file is removed
     once it is exported, and never before. Raw files are left alone: a compaction takes them first.
 
-    Args:
-        root: the layout's root.
-        days: how long records are kept.
-        days_by_system: how long those of some systems are kept instead, by name.
-        only_exported: remove only what is exported, as it is now, to every destination so far; nothing at all
-            where there was none.
-        dry_run: only report what would be removed.
-        now_ms: the present, in epoch milliseconds; the clock's when None.
-        files: the file system.
-
-    Raises:
-        OSError: a file cannot be looked at or removed.
+    Records are kept for `days`, and those of some systems for `days_by_system`, by name. With
+    `only_exported`, only what is exported, as it is now, to every destination so far is removed; nothing at
+    all where there was none. With `dry_run`, the report says what would be removed. `now_ms` is the present,
+    in epoch milliseconds; None: the clock's. Raises `OSError` if a file cannot be looked at or removed.
     """
     now_ms = _now_ms() if now_ms is None else now_ms
     by_name = {safe_name(name): value for name, value in (days_by_system or {}).items()}
@@ -115,19 +108,11 @@ def age_off_archive(
     What was removed cannot be rebuilt any more. So nothing is removed while there are quarantined files,
     whose rows the archive may have to bring back.
 
-    Args:
-        root: the layout's root.
-        days: how long entries are kept after their arrival.
-        only_exported: remove only those files of which everything is compacted, and every compacted and late
-            file that has any of it is exported, as it is now, to every destination so far.
-        filed: by journal, up to which sequence number its entries are in the layout; for those not named the
-            files alone tell.
-        dry_run: only report what would be removed.
-        now_ms: the present, in epoch milliseconds; the clock's when None.
-        files: the file system.
-
-    Raises:
-        OSError: a file cannot be looked at or removed.
+    Entries are kept for `days` after their arrival. With `only_exported`, only those files are removed of
+    which everything is compacted, and every compacted and late file that has any of it is exported, as it is
+    now, to every destination so far. `filed` says, by journal, up to which sequence number its entries are in
+    the layout; for those not named the files alone tell. `dry_run`, `now_ms` and errors are as for
+    `age_off`.
     """
     until_ms = (_now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
     unsafe = _UnsafeRanges(root, filed or {}) if only_exported else None
@@ -161,11 +146,7 @@ class _UnsafeRanges:
         for hour in raw_hours(root):
             for raw in raw_files(root, hour):
                 self._ranges[raw.node].append((raw.first, raw.last))
-        for path in _not_exported(root, states):
-            try:
-                covers = Covers.read(parquet.open_file(path).metadata.metadata)
-            except FileNotFoundError:
-                continue
+        for covers in _covers_not_exported(root, states):
             for node, ranges in covers.ranges.items():
                 self._ranges[node] += ranges
 
@@ -176,15 +157,13 @@ class _UnsafeRanges:
         return any(first <= name.last and name.first <= last for first, last in self._ranges[name.node])
 
 
-def _not_exported(root: Path, states: list[ExportState]) -> Iterator[Path]:
+def _covers_not_exported(root: Path, states: list[ExportState]) -> Iterator[Covers]:
     for kind in (COMPACTED, LATE):
         for (system, day), paths in files_of(root / kind).items():
             for path in paths:
-                try:
+                with contextlib.suppress(FileNotFoundError):
                     if not is_exported(states, root, path, system, Hour(day, path.stem)):
-                        yield path
-                except FileNotFoundError:
-                    continue
+                        yield Covers.read(parquet.open_file(path).metadata.metadata)
 
 
 def _arrival_hour(path: Path) -> Hour:

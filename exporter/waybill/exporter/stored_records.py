@@ -55,13 +55,10 @@ def decode_entries(
     allowed: frozenset[str],
     on_error: Callable[[_Entry, Exception], None],
 ) -> DecodedEntries:
-    """Decode a batch of entries of any kind.
+    """Decode a batch of entries of any kind; all of its run events are in memory at once.
 
-    Args:
-        entries: the batch; all of its run events are in memory at once.
-        system_name: the name for records that neither carry one nor were stamped with one.
-        allowed: the annotation keys that are kept.
-        on_error: called with each entry that cannot be read; it is left out.
+    `system_name` goes into records that neither carry a name nor were stamped with one; of the annotations,
+    the `allowed` keys are kept. `on_error` gets each entry that cannot be read; it is left out.
     """
     arrays: defaultdict[str, list[_Entry]] = defaultdict(list)
     events: list[RunEvent | None] = []

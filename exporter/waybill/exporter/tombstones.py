@@ -36,11 +36,7 @@ class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tombstones(root: Path, system: str, day: str) -> dict[str, Tombstone]:
-    """The tombstones of a system (by safe name) and day, by hour.
-
-    Raises:
-        OSError: they cannot be read.
-    """
+    """The tombstones of a system (by safe name) and day, by hour; raises `OSError` if unreadable."""
     try:
         content = _path(root, system, day).read_bytes()
     except FileNotFoundError:
@@ -66,11 +62,7 @@ def was_damaged(root: Path, system: str, hour: Hour) -> bool:
 def write_tombstones(
     files: Files, root: Path, system: str, day: str, removed: Mapping[str, Tombstone]
 ) -> None:
-    """Write tombstones of a system (by safe name) and day, by hour; durable on return.
-
-    Raises:
-        OSError: they cannot be read or written.
-    """
+    """Write tombstones of a system (by safe name) and day, by hour; durable on return."""
     both = {**tombstones(root, system, day), **removed}
     publish_alone(files, _path(root, system, day), msgspec.json.encode(both, order="sorted"))
 

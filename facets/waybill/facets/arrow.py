@@ -50,15 +50,5 @@ def from_table(table: pa.Table) -> list[ProvenanceRecord]:
         column.to_pylist() for column in columns.values()
     )
     annotations = [None if one is None else dict(one) for one in maps]
-    return list(
-        map(
-            record_of,
-            *texts,
-            map(tuple, transforms),
-            data_sink,
-            map(FinalState, states),
-            created,
-            completed,
-            annotations,
-        )
-    )
+    paths = (map(tuple, transforms), data_sink, map(FinalState, states))
+    return list(map(record_of, *texts, *paths, created, completed, annotations))

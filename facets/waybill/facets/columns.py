@@ -48,14 +48,8 @@ def decode_table(
 ) -> pa.Table:
     """Decode DeltaFi's JSON arrays of records, as admission let them in: `decode_records` as columns.
 
-    Args:
-        bodies: the arrays; many small ones together take no longer than a large one.
-        system_name: stands in for an absent one.
-        allowed: the annotation keys that are kept.
-        on_error: see `OnError`.
-
-    Returns:
-        A table of `waybill.facets.arrow.SCHEMA`, in the order of the arrays.
+    Many small arrays together take no longer than a large one. `system_name` stands in for an absent one; of
+    the annotations, the `allowed` keys are kept. The table of `SCHEMA` is in the order of the arrays.
     """
     keys = tuple(sorted(allowed))
     return _by_halves(
@@ -72,10 +66,7 @@ def facet_table(
     """Return what terminal events with the facet record by themselves: `facet_records` as columns.
 
     With each event goes the system name that stands in for an absent one; `allowed` and `on_error` are as for
-    `decode_table`.
-
-    Returns:
-        A table of `waybill.facets.arrow.SCHEMA`, in the order of the events.
+    `decode_table`. The table of `SCHEMA` is in the order of the events.
     """
     keys = tuple(sorted(allowed))
     return _by_halves(

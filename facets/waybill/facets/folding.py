@@ -165,11 +165,8 @@ def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Sa
 
 def has_record(event: RunEvent) -> bool:
     """Tell whether an event is a terminal one with the facet: then it alone says what its run records."""
-    return (
-        event.eventType in _SEVERITY
-        and event.run.facets is not None
-        and event.run.facets.delta_file is not None
-    )
+    facets = event.run.facets
+    return event.eventType in _SEVERITY and facets is not None and facets.delta_file is not None
 
 
 def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:
@@ -271,7 +268,7 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
                 parent_did=fields.get("parent_did", state.parent_run_id),
                 system_name=fields.get("system_name", ending.namespace or state.system_name),
                 data_source=fields.get("data_source", data_source),
-                filename=fields.get("filename", _last_part(data_source)),
+                filename=fields.get("filename", data_source.rstrip("/").rpartition("/")[2]),
                 transforms=split_transforms(fields.get("transforms", "")) or (ending.name,),
                 data_sink=fields.get("data_sink", sink),
                 final_state=final_state,
@@ -282,10 +279,6 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
             for sink in sinks or [None]
         )
     )
-
-
-def _last_part(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _annotations_of(state: RunState, final_state: FinalState) -> dict[str, str] | None:

@@ -58,9 +58,8 @@ def read_sayings(facets: RunFacets) -> Iterator[Saying]:
     if PROPERTY_PREFIX.encode() in bytes(facets.spark_properties):
         for name, value in _read_properties(facets.spark_properties).items():
             if name.startswith(PROPERTY_PREFIX) and isinstance(value, str):
-                yield from _read(
-                    name.removeprefix(PROPERTY_PREFIX), value, may_override=True, by_property=True
-                )
+                key = name.removeprefix(PROPERTY_PREFIX)
+                yield from _read(key, value, may_override=True, by_property=True)
 
 
 def _read(key: str, value: str, *, may_override: bool, by_property: bool) -> Iterator[Saying]:

@@ -93,14 +93,11 @@ def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
 
 
 RecordKey = tuple[str, str, str | None, tuple[str, ...], FinalState, int]
-"""The values of `KEY_FIELDS`."""
-
-KEY_FIELDS: Final = ("system_name", "did", "data_sink", "transforms", "final_state", "completed")
 """The natural key: two records that agree in these fields are one record."""
 
 
 def record_key(record: ProvenanceRecord) -> RecordKey:
-    """Return the natural key, see `KEY_FIELDS`."""
+    """Return the natural key; see `RecordKey`."""
     return (
         record.system_name,
         record.did,
@@ -209,12 +206,9 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
 def complete_values(
     sent: SentFields, *, system_name: str, data_source: str
 ) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
-    """Return the values of `SentFields` as a record holds them: empty means absent, as it does for DeltaFi.
+    """Return the first values of a record, in order; the two names stand in for absent ones.
 
-    The two names stand in for absent ones.
-
-    Returns:
-        The first values of a record, in the order of its fields.
+    Empty means absent, as it does for DeltaFi.
     """
     return (
         sent.did,

@@ -5,4 +5,8 @@ from waybill.exporter.archive.files import (
     archived_files as archived_files,
     read_entries as read_entries,
 )
-from waybill.exporter.archive.projection import Archive as Archive, open_archive as open_archive
+from waybill.exporter.archive.projection import (
+    Archive as Archive,
+    is_flush as is_flush,
+    open_archive as open_archive,
+)

@@ -79,10 +79,9 @@ _NO_JOB: Final = _Job()
 
 
 def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
-    """Encode a journal's entries, in order, as one sealed file; `before` is the seal of the file before it.
+    """Encode a journal's entries, in order, as one sealed file: its bytes, and its seal.
 
-    Returns:
-        The bytes, the same for the same entries, and the seal.
+    The same entries give the same bytes. `before` is the seal of the file before it.
     """
     heads = [_read_head(entry) for entry in entries]
     runs = [head.run or _NO_RUN for head in heads]
@@ -126,11 +125,7 @@ def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def last_seal(root: Path, node: str, upto: int) -> str | None:
-    """The seal of a journal's last file up to a sequence number; None where there is none.
-
-    Raises:
-        parquet.DAMAGED: that file cannot be read.
-    """
+    """The seal of a journal's last file up to a sequence number, if any; raises `DAMAGED` as a read does."""
     for day in reversed(list(names(root / EVENTS))):
         for hour in reversed(list(names(root / EVENTS / day))):
             folder = root / EVENTS / day / hour
@@ -141,11 +136,9 @@ def last_seal(root: Path, node: str, upto: int) -> str | None:
 
 
 def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
-    """The entries of a file of the archive, in batches that fit into memory.
+    """The entries of a file of the archive, given by path or bytes, in batches that fit into memory.
 
-    Args:
-        file: its path, or its bytes.
-        run_ids: only entries of these runs; of other entries, hardly more than the ids is read.
+    With `run_ids` only entries of these runs; of other entries, hardly more than the ids is read.
 
     Raises:
         FileNotFoundError: the file does not exist.

@@ -96,11 +96,7 @@ class Archive:
         return self._journal.last_seq() - self._seen
 
     def finish(self) -> None:
-        """Write the gathered entries.
-
-        Raises:
-            OSError: a file could not be written.
-        """
+        """Write the gathered entries; raises `OSError` if a file could not be written."""
         try:
             while self._step(finishing=True).applied:
                 pass
@@ -130,7 +126,7 @@ class Archive:
         self._gathered += entries
         self._gathered_bytes += sum(len(entry.body) for entry in entries)
         if self._flush is None:
-            self._flush = next((entry.seq for entry in entries if _is_flush(entry)), None)
+            self._flush = next((entry.seq for entry in entries if is_flush(entry)), None)
 
     @property
     def _has_enough(self) -> bool:
@@ -216,5 +212,6 @@ def _hour(entry: Entry) -> Hour:
     return hour_of(entry.received_ms)
 
 
-def _is_flush(entry: Entry) -> bool:
+def is_flush(entry: Entry) -> bool:
+    """Whether an entry is the mark of a flush."""
     return entry.kind is Kind.MARK and entry.body == b"flush"

@@ -39,15 +39,10 @@ class CompactionReport(msgspec.Struct, frozen=True):
 
 
 class HourReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the compaction of one hour did.
+    """What the compaction of one hour did; a `CompactionReport` has the same of several.
 
     Attributes:
-        hour: which.
         changed: by path relative to the root, the seal of each published file, and None for each removed one.
-        aside: the damaged files that were quarantined.
-        unreadable: a sentence about the first file that cannot be read now; everything that does not need it
-            was done.
-        failed: a sentence why the hour could not be completed; its raw files are still there.
     """
 
     hour: Hour
@@ -61,9 +56,7 @@ class Compactor:
     """Compacts the hours of a root. Several may work on one root: they take turns.
 
     Args:
-        root: the layout's root.
         node: whose unpublished raw files may be removed, since nobody else writes them.
-        files: the file system.
         workers: how many hours are compacted at once.
         window_rows: about how many rows of each hour are in memory at once.
     """
@@ -86,14 +79,10 @@ class Compactor:
     def compact(
         self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None
     ) -> CompactionReport:
-        """Compact these hours, or all that have raw files.
+        """Compact these hours, or all that have raw files, and those of the records to be taken back.
 
         A damaged file is quarantined; one that cannot be read or written now is reported. Neither stops the
         rest.
-
-        Args:
-            hours: which; all with raw files when None.
-            retraction: records to take back; their hours are compacted too.
         """
         wanted = raw_hours(self._root) if hours is None else set(hours)
         wanted |= retraction.hours() if retraction else set()
@@ -151,10 +140,9 @@ def compact_hour(
 def summed(reports: Iterable[HourReport]) -> CompactionReport:
     """Make one report of those of all hours."""
     reports = list(reports)
+    published = sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
     return CompactionReport(
-        published=tuple(
-            sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
-        ),
+        published=tuple(published),
         aside=tuple(quarantined for one in reports for quarantined in one.aside),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},

@@ -41,7 +41,7 @@ from waybill.exporter.names import (
     raw_folder,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, TimeWindow, cut, finish_sealed, is_intact, merge_table, without
+from waybill.exporter.parquet import Covers, cut, finish_sealed, is_intact, merge_table, without
 from waybill.exporter.quarantine import Quarantined, quarantine
 from waybill.exporter.tombstones import was_removed
 from waybill.facets.record import RecordKey
@@ -118,14 +118,6 @@ class _SystemCompaction:
         self._retraction = retraction
         self._keys = keys
 
-    def known_rows(self, window: TimeWindow) -> pa.Table:
-        """The rows of the compacted file within a window.
-
-        Raises:
-            DAMAGED: it cannot be read.
-        """
-        return _NO_ROWS if self.known.file is None else parquet.read_window(self.known.file, window)
-
     def add(self, base: pa.Table, parts: Sequence[_Part]) -> None:
         """Merge the rows of one window: those of the compacted file and those of the raw files."""
         tables = [self._without_retracted(base)]
@@ -172,19 +164,14 @@ class HourCompaction:
         self._is_complete = True
 
     def run(self, retraction: Retraction | None) -> None:
-        """Compact the hour.
-
-        Raises:
-            OSError: a step failed; running it again goes on from there.
-        """
+        """Compact the hour; where a step raises `OSError`, running it again goes on from there."""
         if self._node is not None:
             sweep(self._files, self._folder, f"{self._node}-")
         paths = raw_files(self._root, self._hour)
         self._raws = {raw: one for raw, path in paths.items() if (one := self._open_raw(path)) is not None}
-        retracted = retraction.of(self._hour) if retraction else {}
         while True:
             try:
-                systems = self._systems(retraction, retracted)
+                systems = self._systems(retraction)
                 self._merge(systems)
                 break
             except _QuarantinedError:
@@ -194,10 +181,9 @@ class HourCompaction:
         if self._is_complete:
             self._remove([one.path for one in self._raws.values()])
 
-    def _systems(
-        self, retraction: Retraction | None, retracted: Mapping[str, frozenset[RecordKey]]
-    ) -> dict[str, _SystemCompaction]:
+    def _systems(self, retraction: Retraction | None) -> dict[str, _SystemCompaction]:
         """The systems that get rows, or lose some."""
+        retracted = retraction.of(self._hour) if retraction else {}
         sources: dict[str, list[RawName]] = defaultdict(list)
         for raw in list(self._raws):
             for system in self._read(raw, parquet.systems_in):
@@ -237,7 +223,7 @@ class HourCompaction:
             parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
             for system, one in list(systems.items()):
                 try:
-                    base = one.known_rows(window)
+                    base = _NO_ROWS if one.known.file is None else read(one.known.file)
                 except parquet.DAMAGED as error:
                     self._is_complete = False
                     self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))

@@ -50,8 +50,7 @@ class RawWriter:
     def write_table(self, raw: RawName, table: pa.Table) -> list[Hour]:
         """Write the records of one range, a table of `SCHEMA` in any order; durable on return.
 
-        Returns:
-            The hours touched, in order.
+        It returns the hours touched, in order.
 
         Raises:
             OSError: a file could not be written. Others of the range may have been; writing the range again
@@ -91,10 +90,8 @@ def squash_hour(
 ) -> list[RawName]:
     """Join the many raw files that a node's journal, which must not write meanwhile, has for an hour to few.
 
-    Files that a compaction has taken already, or that cannot be read, are left as they are.
-
-    Returns:
-        The new files.
+    Files that a compaction has taken already, or that cannot be read, are left as they are. It returns the
+    new files.
 
     Raises:
         OSError: a file could not be written. No row is lost; squashing again finishes the work.

@@ -18,7 +18,6 @@ import msgspec
 
 from waybill.exporter.compaction.compactor import CompactionReport, HourReport, compact_hour, summed
 from waybill.exporter.exporting import (
-    BlobStore,
     Destination,
     DestinationError,
     Exported,
@@ -53,11 +52,7 @@ def compact_remote(url: str) -> CompactionReport:
 
 
 def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
-    """The raw files of an object store's folder, by hour, relative to the folder.
-
-    Raises:
-        SourceUnreachableError: the folder cannot be listed.
-    """
+    """The raw files of an object store's folder, by hour, relative to it; raises what `list_objects` does."""
     found: dict[Hour, list[str]] = defaultdict(list)
     for name in list_objects(f"{url}/{RAW}"):
         below = PurePosixPath(name.partition(MARK)[2])
@@ -73,7 +68,11 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
     with tempfile.TemporaryDirectory(prefix="waybill-hour-") as folder:
         root = Path(folder)
         try:
-            _fetch(store, root / raw_folder(hour), raws)
+            Files().make_folder(root / raw_folder(hour))
+            for raw in raws:
+                # One that is missing was compacted by somebody else.
+                if found := store.read(raw):
+                    (root / raw_folder(hour) / PurePosixPath(raw).name).write_bytes(found[0])
             report = compact_hour(root, hour, Files())
             report = as_exported(report, export(root, store))
             for one in report.aside:
@@ -95,14 +94,6 @@ def as_exported(report: HourReport, exported: Exported) -> HourReport:
     failed = next((f"{path}: {why}" for path, why in exported.failed.items()), report.failed)
     arrived = {path: seal for path, seal in report.changed.items() if path not in exported.failed}
     return msgspec.structs.replace(report, changed=arrived, failed=failed)
-
-
-def _fetch(store: BlobStore, folder: Path, raws: Sequence[str]) -> None:
-    Files().make_folder(folder)
-    for raw in raws:
-        # One that is missing was compacted by somebody else.
-        if found := store.read(raw):
-            (folder / PurePosixPath(raw).name).write_bytes(found[0])
 
 
 def _carry(destination: Destination, root: Path, one: Quarantined) -> None:

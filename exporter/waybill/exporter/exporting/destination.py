@@ -49,31 +49,23 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Destination(Protocol):
-    """What an export asks of a destination. Paths are relative to it, with ``/`` between their parts."""
+    """What an export asks of a destination. Paths are relative to it, with ``/`` between their parts.
+
+    A method that fails raises `DestinationError`.
+    """
 
     name: str
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
-        """A whole file; None where there is none.
-
-        Raises:
-            DestinationError: it cannot be read.
-        """
+        """A whole file; None where there is none."""
 
     def version(self, path: str) -> Version | None:
-        """The version of a file; None where there is none.
-
-        Raises:
-            DestinationError: it cannot be asked.
-        """
+        """The version of a file; None where there is none."""
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
         """Put a whole file in its place, durable on return.
 
-        Args:
-            path: where.
-            data: the file.
-            replaces: the version that must be there; None: there must be no file.
+        `replaces` is the version that must be there; None: there must be no file.
 
         Raises:
             ReplacedError: another file is there.
@@ -111,18 +103,14 @@ def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files |
         DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
     """
     if is_url(where):
-        return Bucket(where, timeout_s)
+        return _Bucket(where, timeout_s)
     path = urlsplit(where).path if "://" in where else where
     return _ExportFolder(Path(path).expanduser().absolute(), files or Files())
 
 
 def open_blob_store(where: Path | str, files: Files) -> BlobStore:
-    """Open a folder by its path, or one of an object store by its URL.
-
-    Raises:
-        DestinationError: as for `open_destination`.
-    """
-    return Bucket(where) if isinstance(where, str) else Folder(where, files)
+    """Open a folder by its path, or one of an object store by its URL; raises as `open_destination` does."""
+    return _Bucket(where) if isinstance(where, str) else _Folder(where, files)
 
 
 def key_of(destination: Destination) -> str:
@@ -130,7 +118,7 @@ def key_of(destination: Destination) -> str:
     return hashlib.sha256(destination.name.encode()).hexdigest()[:16]
 
 
-class Folder:
+class _Folder:
     """A folder of a local or mounted file system; made when the first file is written."""
 
     def __init__(self, folder: Path, files: Files) -> None:
@@ -139,7 +127,6 @@ class Folder:
         self._files = files
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
-        """A whole file."""
         try:
             with (self._folder / path).open("rb") as file:
                 return file.read(), _version_of(os.fstat(file.fileno()))
@@ -147,14 +134,12 @@ class Folder:
             return None
 
     def version(self, path: str) -> Version | None:
-        """The version of a file."""
         try:
             return _version_of((self._folder / path).stat())
         except FileNotFoundError:
             return None
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
-        """Put a whole file in its place."""
         target = self._folder / path
         self._files.make_folder(target.parent)
         with locked(self._folder / _LOCK):
@@ -165,12 +150,10 @@ class Folder:
             return _version_of(target.stat())
 
     def names(self) -> list[str]:
-        """The paths of all files below the folder."""
         found = (path for path in self._folder.rglob("*") if not path.is_dir())
         return sorted(path.relative_to(self._folder).as_posix() for path in found)
 
     def open(self, path: str) -> io.BufferedIOBase | None:
-        """A file, to be read."""
         try:
             return (self._folder / path).open("rb")
         except FileNotFoundError:
@@ -203,7 +186,7 @@ def _version_of(status: os.stat_result) -> Version:
     return Version(f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}")
 
 
-class _ExportFolder(Folder):
+class _ExportFolder(_Folder):
     """A folder that an export goes to: what fails there says so in a sentence."""
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
@@ -227,12 +210,8 @@ class _ExportFolder(Folder):
             raise DestinationError(what) from None
 
 
-class Bucket:
-    """A folder of an object store.
-
-    Raises:
-        DestinationError: as for `open_destination`.
-    """
+class _Bucket:
+    """A folder of an object store."""
 
     def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self._given = url, timeout_s
@@ -241,26 +220,23 @@ class Bucket:
         except StoreError as error:
             raise DestinationError(str(error)) from None
 
-    def __reduce__(self) -> tuple[type[Bucket], tuple[str, float]]:
+    def __reduce__(self) -> tuple[type[_Bucket], tuple[str, float]]:
         """Another process opens the bucket by itself, with its own credentials."""
-        return Bucket, self._given
+        return _Bucket, self._given
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
-        """A whole file."""
         with self._explained(path), contextlib.suppress(FileNotFoundError):
             found = self._store.get(path)
             return bytes(found.bytes()), Version(found.meta["e_tag"], found.meta["version"])
         return None
 
     def version(self, path: str) -> Version | None:
-        """The version of a file."""
         with self._explained(path), contextlib.suppress(FileNotFoundError):
             found = self._store.head(path)
             return Version(found["e_tag"], found["version"])
         return None
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
-        """Put a whole file in its place."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         mode: PutMode = "create"
@@ -282,12 +258,10 @@ class Bucket:
         return Version(put["e_tag"], put["version"])
 
     def names(self) -> list[str]:
-        """The paths of all objects below the folder."""
         with self._explained(""):
             return sorted(one["path"] for batch in self._store.list() for one in batch)
 
     def open(self, path: str) -> io.BufferedIOBase | None:
-        """An object, to be read."""
         if self.version(path) is None:
             return None
         return open_stored(self._store, path, f"{self.name}/{path}")
@@ -302,7 +276,6 @@ class Bucket:
                 self._store.put(path, file)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects."""
         if paths:
             with self._explained(""), contextlib.suppress(FileNotFoundError):
                 self._store.delete(list(paths))

@@ -87,15 +87,11 @@ def export(
     files: Files | None = None,
     on_progress: Progress | None = None,
 ) -> Exported:
-    """Copy what a destination does not have yet.
+    """Copy what a destination, as `open_destination` gives it, does not have yet.
 
-    Args:
-        root: the layout's root.
-        destination: see `waybill.exporter.open_destination`.
-        delete_after: delete here what is exported, as an age-off does.
-        dry_run: only report what would be copied; the destination is not asked.
-        files: the local file system.
-        on_progress: called with how many files are done, and how many there are.
+    With `delete_after`, what is exported is deleted here, as an age-off does. With `dry_run`, the report says
+    what would be copied, and the destination is not asked. `on_progress` is called with how many files are
+    done, and how many there are.
 
     Raises:
         DestinationError: the destination is the root itself.
@@ -276,11 +272,9 @@ def _target(relative: str) -> tuple[str, bool]:
 def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
     """Merge both files, a window at a time; return the bytes of theirs if ours has nothing new."""
     file, more = _open_theirs(where, theirs), parquet.open_bytes(ours)
-    metadata, more_metadata = file.metadata.metadata, more.metadata.metadata
     spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
-    encoder = parquet.Encoder(
-        parquet.COMPACTED_FILTERS, rows=min(sum(span.rows for span in spans), WINDOW_ROWS)
-    )
+    rows = min(sum(span.rows for span in spans), WINDOW_ROWS)
+    encoder = parquet.Encoder(parquet.COMPACTED_FILTERS, rows=rows)
     is_new = False
     for window in cut(spans, WINDOW_ROWS):
         try:
@@ -293,7 +287,8 @@ def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
             encoder.add(merged)
     if not is_new:
         return theirs
-    covers = Covers.read(metadata).uniting(Covers.read(more_metadata))
+    metadata = file.metadata.metadata
+    covers = Covers.read(metadata).uniting(Covers.read(more.metadata.metadata))
     return finish_sealed(encoder, covers.metadata(), seal_in(metadata))[0]
 
 

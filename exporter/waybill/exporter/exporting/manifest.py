@@ -48,11 +48,7 @@ def manifest_path(system: str, day: str) -> str:
 def read_manifest(
     destination: Destination, system: str, day: str
 ) -> tuple[dict[str, ListedFile], Version | None]:
-    """What a manifest lists; nothing where there is none.
-
-    Raises:
-        DestinationError: it cannot be read.
-    """
+    """What a manifest lists; nothing where there is none."""
     path = manifest_path(system, day)
     found = destination.read(path)
     if found is None:
@@ -77,9 +73,6 @@ def list_files(
 
     Two exports may write one file after another, and come here in the other order. So each asks which file is
     there after it has read the manifest that its put replaces: the last one to write lists what is there.
-
-    Raises:
-        DestinationError: the destination fails.
     """
     for _ in range(_TRIES):
         listed, version = read_manifest(destination, system, day)

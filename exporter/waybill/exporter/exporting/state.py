@@ -74,11 +74,7 @@ class ExportState:
             return {}
 
     def save(self, system: str, day: str, sent: Mapping[str, ExportedFile]) -> None:
-        """Replace what was noted.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Replace what was noted."""
         self._publish(self._path(system, day), msgspec.json.encode(sent, order="sorted"))
 
     def _publish(self, path: Path, data: bytes) -> None:

@@ -8,7 +8,8 @@ never been forgotten.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -36,12 +37,9 @@ class ArchivedRuns:
         self._system_name = system_name
 
     def of(self, before_ms: Mapping[str, int]) -> StatesByRun:
-        """Fold the archived entries of some runs; a run without any is left out.
+        """Fold the entries of some runs, by id, that arrived before an instant each, in epoch milliseconds.
 
-        A file that cannot be read is logged, and its entries are missing.
-
-        Args:
-            before_ms: by run id, when an entry must have arrived before, in epoch milliseconds.
+        A run without any is left out. A file that cannot be read is logged, and its entries are missing.
         """
         began_ms = min(begun_ms(run_id) or 0 for run_id in before_ms)
         first, last = hour_of(max(began_ms - _SKEW_MS, 0)), hour_of(max(before_ms.values()))
@@ -50,8 +48,9 @@ class ArchivedRuns:
             if name.node != self._node or not first <= (path.parent.parent.name, path.parent.name) <= last:
                 continue
             try:
-                for entry in _entries(path, before_ms.keys()):
-                    self._add(runs, entry, before_ms)
+                for entry in chain.from_iterable(read_entries(path, run_ids=before_ms.keys())):
+                    if entry.kind is Kind.OPENLINEAGE:
+                        self._add(runs, entry, before_ms)
             except parquet.DAMAGED as error:
                 log.warning("%s", parquet.unreadable(path, error))
         return runs
@@ -73,8 +72,3 @@ def begun_ms(run_id: str) -> int | None:
     except ValueError:
         return None
     return uuid.int >> 80 if uuid.version == _VERSION else None
-
-
-def _entries(path: Path, run_ids: Collection[str]) -> Iterator[Entry]:
-    for batch in read_entries(path, run_ids=run_ids):
-        yield from (entry for entry in batch if entry.kind is Kind.OPENLINEAGE)

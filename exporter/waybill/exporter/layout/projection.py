@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 
+from waybill.exporter.archive import is_flush
 from waybill.exporter.compaction import (
     GATHER_S,
     CompactionReport,
@@ -34,12 +35,11 @@ from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_table
 from waybill.transport.files import Files
-from waybill.transport.journal import Entry, Kind
 from waybill.transport.runner import Step, note_published
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
+    from waybill.transport.journal import Entry, Journal
 
 log = logging.getLogger("waybill.exporter")
 
@@ -119,11 +119,7 @@ class Layout:
         return waiting + (self._runs.unsettled if self._runs else 0)
 
     def finish(self) -> None:
-        """Compact every hour.
-
-        Raises:
-            OSError: an hour could not be compacted; the others were.
-        """
+        """Compact every hour; raises `OSError` if one could not be compacted, after the others were."""
         # A range that was cut short is written again first: its retractions come before its own records.
         if self._journal.state_get(_NAME, _RANGE) is None:
             self._compact(raw_hours(self._settings.root))
@@ -136,10 +132,12 @@ class Layout:
             self._runs = self._load_runs()
             if (stored := self._journal.state_get(_NAME, _RANGE)) is not None:
                 first, last = _RANGE_DECODER.decode(stored)
-                entries = _read_range(self._journal, first, last)
+                entries = self._journal.read(first - 1, limit=last - first + 1, max_bytes=_REPLAY_BYTES_MAX)
+                entries = [entry for entry in entries if entry.seq <= last]
                 return self._apply(self._runs, entries, RawName(self._journal.node, first, last))
-        if full := self._schedule.to_squash():
-            self._squash(full)
+        for hour in self._schedule.to_squash():
+            squash_hour(self._settings.root, hour, node=self._journal.node, files=self._files)
+            self._schedule.squashed(hour)
         cursor = self._journal.cursor(_NAME)
         waiting = self._journal.last_seq() - cursor
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
@@ -175,7 +173,7 @@ class Layout:
         if outcome.retracted:
             published.update(self._compact([], Retraction(raw, outcome.retracted)).published)
         put, delete = dict(outcome.put), [*outcome.delete, _RANGE]
-        if _is_flush(last):
+        if is_flush(last):
             published.update(self._compact(raw_hours(self._settings.root)).published)
             noted, outdated = note_published(self._journal, _NAME, last.seq, published)
             put |= noted
@@ -195,7 +193,7 @@ class Layout:
         )
         for entry, event in zip(entries, found.events, strict=True):
             runs.settle_until(entry.received_ms)
-            if _is_flush(entry):
+            if is_flush(entry):
                 runs.settle_all(entry.received_ms)
             elif event is not None:
                 stamped = entry.system_name or system_name
@@ -234,11 +232,6 @@ class Layout:
             raise OSError(next(iter(report.failed.values())))
         return report
 
-    def _squash(self, hours: Iterable[Hour]) -> None:
-        for hour in hours:
-            squash_hour(self._settings.root, hour, node=self._journal.node, files=self._files)
-            self._schedule.squashed(hour)
-
     @property
     def _damage(self) -> str | None:
         return next(iter(self._damaged.values()), None)
@@ -249,16 +242,7 @@ def _log_unreadable(entry: Entry, error: Exception) -> None:
     log.error("entry %d of the journal cannot be read, and is not in the layout", entry.seq, exc_info=error)
 
 
-def _is_flush(entry: Entry) -> bool:
-    return entry.kind is Kind.MARK and entry.body == b"flush"
-
-
 def _first_range(entries: list[Entry]) -> list[Entry]:
     """Return the first entries up to the first flush, which ends a range."""
-    end = next((at for at, entry in enumerate(entries, 1) if _is_flush(entry)), len(entries))
+    end = next((at for at, entry in enumerate(entries, 1) if is_flush(entry)), len(entries))
     return entries[:end]
-
-
-def _read_range(journal: Journal, first: int, last: int) -> list[Entry]:
-    entries = journal.read(first - 1, limit=last - first + 1, max_bytes=_REPLAY_BYTES_MAX)
-    return [entry for entry in entries if entry.seq <= last]

@@ -33,14 +33,11 @@ from waybill.facets import (
 )
 from waybill.facets.record import RecordKey
 
-RUN: Final = "run:"
-"""State keys of the runs, by run id."""
-DUE: Final = "due:"
-"""State keys of the runs that ended and have not settled, by run id."""
-TOUCHED: Final = "touched:"
-"""State keys that list the runs touched in a minute, for pruning: minute, then sequence number."""
-PRUNED: Final = "pruned"
-"""State key of the first minute that is not pruned yet."""
+# State keys.
+RUN: Final = "run:"  # of the runs, by run id
+DUE: Final = "due:"  # of the runs that ended and have not settled, by run id
+TOUCHED: Final = "touched:"  # of the runs touched in a minute, for pruning: minute, then sequence number
+PRUNED: Final = "pruned"  # of the first minute that is not pruned yet
 
 _MINUTE_MS: Final = 60_000
 _CACHED_MAX: Final = 20_000
@@ -139,10 +136,9 @@ class UnsettledRuns:
         return next((due.settles_ms for due in self._due.values()), None)
 
     def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
-        """Fold one event. The record of one that carries the facet is the caller's to write.
+        """Fold one event; raises `ValueError` if it holds a time that cannot be read.
 
-        Raises:
-            ValueError: it holds a time that cannot be read.
+        The record of one that carries the facet is the caller's to write.
         """
         run_id = event.run.runId
         seen = None if has_record(event) else observe(event, system_name=system_name)
@@ -197,7 +193,9 @@ class UnsettledRuns:
         if self._touched:
             put[f"{TOUCHED}{received_ms // _MINUTE_MS:012}:{last_seq}"] = _ENCODER.encode(list(self._touched))
         self._prune(received_ms, put, delete)
-        self._evict()
+        # Those touched longest ago leave memory; they can be read again.
+        for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
+            del self._runs[run_id]
         self._begin()
         return FoldedBatch(records, frozenset(retracted), put, delete)
 
@@ -277,11 +275,6 @@ class UnsettledRuns:
             return False
         del self._runs[run_id]
         return True
-
-    def _evict(self) -> None:
-        """Drop the runs that were touched longest ago from memory; they can be read again."""
-        for run_id in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
-            del self._runs[run_id]
 
 
 def _began_ms(event: RunEvent) -> int:

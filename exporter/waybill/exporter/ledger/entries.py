@@ -36,21 +36,13 @@ class EntryFile(NamedTuple):
 
 
 def read_entries(root: Path) -> Iterator[EntryFile]:
-    """Every entry, in order.
-
-    Raises:
-        OSError: one cannot be read.
-    """
+    """Every entry, in order; raises `OSError` if one cannot be read."""
     for day in _days(root):
         yield from _of_day(root, day)
 
 
 def last_entry(root: Path) -> EntryFile | None:
-    """The last entry; None where there is none.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The last entry; None where there is none. Raises `OSError` if it cannot be read."""
     return next((found[-1] for day in reversed(_days(root)) if (found := _of_day(root, day))), None)
 
 

@@ -108,17 +108,15 @@ def root_lock(root: Path, files: Files) -> Iterator[None]:
 
 @contextlib.contextmanager
 def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Changes]:
-    """Take the root's lock, and record what changes in some hours while it changes.
+    """Take the root's lock, and record what changes in some hours: the caller fills in the changes.
 
-    Yields:
-        The changes, for the caller to fill in.
-
-    Raises:
-        OSError: an entry cannot be read or written.
+    Raises `OSError` if an entry cannot be read or written.
     """
     with root_lock(root, files):
         last = _complete(root, files)
-        entry = LedgerEntry(_hash(last.content) if last else "", _now_ms(), tuple(sorted(hours)))
+        entry = LedgerEntry(
+            _hash(last.content) if last else "", time.time_ns() // 1_000_000, tuple(sorted(hours))
+        )
         path = next_path(root, last, entry.at_ms)
         if last is not None and last.path.parent != path.parent:
             fold_days(root, files, path.parent.name)
@@ -137,11 +135,7 @@ def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Change
 
 
 def read_ledger(root: Path) -> LedgerState | None:
-    """Follow a ledger from its first entry; None where there is none.
-
-    Raises:
-        OSError: an entry cannot be read.
-    """
+    """Follow a ledger from its first entry, if there is one; raises `OSError` if an entry cannot be read."""
     state, is_empty = LedgerState(), True
     for path, _, content in read_entries(root):
         is_empty = False
@@ -232,10 +226,6 @@ def relative(root: Path, path: PurePath) -> str:
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 _LOCK: Final = ".compact.lock"

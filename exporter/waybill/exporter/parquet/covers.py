@@ -25,11 +25,7 @@ class Covers(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: Mapping[bytes, bytes] | None) -> Covers:
-        """From the key-value metadata of a Parquet footer; a file without the key covers nothing.
-
-        Raises:
-            ValueError: the value is not readable.
-        """
+        """From a footer's key-value metadata, empty without the key; raises `ValueError` if unreadable."""
         return cls(
             msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]])
         )

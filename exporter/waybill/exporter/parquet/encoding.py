@@ -133,11 +133,7 @@ class _UnnamedFile:
         """What to write to."""
 
     def finish(self) -> memoryview:
-        """All that was written; it may be changed in place.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """All that was written; it may be changed in place. Raises `OSError` if there was no room for it."""
         self._file.flush()
         view = memoryview(mmap.mmap(self._file.fileno(), 0))
         self._file.close()

@@ -145,9 +145,7 @@ def read_window(file: pq.ParquetFile, window: TimeWindow) -> pa.Table:
     whole = all(
         window.since_ms <= known[at].first_ms and known[at].last_ms < window.until_ms for at in groups
     )
-    return table if whole else table.filter(_is_within(window))
-
-
-def _is_within(window: TimeWindow) -> pc.Expression:
+    if whole:
+        return table
     since, until = (pa.scalar(epoch_ms, SCHEMA.field("completed").type) for epoch_ms in window)
-    return (pc.field("completed") >= since) & (pc.field("completed") < until)
+    return table.filter((pc.field("completed") >= since) & (pc.field("completed") < until))

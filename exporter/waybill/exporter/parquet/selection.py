@@ -52,18 +52,10 @@ def _format() -> ds.ParquetFileFormat:
 
 
 def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
-    """The rows of an open file that meet a condition, a row group at a time in memory.
+    """The rows of an open file that meet a condition, in `CODED_SCHEMA`, a row group at a time in memory.
 
-    Args:
-        file: the file.
-        wanted: the condition.
-        texts: by column, what `wanted` asks it to be; these are looked up in Bloom filters.
-
-    Returns:
-        A table of `waybill.exporter.CODED_SCHEMA`.
-
-    Raises:
-        DAMAGED: some of it cannot be read.
+    `texts` are, by column, what the condition asks it to be; these are looked up in Bloom filters. Raises
+    `DAMAGED` if some of the file cannot be read.
     """
     found = [
         part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)

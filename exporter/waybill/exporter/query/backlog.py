@@ -37,11 +37,9 @@ def read_backlog(
 ) -> pa.Table:
     """Read the records that answer a query from the entries that the layout has not written yet.
 
-    These are the records that entries hold by themselves: a run without the facet gives records only once it
-    has settled. Some of them may be in files already; `find` and `scan` return each once.
-
-    Returns:
-        A table of `waybill.facets.arrow.SCHEMA`, in any order.
+    These are the records that entries hold by themselves, as a table of `waybill.facets.arrow.SCHEMA` in any
+    order: a run without the facet gives records only once it has settled. Some of them may be in files
+    already; `find` and `scan` return each once.
 
     Raises:
         JournalError: the journal cannot be read.

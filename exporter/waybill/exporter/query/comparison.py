@@ -34,20 +34,17 @@ def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
 
     A file that cannot be read is logged as a warning, and its records are missing.
     """
-    for mine, other in scan_hours(ours, theirs):
-        yield from _differences(_in_order(mine), _in_order(other))
+    for tables in scan_hours(ours, theirs):
+        mine, other = map(_in_order, tables)
+        if mine.equals(other):
+            continue
+        for one, two in _stretches(mine, other):
+            if not one.equals(two):
+                yield from _by_key(from_table(one), from_table(two))
 
 
 def _in_order(table: pa.Table) -> pa.Table:
     return parquet.sort(table, "completed", "did", "system_name").combine_chunks()
-
-
-def _differences(ours: pa.Table, theirs: pa.Table) -> Iterator[Difference]:
-    if ours.equals(theirs):
-        return
-    for mine, other in _stretches(ours, theirs):
-        if not mine.equals(other):
-            yield from _by_key(from_table(mine), from_table(other))
 
 
 def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:

@@ -51,11 +51,10 @@ def locate_entry(root: Path, node: str, entry: Entry) -> list[Located]:
     """Locate the records that an entry holds by itself; the layout must be past that entry.
 
     Raises:
-        OSError: a file or a note cannot be read.
+        OSError: a file or a tombstone cannot be read.
     """
     one = RawName(node, entry.seq, entry.seq)
-    wanted = sorted(hours_of(entry))
-    return [found for system, hour in wanted for found in _placed(root, one, system, hour)]
+    return [found for system, hour in sorted(hours_of(entry)) for found in _placed(root, one, system, hour)]
 
 
 def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Located]:
@@ -66,10 +65,8 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Locat
         if raw.node == one.node and raw.first <= one.first and one.last <= raw.last
     ]
     states = list(destinations(root))
-    for place, relative in (
-        (Place.COMPACTED, compacted_path(system, hour)),
-        (Place.LATE, late_path(system, hour)),
-    ):
+    paths = {Place.COMPACTED: compacted_path(system, hour), Place.LATE: late_path(system, hour)}
+    for place, relative in paths.items():
         path = root / relative
         try:
             stamp = FileStamp.of(path.stat())

@@ -87,7 +87,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None:
                 wanted &= pc.field(name) == value
         if self.filename is not None:
-            wanted &= _matches(pc.field("filename"), self.filename)
+            same = pc.field("filename") == self.filename
+            if _GLOB.search(self.filename):
+                same |= pc.match_substring_regex(pc.field("filename"), _expression(self.filename))
+            wanted &= same
         for key, value in self.annotations.items():
             wanted &= pc.map_lookup(pc.field("annotations"), key, "first") == value
         return wanted
@@ -95,11 +98,6 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 def _instant(epoch_ms: int) -> pa.Scalar:
     return pa.scalar(epoch_ms, pa.timestamp("ms", tz="UTC"))
-
-
-def _matches(column: pc.Expression, wanted: str) -> pc.Expression:
-    same = column == wanted
-    return same | pc.match_substring_regex(column, _expression(wanted)) if _GLOB.search(wanted) else same
 
 
 def _expression(pattern: str) -> str:

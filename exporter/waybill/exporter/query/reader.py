@@ -101,10 +101,6 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
             yield tuple(_read(one, window).cast(SCHEMA) for one in opened)
 
 
-class _VanishedError(Exception):
-    """A raw file vanished between its listing and its opening."""
-
-
 class _Opened(NamedTuple):
     """An open file, and what it covers if it is a compacted or late one."""
 
@@ -130,8 +126,8 @@ def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
         compacted = _open_compacted(root, hour, query)
         try:
             opened = {raw: file for raw, path in raws.items() if (file := _open_raw(path)) is not None}
-        except _VanishedError:
-            continue
+        except FileNotFoundError:
+            continue  # A raw file vanished between its listing and its opening.
         return _OpenHour(opened, compacted)
 
 
@@ -139,7 +135,7 @@ def _open_raw(path: Path) -> _Opened | None:
     try:
         return _Opened(path, open_selectable(path))
     except FileNotFoundError:
-        raise _VanishedError from None
+        raise
     except parquet.DAMAGED as error:
         _warn(path, error)
         return None

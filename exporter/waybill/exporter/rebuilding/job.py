@@ -69,12 +69,7 @@ class RebuildJob:
         self.store = open_blob_store(own, files)
 
     def finish(self) -> None:
-        """Leave nothing to be resumed.
-
-        Raises:
-            OSError: something in the folder could not be removed.
-            DestinationError: the object store fails.
-        """
+        """Leave nothing to be resumed; raises as `BlobStore` does."""
         # The plan goes first, so that a crash here leaves only litter, which the next job removes.
         open_blob_store(self._place, self._files).delete([_PLAN])
         _clear(self._place, self._files)

@@ -76,12 +76,7 @@ class PartReport(msgspec.Struct, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What all pieces of one rebuild have in common; the processes that do them get a copy.
-
-    Attributes:
-        node: the job's own id in the names of raw files.
-        store: where the job keeps its progress.
-    """
+    """What all pieces of one rebuild have in common; the processes that do them get a copy."""
 
     source: Source
     root: Path
@@ -132,9 +127,7 @@ def runs_name(index: int) -> str:
 def read_part(task: Task, part: str, index: int) -> PartReport:
     """Read one part: records with the facet become raw files, the other runs are kept to be folded.
 
-    Raises:
-        OSError: the source cannot be read now, or the root cannot be written; reading the part again mends
-            it.
+    Where it raises `OSError`, reading the part again mends it.
     """
     report, writing, spill = PartReport(), _Writing(task, index), Spill()
     found = partial(task.source.read, part), partial(task.source.place, part)
@@ -159,24 +152,22 @@ def read_folded(
 ) -> Iterator[tuple[pa.Table, StatesByRun]]:
     """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
 
-    Args:
-        read: gives the entries of the part, as `Source.read` does.
-        place: tells where an entry is stored.
-        wanted: which records.
-        report: gets the number of entries, and what cannot be read.
-        runs_max: as many runs come at once.
-
-    Raises:
-        OSError: the source cannot be read now.
-        SourceUnreachableError: the same.
+    `read` and `place` are those of `Source`, for this part. The report gets the number of entries, and what
+    cannot be read. About `runs_max` runs come at once. Raises `OSError` or `SourceUnreachableError` if the
+    source cannot be read now.
     """
     runs: StatesByRun = {}
-    for batch in _batches(read, report):
-        report.entries += len(batch)
-        records = _read(batch, wanted, runs, lambda at, error: report.note(place(at), error))
-        full = len(runs) >= runs_max
-        yield records, runs if full else {}
-        runs = {} if full else runs
+    try:
+        for batch in read():
+            report.entries += len(batch)
+            records = _read(batch, wanted, runs, lambda at, error: report.note(place(at), error))
+            full = len(runs) >= runs_max
+            yield records, runs if full else {}
+            runs = {} if full else runs
+    except SourceUnreachableError:
+        raise
+    except SourceError as error:
+        report.damaged = str(error)
     yield SCHEMA.empty_table(), runs
 
 
@@ -208,8 +199,7 @@ def _read(
 def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> PartReport:
     """Fold the runs of some buckets of every part, and write the records that are derived.
 
-    Raises:
-        OSError: a file cannot be read or written; folding the buckets again mends it.
+    Where it raises `OSError`, folding the buckets again mends it.
     """
     writing = _Writing(task, piece)
     for bucket in buckets:
@@ -224,14 +214,3 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
             writing.add(task.wanted.table(batch))
     writing.finish()
     return PartReport(hours=writing.hours, records=writing.count)
-
-
-def _batches(
-    read: Callable[[], Iterable[Sequence[Stored]]], report: PartReport
-) -> Iterator[Sequence[Stored]]:
-    try:
-        yield from read()
-    except SourceUnreachableError:
-        raise
-    except SourceError as error:
-        report.damaged = str(error)

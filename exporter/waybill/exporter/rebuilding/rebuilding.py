@@ -26,14 +26,7 @@ from waybill.exporter.compaction import CompactionReport, Compactor
 from waybill.exporter.exporting import export
 from waybill.exporter.quarantine import Quarantined
 from waybill.exporter.rebuilding.job import RebuildJob, begin_job, key_of_order, place_below
-from waybill.exporter.rebuilding.part import (
-    Limits,
-    PartReport,
-    Task,
-    fold_buckets,
-    read_part,
-    runs_name,
-)
+from waybill.exporter.rebuilding.part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
 from waybill.exporter.rebuilding.spill import BUCKETS, read_report
 from waybill.transport.files import Files
 
@@ -126,15 +119,9 @@ def rebuild(
 ) -> RebuildReport:
     """Rebuild a layout from stored entries.
 
-    Args:
-        source: what is read, all of it: a run's records need all its events.
-        root: where the files go; a new folder, or one whose rows stay and are merged.
-        wanted: which records.
-        workers: how many processes read and fold; 1: this one. More start Python anew, so a script that asks
-            for them needs the usual ``if __name__ == "__main__":``.
-        files: the file system.
-        on_progress: see `Progress`.
-        limits: what bounds the memory of each process.
+    All of the source is read, since a run's records need all its events. The root is a new folder, or one
+    whose rows stay and are merged. As many processes as `workers` read and fold; 1 is this one. More start
+    Python anew, so a script that asks for them needs the usual ``if __name__ == "__main__":``.
 
     Raises:
         SourceError: the source is not there, or cannot be reached now: the same call resumes the rebuild.
@@ -165,11 +152,8 @@ def rebuild_remote(
 
     It is made in a folder of this machine first and then exported; the job is finished when everything has
     arrived. Arguments and errors are those of `rebuild`; `staging` is a folder with room for all files, which
-    are deleted once they have arrived.
-
-    Returns:
-        What it came to; `failed` also has a sentence about each file that did not arrive: the same call
-        sends it again.
+    are deleted once they have arrived. The report's `failed` also has a sentence about each file that did
+    not arrive: the same call sends it again.
     """
     files = files or Files()
     place = staging / key_of_order(source, wanted, destination.name)
@@ -224,14 +208,13 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
     progress("compacting", 0, len(hours))
     compacted = Compactor(task.root, node=plan.node, files=task.files, workers=workers).compact(hours)
     progress("compacting", len(hours), len(hours))
-    records = sum(report.records for report in (*read, *folded))
     return RebuildReport.of(
         read,
         compacted,
         source=plan.source,
         parts=len(plan.parts),
         resumed=resumed,
-        records=records,
+        records=sum(report.records for report in (*read, *folded)),
         began_s=began_s,
     )
 

@@ -33,11 +33,7 @@ class EventsSource(msgspec.Struct, frozen=True):
         return f"events {self.root}"
 
     def parts(self) -> list[str]:
-        """The files, relative to the root.
-
-        Raises:
-            SourceError: there is no archive.
-        """
+        """The files, relative to the root."""
         if isinstance(self.root, str):
             return self._objects(self.root)
         if not (self.root / EVENTS).is_dir():
@@ -47,12 +43,7 @@ class EventsSource(msgspec.Struct, frozen=True):
         return [str(path.relative_to(self.root)) for _, path in archived_files(self.root)]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of a file.
-
-        Raises:
-            SourceUnreachableError: the object store does not return it.
-            SourceError: it is damaged.
-        """
+        """The entries of a file."""
         path = Path(self.root, part)
         file = path if isinstance(self.root, Path) else read_object(part)
         try:
@@ -73,11 +64,7 @@ class EventsSource(msgspec.Struct, frozen=True):
 
 
 def open_events(places: Sequence[str], settings: Settings) -> EventsSource:
-    """The archive of the given root, or else of the root in the settings.
-
-    Raises:
-        SourceError: more than one root is given.
-    """
+    """The archive of the given root, or else of the root in the settings."""
     if len(places) > 1:
         raise SourceError("the source `events` takes one root; rebuild from each in turn")
     return EventsSource(local_or_url(places[0]) if places else settings.root)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,18 +30,11 @@ class JournalSource(msgspec.Struct, frozen=True):
         return f"journal {self.home}"
 
     def parts(self) -> list[str]:
-        """Ranges of sequence numbers as ``first-last``.
-
-        Raises:
-            SourceError: there is no journal.
-        """
+        """Ranges of sequence numbers as ``first-last``."""
         if not Journal.exists(self.home):
             raise SourceError(f"there is no journal at {self.home}; give the right one with --home")
-        journal = Journal(self.home)
-        try:
+        with contextlib.closing(Journal(self.home)) as journal:
             oldest, last = journal.first(), journal.last_seq()
-        finally:
-            journal.close()
         first = last + 1 if oldest is None else oldest.seq
         return [
             f"{start}-{min(start + _PART_ENTRIES - 1, last)}"
@@ -50,8 +44,7 @@ class JournalSource(msgspec.Struct, frozen=True):
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
         """The entries of a range, without those that were pruned meanwhile."""
         first, last = map(int, part.split("-"))
-        journal = Journal(self.home)
-        try:
+        with contextlib.closing(Journal(self.home)) as journal:
             while first <= last:
                 limit = min(_BATCH_ENTRIES, last - first + 1)
                 entries = journal.read(first - 1, limit=limit, max_bytes=_BATCH_BYTES)
@@ -62,8 +55,6 @@ class JournalSource(msgspec.Struct, frozen=True):
                     return
                 yield found
                 first = found[-1].at + 1
-        finally:
-            journal.close()
 
     def place(self, part: str, at: int) -> str:  # noqa: ARG002 - of the protocol
         """The sequence number."""
@@ -71,11 +62,7 @@ class JournalSource(msgspec.Struct, frozen=True):
 
 
 def open_journal(places: Sequence[str], settings: Settings) -> JournalSource:
-    """The journal of the home that the settings name.
-
-    Raises:
-        SourceError: places were given.
-    """
+    """The journal of the home that the settings name; it takes no places."""
     if places:
         raise SourceError("the source `journal` takes no places; name its home with --home")
     return JournalSource(settings.home)

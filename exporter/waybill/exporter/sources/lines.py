@@ -45,24 +45,14 @@ class LinesSource(msgspec.Struct, frozen=True):
         return " ".join(["jsonl", *map(str, self.paths)])
 
     def parts(self) -> list[str]:
-        """Ranges of bytes as ``start-end:path``; a compressed file is one part, ``0-0:path``.
-
-        Raises:
-            SourceError: a path does not exist, or there is no file.
-        """
+        """Ranges of bytes as ``start-end:path``; a compressed file is one part, ``0-0:path``."""
         files = [file for path in self.paths for file in _files(path)]
         if not files:
             raise SourceError(f"there is no file in {self.paths[0]}; give files of JSON lines")
         return [part for file in files for part in _cut(file, self.part_bytes)]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The lines of a range that are not blank.
-
-        Raises:
-            OSError: the file cannot be read.
-            SourceUnreachableError: the object store does not return it.
-            SourceError: it is damaged.
-        """
+        """The lines of a range that are not blank."""
         extent, _, name = part.partition(":")
         start, end = map(int, extent.split("-"))
         try:
@@ -80,11 +70,7 @@ class LinesSource(msgspec.Struct, frozen=True):
 
 
 def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noqa: ARG001 - of the protocol
-    """The files and folders that are given.
-
-    Raises:
-        SourceError: no path is given.
-    """
+    """The files and folders that are given, at least one."""
     if not places:
         raise SourceError("the source `jsonl` takes the paths of files or folders; give at least one")
     return LinesSource(tuple(map(local_or_url, places)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -23,7 +24,6 @@ class MarquezSource(msgspec.Struct, frozen=True):
 
     Attributes:
         part_events: how many events a window holds on average.
-        open_reader: opens what reads it.
     """
 
     url: str
@@ -36,18 +36,9 @@ class MarquezSource(msgspec.Struct, frozen=True):
         return f"marquez {self.url}"
 
     def parts(self) -> list[str]:
-        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded.
-
-        Raises:
-            SourceUnreachableError: it does not answer.
-        """
-        reader = self.open_reader(self.url, self.api_key)
-        try:
+        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded."""
+        with self._reader() as reader:
             extent = reader.extent_us()
-        except MarquezReadError as error:
-            raise SourceUnreachableError(str(error)) from None
-        finally:
-            reader.close()
         if extent is None:
             return []
         first_us, last_us, count = extent
@@ -55,34 +46,29 @@ class MarquezSource(msgspec.Struct, frozen=True):
         return cut_window(first_us - 1, last_us + 2, -(-count // self.part_events))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The events of a window; some come twice.
-
-        Raises:
-            SourceUnreachableError: it does not answer.
-        """
+        """The events of a window; some come twice."""
         start_us, end_us = map(int, part.split("-"))
-        reader = self.open_reader(self.url, self.api_key)
         count = 0
-        try:
+        with self._reader() as reader:
             for events in reader.read(start_us, end_us):
                 yield [Stored(at, Kind.OPENLINEAGE, "", event) for at, event in enumerate(events, count + 1)]
                 count += len(events)
-        except MarquezReadError as error:
-            raise SourceUnreachableError(str(error)) from None
-        finally:
-            reader.close()
 
     def place(self, part: str, at: int) -> str:
         """The number of the event within its window."""
         return f"event {at:,} of the window {part} (epoch microseconds) at {self.url}"
 
+    @contextlib.contextmanager
+    def _reader(self) -> Iterator[EventReader]:
+        with contextlib.closing(self.open_reader(self.url, self.api_key)) as reader:
+            try:
+                yield reader
+            except MarquezReadError as error:
+                raise SourceUnreachableError(str(error)) from None
+
 
 def open_marquez(places: Sequence[str], settings: Settings) -> MarquezSource:
-    """The Marquez at the given URL, or else at the one in the settings.
-
-    Raises:
-        SourceError: there is no URL, or more than one.
-    """
+    """The Marquez at the given URL, or else at the one in the settings."""
     url = places[0] if places else settings.marquez_url
     if url is None or len(places) > 1:
         raise SourceError("the source `marquez` takes one URL, as http://localhost:5000; give it")

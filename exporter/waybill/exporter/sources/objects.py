@@ -49,11 +49,7 @@ def list_objects(url: str) -> list[str]:
 
 
 def read_object(name: str) -> bytes:
-    """The bytes of an object.
-
-    Raises:
-        SourceUnreachableError: it cannot be fetched now.
-    """
+    """The bytes of an object; raises `SourceUnreachableError` if it cannot be fetched now."""
     from obstore.exceptions import BaseError
 
     folder, _, path = name.partition(MARK)
@@ -74,11 +70,7 @@ def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedR
 
 
 def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
-    """Open an object of a store by its path; `url` is what an error calls it.
-
-    Raises:
-        SourceUnreachableError: it cannot be fetched now; reading raises this too.
-    """
+    """Open an object of a store by its path, as `open_object` does; `url` is what an error calls it."""
     return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
 
 

@@ -20,7 +20,6 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
-
 _EXTENT: Final = """
 SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
        (extract(epoch FROM max(event_time)) * 1000000)::bigint,
@@ -38,11 +37,7 @@ _TABLE: Final = """
  FROM lineage_events) AS events
 """
 _JDBC_NAMES: Final = {
-    "sslmode": "sslmode",
-    "sslrootcert": "sslrootcert",
-    "sslcert": "sslcert",
-    "sslkey": "sslkey",
-    "options": "options",
+    **{name: name for name in ("user", "password", "sslmode", "sslrootcert", "sslcert", "sslkey", "options")},
     "connect_timeout": "connectTimeout",
     "application_name": "ApplicationName",
 }
@@ -87,11 +82,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         return f"marquez-db {urlunsplit((parts.scheme, place, parts.path, parts.query, ''))}"
 
     def parts(self) -> list[str]:
-        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded.
-
-        Raises:
-            SourceUnreachableError: the database does not answer, or is not Marquez's.
-        """
+        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded."""
         with self._connected() as connection:
             first_us, last_us, count = connection.execute(_EXTENT).fetchone()
         if not count:
@@ -99,11 +90,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         return cut_window(first_us, last_us + 1, -(-count // self.part_events))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The events of a window, by a cursor on the server.
-
-        Raises:
-            SourceUnreachableError: the database does not answer.
-        """
+        """The events of a window, by a cursor on the server."""
         count = 0
         with self._connected() as connection, connection.cursor("waybill") as cursor:
             cursor.execute(_SELECT, self.window(part))
@@ -135,8 +122,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
                 f"{self.describe()} is found by a socket of this machine, and Spark reads it by the network; "
                 "give its host and port in the URL"
             )
-        names = {"user": "user", "password": "password", **_JDBC_NAMES}
-        known = {names[key]: value for key, value in given.items() if key in names and value}
+        known = {_JDBC_NAMES[key]: value for key, value in given.items() if key in _JDBC_NAMES and value}
         address = f"[{host}]" if ":" in host else host
         return Jdbc(f"jdbc:postgresql://{address}:{port}/{name}", {**known, "readOnly": "true"})
 
@@ -165,11 +151,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
 
 
 def open_marquez_db(places: Sequence[str], settings: Settings) -> MarquezDatabaseSource:  # noqa: ARG001 - of the protocol
-    """The database at the given URL.
-
-    Raises:
-        SourceError: there is not exactly one URL of a PostgreSQL database.
-    """
+    """The database at the given URL, exactly one."""
     if len(places) != 1 or urlsplit(places[0]).scheme not in {"postgresql", "postgres"}:
         raise SourceError(
             "the source `marquez-db` takes one URL, as postgresql://user:password@host/marquez; give it"

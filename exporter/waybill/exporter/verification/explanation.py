@@ -33,7 +33,6 @@ from waybill.facets.event import EventType
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
-    from waybill.exporter.names import Hour
     from waybill.exporter.rebuilding import Wanted
     from waybill.exporter.sources import Source, Stored
 
@@ -200,7 +199,8 @@ def _of(
 
 def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord]) -> Iterator[RowSeen]:
     for hour in sorted(raw_hours(root) | compacted_hours(root)):
-        for path in _files(root, hour):
+        compacted = [path for _, path in compacted_in(root, hour)]
+        for path in [*raw_files(root, hour).values(), *compacted]:
             try:
                 found = list(_numbered(did, path))
             except (FileNotFoundError, *parquet.DAMAGED):
@@ -219,7 +219,3 @@ def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
         numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
         records = from_table(table.take(numbers).cast(SCHEMA))
         yield from zip([first + number for number in numbers.to_pylist()], records, strict=True)
-
-
-def _files(root: Path, hour: Hour) -> list[Path]:
-    return [*raw_files(root, hour).values(), *(path for _, path in compacted_in(root, hour))]

@@ -17,11 +17,8 @@ from waybill.transport.files import is_temporary
 def contradictions(root: Path) -> Iterator[tuple[str, str]]:
     """Find where a destination's files and its manifests differ; nothing in a root without manifests.
 
-    Yields:
-        A path relative to the root, and a sentence about it.
-
-    Raises:
-        OSError: a file cannot be read.
+    Each comes as a path relative to the root, and a sentence about it. Raises `OSError` if a file cannot be
+    read.
     """
     systems = list(names(root / MANIFEST))
     listed: set[str] = set()
@@ -50,10 +47,8 @@ def _of_manifest(root: Path, manifest: PurePosixPath, listed: set[str]) -> Itera
             with (root / path).open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
-            yield (
-                path,
-                f"{root / path} is in the manifest, and gone; restore it from a copy, or export it again",
-            )
+            what = f"{root / path} is in the manifest, and gone; restore it from a copy, or export it again"
+            yield path, what
             continue
         if sha256 != one.sha256:
             yield path, f"{root / path} is not the file that the manifest lists; restore it from a copy"

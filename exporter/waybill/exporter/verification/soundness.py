@@ -19,16 +19,13 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """The rows of one open file, which belong to an hour.
+    """The rows of one open file, which belong to an hour; raises `DAMAGED` if it cannot be read.
 
     Attributes:
         systems: the systems of the rows.
         elsewhere: how many rows completed in another hour.
         stateless: how many have an unknown final state.
         is_sorted: whether they are in order of `completed` and `did`.
-
-    Raises:
-        DAMAGED: it cannot be read.
     """
 
     def __init__(self, file: pq.ParquetFile, hour: Hour) -> None:
@@ -47,7 +44,10 @@ class Rows:
 
     def repeats(self) -> int:
         """Count the rows that repeat a record of the file; raises `DAMAGED` if it cannot be read."""
-        tables = self._windows() if self._whole is None else [self._whole]
+        if self._whole is not None:
+            return int(self._whole.num_rows - merge_table(self._whole).num_rows)
+        windows = cut(parquet.spans(self._file.metadata), WINDOW_ROWS)
+        tables = (parquet.read_window(self._file, window) for window in windows)
         return sum(table.num_rows - merge_table(table).num_rows for table in tables)
 
     def faults(self) -> Iterator[tuple[str, str]]:
@@ -56,10 +56,6 @@ class Rows:
             yield "hour", f"{self.elsewhere} of its rows completed in another hour; rebuild both"
         if self.stateless:
             yield "state", f"{self.stateless} of its rows have a final state that is none; rebuild the hour"
-
-    def _windows(self) -> Iterator[pa.Table]:
-        for window in cut(parquet.spans(self._file.metadata), WINDOW_ROWS):
-            yield parquet.read_window(self._file, window)
 
     def _add(self, table: pa.Table) -> None:
         if not table.num_rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -97,13 +97,8 @@ def check(root: Path) -> Iterator[CheckedFile]:
     """
     ledger = _LedgerView(root)
     yield from ledger.broken()
-    kinds = (
-        (RAW, _judge_raw),
-        (COMPACTED, _judge_compacted),
-        (LATE, _judge_compacted),
-        (EVENTS, _judge_archived),
-    )
-    for kind, judge in kinds:
+    judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
+    for kind, judge in judges.items():
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
@@ -162,10 +157,8 @@ class _LedgerView:
         # If the file was replaced since it was opened, this footer is no longer its own.
         current = seal_in(pq.read_metadata(self.root / path).metadata)
         if current == seal_in(metadata):
-            yield (
-                "unrecorded",
-                "the ledger does not know this file; restore it from a copy, or rebuild the hour",
-            )
+            what = "the ledger does not know this file; restore it from a copy, or rebuild the hour"
+            yield "unrecorded", what
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
         """Remember which predecessor a file of the archive names, for `chained`."""
@@ -207,9 +200,6 @@ class _LedgerView:
 
     def _changes(self, path: str) -> bool:
         return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
-
-
-_Judge = Callable[[_LedgerView, PurePosixPath], tuple[int, _Said]]
 
 
 def _files(folder: Path) -> Iterator[Path]:
