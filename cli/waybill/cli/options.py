@@ -15,7 +15,6 @@ from waybill.transport.config import SETTINGS
 ORIGIN: Final = "the command's options"
 """What messages and `waybill settings` call a value given as an option."""
 
-
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""
 
@@ -26,8 +25,7 @@ RUNNING: Final = tuple(name for name in SETTINGS if name != "listen")
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each named setting, and the loaded settings as its first argument.
 
-    Args:
-        names: settings that the command obeys, in the order of its help.
+    The names are in the order of the command's help.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -23,12 +23,7 @@ PLAIN_SPARK: Final = (
 
 
 class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the journal.
-
-    Attributes:
-        last_seq: the sequence number of the newest entry.
-        oldest: when the oldest entry was accepted, ISO 8601; None in an empty journal.
-    """
+    """What is in the journal, and when its oldest entry was accepted (ISO 8601; None without entries)."""
 
     entries: int = 0
     last_seq: int = 0
@@ -116,11 +111,7 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
 
 
 def status_of(settings: Settings) -> Status:
-    """The status of a home, which is not changed.
-
-    Raises:
-        JournalError: the journal cannot be used.
-    """
+    """The status of a home, which is not changed."""
     from waybill.marquez import dead_letters
 
     with existing_journal(settings) as journal:

@@ -54,11 +54,7 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Compose:
-    """Docker Compose with the stack's file.
-
-    Raises:
-        StackError: Docker or its compose plug-in is missing, or its daemon does not answer.
-    """
+    """Docker Compose with the stack's file."""
 
     def __init__(self, file: Path) -> None:
         docker = shutil.which("docker")
@@ -80,11 +76,7 @@ class Compose:
         return subprocess.run([*self._command, *arguments], check=False).returncode
 
     def containers(self) -> dict[str, Container]:
-        """The container of each service that was ever started.
-
-        Raises:
-            StackError: Docker Compose fails.
-        """
+        """The container of each service that was ever started."""
         done = _ask([*self._command, "ps", "--all", "--format", "json"])
         if done.returncode:
             raise StackError(f"docker compose says {_last_line(done.stderr)}; correct that")
@@ -107,11 +99,7 @@ def containers_of(text: str) -> dict[str, Container]:
 
 
 def compose_file(given: Path | None) -> Path:
-    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout.
-
-    Raises:
-        StackError: there is no such file.
-    """
+    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout."""
     if given is not None:
         if not given.is_file():
             raise StackError(f"{given} is no file; give the path of Waybill's {FILE}")
@@ -126,11 +114,7 @@ def compose_file(given: Path | None) -> Path:
 
 
 def services_of(file: Path) -> list[str]:
-    """The services that the file names.
-
-    Raises:
-        StackError: it is not a Compose file.
-    """
+    """The services that the file names."""
     content = _content(file)
     services = content.get("services") if isinstance(content, dict) else None
     if not isinstance(services, dict):

@@ -28,18 +28,13 @@ _PREFIX: Final = "hour-"
 
 
 class WrittenHour(msgspec.Struct, frozen=True):
-    """An hour that was written.
-
-    Attributes:
-        records: how many records there were, before repeats are merged.
-    """
+    """An hour that was written, and how many records there were before repeats were merged."""
 
     report: HourReport
     records: int
 
 
-_DECODER: Final = msgspec.json.Decoder(WrittenHour)
-decode_written = _DECODER.decode
+decode_written: Final = msgspec.json.Decoder(WrittenHour).decode
 
 
 class HourTarget(msgspec.Struct, frozen=True):
@@ -77,7 +72,6 @@ class HourWriter:
     """Writes one hour, given by its number since the epoch, unless an earlier attempt has done so."""
 
     def __init__(self, target: HourTarget, hour: int) -> None:
-        self.hour = hour
         self._hour = hour_of(hour * HOUR_MS)
         self._target = target
         self._name = f"{_PREFIX}{self._hour.day}{self._hour.hour}.json"

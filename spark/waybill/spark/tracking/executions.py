@@ -46,21 +46,14 @@ class Executions:
         """All executions below this number have ended."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the listener and the status store have handled everything up to now.
-
-        Raises:
-            py4j.protocol.Py4JError: they have not within that time, or the JVM is gone.
-        """
+        """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_failed(self) -> Iterator[Failed]:
-        """The executions that ended with an error since the last call.
+        """The executions that ended with an error since the last call; a Py4JError if the JVM is gone.
 
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
         that many end.
-
-        Raises:
-            py4j.protocol.Py4JError: the JVM is gone.
         """
         executions = self._store.executionsList()
         unended: set[int] = set()

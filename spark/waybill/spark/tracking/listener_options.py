@@ -38,10 +38,7 @@ def listener_options(
         url: where the listener sends its events.
         namespace: the namespace of its jobs, which becomes the records' system name.
         names: further names of ``spark.waybill.<name>`` properties that events carry.
-        tags: run tags.
-
-    Raises:
-        SparkSetupError: the listener cannot be given one of the tags.
+        tags: become the run's tags; a `SparkSetupError` if the listener cannot be given one.
     """
     names = sorted(OVERRIDABLE.union(names))
     captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(PROPERTY_PREFIX + name for name in names)]
