@@ -44,13 +44,9 @@ def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
         console.json(findings)
     else:
         for finding in findings:
-            _show(finding)
+            level = (f"{finding.level.value:7}", _STYLES[finding.level])
+            console.line(level, f" {finding.check}: {finding.says}")
+            if finding.mend:
+                console.line(f"        mend: {finding.mend}")
     if any(finding.level is Level.BROKEN for finding in findings):
         raise typer.Exit(console.EXIT_FAILED)
-
-
-def _show(finding: Diagnosis) -> None:
-    level = (f"{finding.level.value:7}", _STYLES[finding.level])
-    console.line(level, f" {finding.check}: {finding.says}")
-    if finding.mend:
-        console.line(f"        mend: {finding.mend}")

@@ -44,10 +44,7 @@ def agreed_settings(settings: Settings) -> Settings:
 
 
 def checked_root(agreed: Settings) -> Path:
-    """The root of these settings: the user's, which must be a folder, or that of the home's runner.
-
-    That of a runner need not exist yet.
-    """
+    """The root of these settings: the user's, which must be there, or that of the home's runner."""
     if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
         raise typer.BadParameter(
             f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"

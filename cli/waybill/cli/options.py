@@ -23,10 +23,7 @@ RUNNING: Final = tuple(name for name in SETTINGS if name != "listen")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each named setting, and the loaded settings as its first argument.
-
-    The names are in the order of the command's help.
-    """
+    """Give a command an option for each named setting, in this order, and the settings as first argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

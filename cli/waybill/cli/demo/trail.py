@@ -1,7 +1,4 @@
-"""The trail of the demo: its records, and the proof that its provenance files can be rebuilt.
-
-They are rebuilt from each place where the events are stored.
-"""
+"""The trail of the demo: its records, and the proof that they can be rebuilt from wherever its events are."""
 
 from __future__ import annotations
 
@@ -113,10 +110,7 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[RebuildCheck]:
-    """Rebuild from each source into a temporary folder, and compare the result with the demo's root.
-
-    `delivered` says whether the backend, if there is one, has every event.
-    """
+    """Rebuild from each source and compare with the demo's root; from a backend if it has every event."""
     from waybill.exporter import Wanted, open_source
 
     wanted = Wanted(

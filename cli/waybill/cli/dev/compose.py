@@ -28,12 +28,7 @@ class StackError(WaybillError):
 
 
 class Container(msgspec.Struct, frozen=True, rename="pascal"):
-    """One line of `docker compose ps --format json`.
-
-    Attributes:
-        state: running, exited, ...
-        health: healthy, unhealthy, starting; empty without a health check.
-    """
+    """One line of `docker compose ps --format json`; `health` is empty without a health check."""
 
     service: str
     state: str
@@ -105,7 +100,7 @@ def compose_file(given: Path | None) -> Path:
             raise StackError(f"{given} is no file; give the path of Waybill's {FILE}")
         return given
     for folder in (Path.cwd(), *Path.cwd().parents, _CHECKOUT):
-        if _is_ours(folder / FILE):
+        if _content(folder / FILE).get("name") == PROJECT:
             return folder / FILE
     raise StackError(
         f"no {FILE} of Waybill is here, and an installed wheel has none; get the sources of Waybill "
@@ -115,23 +110,19 @@ def compose_file(given: Path | None) -> Path:
 
 def services_of(file: Path) -> list[str]:
     """The services that the file names."""
-    content = _content(file)
-    services = content.get("services") if isinstance(content, dict) else None
+    services = _content(file).get("services")
     if not isinstance(services, dict):
         raise StackError(f"{file} names no services; give the path of Waybill's {FILE}")
     return [str(name) for name in services]
 
 
-def _is_ours(file: Path) -> bool:
-    content = _content(file)
-    return isinstance(content, dict) and content.get("name") == PROJECT
-
-
-def _content(file: Path) -> object:
+def _content(file: Path) -> dict[str, object]:
+    """What a Compose file says; nothing if it is none."""
     with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
-        content: object = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return content
-    return None
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    return {}
 
 
 def _ask(command: list[str]) -> subprocess.CompletedProcess[str]:
