@@ -119,7 +119,7 @@ def _only_collector(settings: Settings) -> Iterator[None]:
 
 
 def stop(home: Path, timeout_s: float | None = None) -> bool:
-    """End a home's collector, as SIGTERM does; False if it has not ended in time (None: there is no limit)."""
+    """End a home's collector, as SIGTERM does; False if it has not ended in time (None: without limit)."""
     pid = locks.holder(home, COLLECTOR_LEASE)
     if pid is None:
         return not locks.is_held(home, COLLECTOR_LEASE)

@@ -33,7 +33,6 @@ class Worker(NamedTuple):
 
     Attributes:
         number: which one it is, from 0; its replacement has the same.
-        on_ready: to be called once it takes requests.
         life: a descriptor that becomes readable when the parent has died.
     """
 
