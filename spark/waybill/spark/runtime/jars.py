@@ -46,7 +46,7 @@ _DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<v
 
 
 class Jar(NamedTuple):
-    """A JAR as it was published; its coordinates are group, artifact and version, between them colons."""
+    """A JAR as it was published; its coordinates are ``group:artifact:version``."""
 
     what: str
     coordinates: str

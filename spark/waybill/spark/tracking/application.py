@@ -28,9 +28,7 @@ log = logging.getLogger("waybill.spark")
 
 
 class Application:
-    """A Spark application whose driver is this process.
-
-    The name is for the case that Spark never says it.
+    """A Spark application whose driver is this process; `name` is for the case that Spark never says it.
 
     Raises:
         SettingsConflictError: the home's live runner works with other settings.

@@ -8,23 +8,16 @@ Python, so that no code of ours runs inside the user's jobs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COMMA: Final = ","
-
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """An SQL execution that ended with an error.
-
-    Attributes:
-        spark_jobs: the ids of its jobs; a failure before the first job has none.
-        plan: its physical plan as text.
-    """
+    """An SQL execution that ended with an error; if it failed before its first job, it has no jobs."""
 
     id: int
     submitted_ms: int
@@ -79,12 +72,12 @@ class Executions:
 
 
 def _failed(number: int, execution: Any, error: str) -> Failed:  # noqa: ANN401 - a Java object
-    jobs = str(execution.jobs().keys().mkString(_COMMA))
+    jobs = str(execution.jobs().keys().mkString(","))
     return Failed(
         id=number,
         submitted_ms=int(execution.submissionTime()),
         completed_ms=int(execution.completionTime().get().getTime()),
-        spark_jobs=frozenset(map(int, filter(None, jobs.split(_COMMA)))),
+        spark_jobs=frozenset(map(int, filter(None, jobs.split(",")))),
         error=error,
         plan=str(execution.physicalPlanDescription()),
     )
