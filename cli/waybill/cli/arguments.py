@@ -57,11 +57,7 @@ def parse_moment(text: str) -> int:
 
 
 def moment(text: str) -> int:
-    """Read an option's value as `parse_moment` does, with an error for the command line.
-
-    Raises:
-        typer.BadParameter: the value is not a moment.
-    """
+    """Read an option's value as `parse_moment` does, with an error for the command line."""
     try:
         return parse_moment(text)
     except (ValueError, OverflowError) as error:

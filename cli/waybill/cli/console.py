@@ -91,11 +91,7 @@ def show_log() -> None:
 
 @contextlib.contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on stderr, if that is a terminal.
-
-    Yields:
-        What updates the bar: it takes `completed`, `total` and `description` by name.
-    """
+    """Show a progress bar on stderr, if that is a terminal; yields its update (`completed`, `total`, ...)."""
     from rich import progress as rich
 
     console = _console(stderr=True)

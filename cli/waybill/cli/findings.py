@@ -24,13 +24,7 @@ _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.BROKEN: "bold r
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What one check found.
-
-    Attributes:
-        check: the name of the check.
-        says: what was found, in one line.
-        mend: what to do about it; None if nothing needs to be done.
-    """
+    """What one check found, in one line; `mend` is what to do about it, None if nothing needs to be done."""
 
     check: str
     level: Level
@@ -45,22 +39,14 @@ def broken(check: str, error: Exception | str) -> Diagnosis:
 
 
 def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
-    """Print the findings.
-
-    Raises:
-        typer.Exit: with code 1, when something is broken.
-    """
+    """Print the findings, and exit with code 1 when something is broken."""
     if as_json:
         console.json(findings)
     else:
         for finding in findings:
-            _show(finding)
+            level = (f"{finding.level.value:7}", _STYLES[finding.level])
+            console.line(level, f" {finding.check}: {finding.says}")
+            if finding.mend:
+                console.line(f"        mend: {finding.mend}")
     if any(finding.level is Level.BROKEN for finding in findings):
         raise typer.Exit(console.EXIT_FAILED)
-
-
-def _show(finding: Diagnosis) -> None:
-    level = (f"{finding.level.value:7}", _STYLES[finding.level])
-    console.line(level, f" {finding.check}: {finding.says}")
-    if finding.mend:
-        console.line(f"        mend: {finding.mend}")

@@ -15,11 +15,7 @@ from waybill.transport.config import agreed, follow
 
 @contextlib.contextmanager
 def existing_journal(settings: Settings) -> Iterator[Journal | None]:
-    """Open the home's journal for one command; a home without one gives None and stays without one.
-
-    Raises:
-        JournalError: the journal cannot be used.
-    """
+    """Open the home's journal for one command; a home without one gives None and stays without one."""
     if not Journal.exists(settings.home):
         yield None
         return
@@ -29,12 +25,7 @@ def existing_journal(settings: Settings) -> Iterator[Journal | None]:
 
 @contextlib.contextmanager
 def needed_journal(settings: Settings) -> Iterator[Journal]:
-    """Open the home's journal for a command that needs one.
-
-    Raises:
-        WaybillError: there is no journal.
-        JournalError: the journal cannot be used.
-    """
+    """Open the home's journal for a command that needs one."""
     with existing_journal(settings) as journal:
         if journal is None:
             raise WaybillError(f"there is no journal at {settings.home}; give its folder with --home")
@@ -47,21 +38,13 @@ def as_agreed(settings: Settings, journal: Journal | None) -> Settings:
 
 
 def agreed_settings(settings: Settings) -> Settings:
-    """What `as_agreed` gives with the home's journal.
-
-    Raises:
-        JournalError: the journal cannot be used.
-    """
+    """What `as_agreed` gives with the home's journal."""
     with existing_journal(settings) as journal:
         return as_agreed(settings, journal)
 
 
 def checked_root(agreed: Settings) -> Path:
-    """The root of these settings: the user's, or that of the home's runner.
-
-    Raises:
-        BadParameter: the user gave a root that is not a folder. That of a runner need not exist yet.
-    """
+    """The root of these settings: the user's, which must be there, or that of the home's runner."""
     if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
         raise typer.BadParameter(
             f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"

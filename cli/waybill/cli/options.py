@@ -15,7 +15,6 @@ from waybill.transport.config import SETTINGS
 ORIGIN: Final = "the command's options"
 """What messages and `waybill settings` call a value given as an option."""
 
-
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""
 
@@ -24,11 +23,7 @@ RUNNING: Final = tuple(name for name in SETTINGS if name != "listen")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each named setting, and the loaded settings as its first argument.
-
-    Args:
-        names: settings that the command obeys, in the order of its help.
-    """
+    """Give a command an option for each named setting, in this order, and the settings as first argument."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -1,7 +1,4 @@
-"""``python -m waybill.cli.reference``: writes `docs/cli.md` and the README's table of settings.
-
-The page is made of what each command says of itself, the table of what each setting does.
-"""
+"""``python -m waybill.cli.reference``: writes `docs/cli.md` and the README's settings from their own help."""
 
 from __future__ import annotations
 

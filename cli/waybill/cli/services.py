@@ -17,7 +17,6 @@ class Service(NamedTuple):
 
     Attributes:
         name: its name in the compose file.
-        says: what it is.
         variable: the environment variable that sets its port.
         port: the port without that variable.
         path: the path that it answers with 200 when it is healthy.

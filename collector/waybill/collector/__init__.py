@@ -12,14 +12,7 @@ if TYPE_CHECKING:
     from waybill.collector.keys import ApiKey, Keys, Role
     from waybill.collector.server import serve
 
-__all__ = [
-    "ApiKey",
-    "Keys",
-    "Reject",
-    "Rejects",
-    "Role",
-    "serve",
-]
+__all__ = ["ApiKey", "Keys", "Reject", "Rejects", "Role", "serve"]
 
 _PACKAGES = {
     "waybill.collector.intake": {"Reject", "Rejects"},

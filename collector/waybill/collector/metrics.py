@@ -103,11 +103,7 @@ class Tallies:
             metrics.add(_DECODER.decode(self._own.read_bytes()))
 
     def publish(self, metrics: Metrics) -> None:
-        """Let the others know what was counted here.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Let the others know what was counted here."""
         fresh = self._own.with_suffix(".new")
         fresh.write_bytes(msgspec.msgpack.encode(metrics))
         fresh.replace(self._own)
@@ -122,11 +118,7 @@ class Tallies:
 
 
 def home_text(journal: Journal) -> Iterator[str]:
-    """The lines of the home's figures, from its journal.
-
-    Raises:
-        JournalError: it cannot be read.
-    """
+    """The lines of the home's figures, from its journal."""
     last_seq, cursors, found = journal.last_seq(), journal.cursors(), statuses(journal)
     names = sorted(found)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})

@@ -75,9 +75,7 @@ def description() -> _Json:
             },
             "/health/live": {"get": _asking("Is it alive", {"type": "object"}, [], ())},
             "/health/ready": {"get": _ready()},
-            "/metrics": {
-                "get": _asking("Figures for Prometheus", _TEXT, [], _REFUSED, media="text/plain"),
-            },
+            "/metrics": {"get": _asking("Figures for Prometheus", _TEXT, [], _REFUSED, media="text/plain")},
             "/where": {
                 "get": _asking(
                     "What became of an entry",
@@ -141,11 +139,7 @@ def _taking(summary: str, schema: _Json, status: str, answer: _Json | None) -> _
 
 
 def _asking(
-    summary: str,
-    schema: _Json,
-    parameters: list[_Json],
-    refused: Iterable[HTTPStatus],
-    media: str = JSON,
+    summary: str, schema: _Json, parameters: list[_Json], refused: Iterable[HTTPStatus], media: str = JSON
 ) -> _Json:
     return {
         "summary": summary,
@@ -227,12 +221,12 @@ _SCHEMAS: Final = {
 }
 
 
-def page(description: dict[str, Any]) -> str:
+def page(description: _Json) -> str:
     """Show a description as HTML."""
     return "\n".join(_lines(description)) + "\n"
 
 
-def _lines(description: dict[str, Any]) -> Iterator[str]:
+def _lines(description: _Json) -> Iterator[str]:
     info = description["info"]
     yield '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">'
     yield f"<title>{escape(info['title'])}</title>\n<style>{_STYLE}</style>"
@@ -247,7 +241,7 @@ def _lines(description: dict[str, Any]) -> Iterator[str]:
         yield f"<pre>{escape(json.dumps(schema, indent=2))}</pre>"
 
 
-def _operation(title: str, operation: dict[str, Any]) -> Iterator[str]:
+def _operation(title: str, operation: _Json) -> Iterator[str]:
     yield f"<h2><code>{escape(title)}</code></h2>\n<p>{escape(operation['summary'])}.</p>"
     body = operation.get("requestBody")
     if body:
@@ -266,14 +260,14 @@ def _operation(title: str, operation: dict[str, Any]) -> Iterator[str]:
     yield "</table>"
 
 
-def _content(holder: dict[str, Any]) -> str:
+def _content(holder: _Json) -> str:
     return " or ".join(
         f"<code>{escape(media)}</code> {_named(content['schema'])}"
         for media, content in holder.get("content", {}).items()
     )
 
 
-def _named(schema: dict[str, Any]) -> str:
+def _named(schema: _Json) -> str:
     if schema.get("type") == "array":
         return f"an array of {_named(schema['items'])}"
     name = schema.get("$ref", "").rpartition("/")[2]

@@ -38,12 +38,7 @@ class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptStatus | None:
-    """Look for an entry; None when this journal never had it.
-
-    Args:
-        journal: the home's journal.
-        root: the root of the home's layout.
-        receipt: what the entry's sender was given.
+    """Look for an entry of the home's journal and layout; None when this journal never had it.
 
     Raises:
         JournalError: the journal cannot be read.

@@ -38,11 +38,8 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     """Compact every hour that has raw files, on Spark.
 
     The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compaction.compact_remote` for
-    the URL of an object store's folder. A compaction that was cut short is simply run again.
-
-    Args:
-        spark: the session; any classic one.
-        root: the layout's root: a folder that is the same for the driver and every executor, or a URL.
+    the URL of an object store's folder. A folder must be the same for the driver and every executor. The
+    session is any classic one. A compaction that was cut short is simply run again.
 
     Raises:
         SparkSetupError: pandas is missing.
@@ -58,8 +55,7 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     hours = raw_hours(root)
     if not hours:
         return CompactionReport()
-    files = Files()
-    with recorded(root, files, hours) as changed:
+    with recorded(root, Files(), hours) as changed:
         report = _compacted(spark, root, {hour: [] for hour in hours})
         # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
         changed.certain = False

@@ -42,11 +42,7 @@ def plain_session(master: str | None = None) -> SparkSession:
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Reduce the hundred lines of an error from Spark to one sentence.
-
-    Raises:
-        SparkTaskError: Spark failed.
-    """
+    """Reduce the hundred lines of an error from Spark to the one sentence of a `SparkTaskError`."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
@@ -60,11 +56,7 @@ def explained() -> Iterator[None]:
 
 
 def need_pandas() -> None:
-    """Check that pandas is installed, without which PySpark passes no Arrow batches.
-
-    Raises:
-        SparkSetupError: it is not.
-    """
+    """Raise a `SparkSetupError` if pandas is missing, without which PySpark passes no Arrow batches."""
     if importlib.util.find_spec("pandas") is None:
         raise SparkSetupError(
             "Spark passes no Arrow batches to Python without pandas; install it (pip install pandas)"

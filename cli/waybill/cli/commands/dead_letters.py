@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from waybill.marquez import DeadLetter
 
 app: Final = typer.Typer(
-    no_args_is_help=True,
-    help="See, send again or forget the events that the backend refused for good.",
+    no_args_is_help=True, help="See, send again or forget the events that the backend refused for good."
 )
 
 _Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As `list` shows them.")]

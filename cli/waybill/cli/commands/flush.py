@@ -15,12 +15,7 @@ from waybill.transport import FlushReport, Journal, Settings, flush as flush_jou
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
-    """Flush a home behind a progress bar.
-
-    Raises:
-        SettingsConflictError: a live runner of the home works with other settings.
-        JournalError: the journal cannot be used.
-    """
+    """Flush a home behind a progress bar."""
     with console.progress("flushing") as update:
 
         def show(done: int, total: int, behind: Sequence[str]) -> None:
@@ -61,11 +56,7 @@ def flush(
 
 
 def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
-    """Print the result of a flush.
-
-    Raises:
-        Exit: with code 1, when entries are left or a projection has a problem.
-    """
+    """Print the result of a flush; exit with code 1 when entries are left or a projection has a problem."""
     agreed = agreed_settings(settings)
     if as_json:
         console.json(report)

@@ -40,14 +40,12 @@ def rebuild(
         ),
     ],
     places: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PLACE", help="Which: a root, paths of files, or a URL."),
+        list[str] | None, typer.Argument(metavar="PLACE", help="Which: a root, paths of files, or a URL.")
     ] = None,
     since_ms: Since = None,
     until_ms: Until = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Only records of this system; may be repeated."),
+        list[str] | None, typer.Option(metavar="NAME", help="Only records of this system; may be repeated.")
     ] = None,
     workers: Annotated[
         int | None,

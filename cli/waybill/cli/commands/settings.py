@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from waybill.cli import console
+from waybill.cli.arguments import JsonObject
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
 from waybill.transport.config import SETTINGS, without_users
 
 
 @with_settings(*EVERY)
-def settings(
-    found: Settings,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def settings(found: Settings, *, as_json: JsonObject = False) -> None:
     """Show each setting, its value, and where the value came from.
 
     Nearest wins: an option, WAYBILL_<NAME> in the environment, waybill.yaml in the working folder,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import glob
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -66,20 +66,16 @@ def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
 
     connection.execute("SET TimeZone = 'UTC'")
     folders = [root / folder for folder in (COMPACTED, LATE)]
-    globs = [f"{_glob(folder)}/*/*/*.parquet" for folder in folders if any(folder.glob("*/*/*.parquet"))]
-    if globs:
-        listed = ", ".join("'" + glob.replace("'", "''") + "'" for glob in globs)
+    filed = [str(folder) for folder in folders if any(folder.glob("*/*/*.parquet"))]
+    if filed:
+        patterns = [f"{glob.escape(folder)}/*/*/*.parquet" for folder in filed]
+        listed = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns)
         connection.execute(
             f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
         )
         return
     console.note(f"nothing is compacted below {root} yet; `waybill flush` makes the latest events visible")
     connection.register("provenance", SCHEMA.empty_table())
-
-
-def _glob(folder: Path) -> str:
-    """A pattern that matches only this path."""
-    return re.sub(r"([*?\[])", r"[\1]", str(folder))
 
 
 def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool) -> None:

@@ -23,12 +23,7 @@ PLAIN_SPARK: Final = (
 
 
 class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the journal.
-
-    Attributes:
-        last_seq: the sequence number of the newest entry.
-        oldest: when the oldest entry was accepted, ISO 8601; None in an empty journal.
-    """
+    """What is in the journal, and when its oldest entry was accepted (ISO 8601; None without entries)."""
 
     entries: int = 0
     last_seq: int = 0
@@ -37,14 +32,7 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a projection is.
-
-    Attributes:
-        cursor: the last entry that it has made durable.
-        behind: how many entries follow the cursor.
-        lag_s: how old the first of these is.
-        problem: what held the projection up at its last turn; None if nothing did.
-    """
+    """How far a projection is: its last durable entry, how many follow, and how old the first of them is."""
 
     cursor: int
     behind: int
@@ -58,9 +46,7 @@ class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         delivered: how many the backend accepted, repeats included.
         failed: failed attempts, each of which was or will be repeated.
-        dead_letters: how many the backend refused for good and are still here.
         coalesced: events of files that were delivered as part of a summary.
-        summaries: how many of the delivered events are summaries.
     """
 
     delivered: int
@@ -74,7 +60,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a home.
 
     Attributes:
-        runner_alive: whether a process works the projections.
         runner_pid: that process; None if there is none, or if it has not written its id yet.
         deliveries: by backend; backends that nothing was sent to yet are left out.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
@@ -116,11 +101,7 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
 
 
 def status_of(settings: Settings) -> Status:
-    """The status of a home, which is not changed.
-
-    Raises:
-        JournalError: the journal cannot be used.
-    """
+    """The status of a home, which is not changed."""
     from waybill.marquez import dead_letters
 
     with existing_journal(settings) as journal:

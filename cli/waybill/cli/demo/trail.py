@@ -1,7 +1,4 @@
-"""The trail of the demo: its records, and the proof that its provenance files can be rebuilt.
-
-They are rebuilt from each place where the events are stored.
-"""
+"""The trail of the demo: its records, and the proof that they can be rebuilt from wherever its events are."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A rebuild from one source, compared with the demo's own files.
 
     Attributes:
-        source: its name, as `waybill rebuild --from` takes it.
         differing: how many records are not the same in both.
         findings: how many faults a verification finds in the rebuilt files alone.
         problem: why nothing was rebuilt from this source.
@@ -114,13 +110,7 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[RebuildCheck]:
-    """Rebuild from each source into a temporary folder, and compare the result with the demo's root.
-
-    Args:
-        trail: the records that the demo's root holds.
-        settings: the demo's own.
-        delivered: whether the backend, if there is one, has every event.
-    """
+    """Rebuild from each source and compare with the demo's root; from a backend if it has every event."""
     from waybill.exporter import Wanted, open_source
 
     wanted = Wanted(

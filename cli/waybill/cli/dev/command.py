@@ -58,12 +58,7 @@ def up(services: _Services = None, *, file: _File = None) -> None:
 
 @app.command("status")
 @with_settings("home", "marquez_url", "marquez_api_key")
-def status(
-    settings: Settings,
-    *,
-    file: _File = None,
-    as_json: JsonArray = False,
-) -> None:
+def status(settings: Settings, *, file: _File = None, as_json: JsonArray = False) -> None:
     """Say what is not running, which URL is wrong, and what waits to be delivered.
 
     Asks Docker, each service at its port (MARQUEZ_PORT and the like, if they are set), the collector,

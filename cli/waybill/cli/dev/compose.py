@@ -28,12 +28,7 @@ class StackError(WaybillError):
 
 
 class Container(msgspec.Struct, frozen=True, rename="pascal"):
-    """One line of `docker compose ps --format json`.
-
-    Attributes:
-        state: running, exited, ...
-        health: healthy, unhealthy, starting; empty without a health check.
-    """
+    """One line of `docker compose ps --format json`; `health` is empty without a health check."""
 
     service: str
     state: str
@@ -54,11 +49,7 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Compose:
-    """Docker Compose with the stack's file.
-
-    Raises:
-        StackError: Docker or its compose plug-in is missing, or its daemon does not answer.
-    """
+    """Docker Compose with the stack's file."""
 
     def __init__(self, file: Path) -> None:
         docker = shutil.which("docker")
@@ -80,11 +71,7 @@ class Compose:
         return subprocess.run([*self._command, *arguments], check=False).returncode
 
     def containers(self) -> dict[str, Container]:
-        """The container of each service that was ever started.
-
-        Raises:
-            StackError: Docker Compose fails.
-        """
+        """The container of each service that was ever started."""
         done = _ask([*self._command, "ps", "--all", "--format", "json"])
         if done.returncode:
             raise StackError(f"docker compose says {_last_line(done.stderr)}; correct that")
@@ -107,17 +94,13 @@ def containers_of(text: str) -> dict[str, Container]:
 
 
 def compose_file(given: Path | None) -> Path:
-    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout.
-
-    Raises:
-        StackError: there is no such file.
-    """
+    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout."""
     if given is not None:
         if not given.is_file():
             raise StackError(f"{given} is no file; give the path of Waybill's {FILE}")
         return given
     for folder in (Path.cwd(), *Path.cwd().parents, _CHECKOUT):
-        if _is_ours(folder / FILE):
+        if _content(folder / FILE).get("name") == PROJECT:
             return folder / FILE
     raise StackError(
         f"no {FILE} of Waybill is here, and an installed wheel has none; get the sources of Waybill "
@@ -126,28 +109,20 @@ def compose_file(given: Path | None) -> Path:
 
 
 def services_of(file: Path) -> list[str]:
-    """The services that the file names.
-
-    Raises:
-        StackError: it is not a Compose file.
-    """
-    content = _content(file)
-    services = content.get("services") if isinstance(content, dict) else None
+    """The services that the file names."""
+    services = _content(file).get("services")
     if not isinstance(services, dict):
         raise StackError(f"{file} names no services; give the path of Waybill's {FILE}")
     return [str(name) for name in services]
 
 
-def _is_ours(file: Path) -> bool:
-    content = _content(file)
-    return isinstance(content, dict) and content.get("name") == PROJECT
-
-
-def _content(file: Path) -> object:
+def _content(file: Path) -> dict[str, object]:
+    """What a Compose file says; nothing if it is none."""
     with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
-        content: object = yaml.safe_load(file.read_text(encoding="utf-8"))
-        return content
-    return None
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict):
+            return content
+    return {}
 
 
 def _ask(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -32,10 +32,7 @@ class _Readiness(msgspec.Struct):
 
 
 def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
-    """Check the stack, and what this user's settings and environment say of it.
-
-    Without a file, the stack's file is searched for.
-    """
+    """Check the stack of this file (None: search for it), and what settings and environment say of it."""
     containers: Mapping[str, Container] = {}
     try:
         found = compose_file(file)

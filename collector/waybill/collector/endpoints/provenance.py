@@ -194,9 +194,8 @@ def _sort(body: bytes) -> tuple[list[msgspec.Raw], list[FailedRecord], list[str]
     Raises:
         Problem: the body is no array of records, or nothing of it may be kept though each record may.
     """
-    good, failed, refused = sort_elements(
-        body, "a JSON array of provenance records", _alone, _admit, record_errors
-    )
+    wanted = "a JSON array of provenance records"
+    good, failed, refused = sort_elements(body, wanted, lambda one: b"[" + one + b"]", _admit, record_errors)
     if not failed:  # what is wrong lies between the records
         try:
             check_records(body)
@@ -208,10 +207,6 @@ def _sort(body: bytes) -> tuple[list[msgspec.Raw], list[FailedRecord], list[str]
         records.append(FailedRecord(index, BETWEEN_REASONS.join(own)))
         reasons += own
     return good, records, reasons, refused
-
-
-def _alone(record: msgspec.Raw) -> bytes:
-    return b"".join((b"[", record, b"]"))
 
 
 def _admit(record: msgspec.Raw, alone: bytes) -> msgspec.Raw:

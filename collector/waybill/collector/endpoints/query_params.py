@@ -19,12 +19,7 @@ _ANNOTATION: Final = ("annotation_key", "annotation_value")
 
 
 class QueryParams(NamedTuple):
-    """Which records, and which part of the answer.
-
-    Attributes:
-        query: the conditions, and how many records the part has at most.
-        offset: how many of the newest records the part leaves out.
-    """
+    """Which records, and how many of the newest ones the answer leaves out."""
 
     query: Query
     offset: int
@@ -56,11 +51,7 @@ def query_params_of(text: str) -> QueryParams:
 
 
 def filter_of(text: str) -> Query:
-    """Read the query string of `GET /provenance/stats`.
-
-    Raises:
-        Problem: a parameter is unknown, malformed or given twice; it names the parameter.
-    """
+    """Read the query string of `GET /provenance/stats`, as `query_params_of` does."""
     names = (*(name for name in _TEXTS if name != "system_name"), *_ANNOTATION)
     return Query(**_conditions(_values(text, names)))
 

@@ -20,15 +20,11 @@ log = logging.getLogger("waybill.collector")
 class Auth:
     """Checks each request before its handler is called.
 
-    Where there are keys, each request needs one. Without keys anybody on this machine may come in. A page in
-    a browser can use the browser as its messenger: it cannot send JSON to another origin without asking
-    first, which is never granted here; and if its own name leads here, the Host header gives it away. So a
-    server that only this machine reaches answers to this machine's names only.
-
-    Args:
-        metrics: where refusals are counted.
-        loopback: whether the server listens on a loopback address.
-        without_keys: whether anybody may come in, from anywhere, as long as there are no keys.
+    Where there are keys, each request needs one. Without keys anybody on this machine may come in, and with
+    `without_keys` anybody at all. A page in a browser can use the browser as its messenger: it cannot send
+    JSON to another origin without asking first, which is never granted here; and if its own name leads here,
+    the Host header gives it away. So a server that only this machine reaches answers to this machine's names
+    only.
     """
 
     def __init__(self, metrics: Metrics, *, loopback: bool, without_keys: bool) -> None:
@@ -39,11 +35,7 @@ class Auth:
         """The keys that are good now; set anew when they change."""
 
     def check(self, request: Request, role: Role | None) -> None:
-        """Let a request through whose key has this role; with None no key is needed.
-
-        Raises:
-            Problem: it is refused.
-        """
+        """Raise a `Problem` unless the request's key has this role; with None no key is needed."""
         if self._loopback and not leads_here(request.scope.authority or request.header("host")):
             detail = "the Host header names no loopback address; use one"
             raise self._refused(request, HTTPStatus.FORBIDDEN, detail)

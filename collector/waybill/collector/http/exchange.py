@@ -72,10 +72,8 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
     """The request is answered with this instead.
 
     Args:
-        status: the HTTP status.
         detail: what is wrong and what to do, in one sentence.
         errors: every single reason, where there are several; Marquez has the same list.
-        headers: further headers of the answer.
         close: whether the connection is useless from here on, because some of the body was not read.
     """
 
@@ -96,16 +94,15 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
 
     def answer(self) -> Answer:
         """The problem as JSON; its type is ``about:blank``, so its title is that of the status."""
-        status, title = self.status, self.status.phrase
         body: dict[str, object] = {
             "type": "about:blank",
-            "title": title,
-            "status": status.value,
+            "title": self.status.phrase,
+            "status": self.status.value,
             "detail": self.detail,
         }
         if self.errors:
             body["errors"] = self.errors
-        return Answer(status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(body))
+        return Answer(self.status, [("content-type", PROBLEM_JSON), *self.headers], msgspec.json.encode(body))
 
 
 def busy(detail: str) -> Problem:

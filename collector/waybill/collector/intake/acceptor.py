@@ -59,10 +59,7 @@ class Acceptor:
         self._rejecting = 0
 
     async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> tuple[tuple[str, str], ...]:
-        """Keep entries, all or none of them, which are `count` events or records.
-
-        Returns:
-            The receipt, as headers of the answer.
+        """Keep entries, all or none of them, which are `count` events or records; the receipt as headers.
 
         Raises:
             Problem: they cannot be kept now.

@@ -119,15 +119,7 @@ def _only_collector(settings: Settings) -> Iterator[None]:
 
 
 def stop(home: Path, timeout_s: float | None = None) -> bool:
-    """Ask a home's collector to end, as SIGTERM does, and wait until it has.
-
-    Args:
-        home: the home whose collector it is.
-        timeout_s: how long to wait; None: as long as it takes.
-
-    Returns:
-        Whether no collector is left.
-    """
+    """End a home's collector, as SIGTERM does; False if it has not ended in time (None: without limit)."""
     pid = locks.holder(home, COLLECTOR_LEASE)
     if pid is None:
         return not locks.is_held(home, COLLECTOR_LEASE)

@@ -33,7 +33,6 @@ class Worker(NamedTuple):
 
     Attributes:
         number: which one it is, from 0; its replacement has the same.
-        on_ready: to be called once it takes requests.
         life: a descriptor that becomes readable when the parent has died.
     """
 
@@ -68,10 +67,7 @@ class _Place:
 class Workers:
     """Starts and replaces the workers of one collector; its process must have one thread, because it forks.
 
-    Args:
-        count: how many.
-        work: what a worker does, until SIGTERM.
-        idle: called about ten times a second.
+    Each worker does `work` until SIGTERM; `idle` is called about ten times a second.
     """
 
     def __init__(self, count: int, work: Callable[[Worker], None], idle: Callable[[], None]) -> None:
@@ -81,11 +77,7 @@ class Workers:
         self._stopping = threading.Event()
 
     def run(self, on_ready: Callable[[], None]) -> None:
-        """Have them work until SIGTERM or SIGINT, and wait until they have ended.
-
-        Args:
-            on_ready: called once all of them take requests.
-        """
+        """Work until SIGTERM or SIGINT, then end all; `on_ready` is called once all workers take requests."""
         awaited = len(self._places)
         life, held = os.pipe()
         ready, ready_end = os.pipe()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,28 +28,20 @@ _PREFIX: Final = "hour-"
 
 
 class WrittenHour(msgspec.Struct, frozen=True):
-    """An hour that was written.
-
-    Attributes:
-        records: how many records there were, before repeats are merged.
-    """
+    """An hour that was written, and how many records there were before repeats were merged."""
 
     report: HourReport
     records: int
 
 
-_DECODER: Final = msgspec.json.Decoder(WrittenHour)
-decode_written = _DECODER.decode
+decode_written: Final = msgspec.json.Decoder(WrittenHour).decode
 
 
 class HourTarget(msgspec.Struct, frozen=True):
-    """Where the hours go; executors get a copy.
+    """Where the hours go, and where the job keeps its progress; executors get a copy.
 
-    Attributes:
-        root: a folder that the driver and the executors have at the same path, or the URL of one in an object
-            store.
-        node: the job's own id in the names of raw files.
-        store: where the job keeps its progress.
+    The root is a folder that the driver and the executors have at the same path, or the URL of one in an
+    object store. The node is the job's own id in the names of raw files.
     """
 
     root: Path | str
@@ -73,57 +65,51 @@ class HourTarget(msgspec.Struct, frozen=True):
         return [decode_written(found[0]) for name in names if (found := self.store.read(name))]
 
 
-class HourWriter:
-    """Writes one hour, given by its number since the epoch, unless an earlier attempt has done so."""
+def write_hour(target: HourTarget, number: int, tables: Iterable[pa.Table]) -> WrittenHour:
+    """Write an hour, given by its number since the epoch, unless an earlier attempt has done so.
 
-    def __init__(self, target: HourTarget, hour: int) -> None:
-        self.hour = hour
-        self._hour = hour_of(hour * HOUR_MS)
-        self._target = target
-        self._name = f"{_PREFIX}{self._hour.day}{self._hour.hour}.json"
-        found = target.store.read(self._name)
-        self._before = decode_written(found[0]) if found else None
-        self._staging = contextlib.ExitStack()
+    Its records come as tables of `waybill.facets.arrow.SCHEMA`.
+    """
+    hour = hour_of(number * HOUR_MS)
+    name = f"{_PREFIX}{hour.day}{hour.hour}.json"
+    if found := target.store.read(name):
+        return decode_written(found[0])
+    with contextlib.ExitStack() as staging:
         if isinstance(target.root, Path):
-            self._root, self._node = target.root, target.node
+            root, node = target.root, target.node
         else:
-            folder = self._staging.enter_context(tempfile.TemporaryDirectory(prefix="waybill-rebuild-"))
-            self._root, self._node = Path(folder), secrets.token_hex(6)
-        self._writer = RawWriter(self._root)
-        self._pending: list[pa.Table] = []
-        self._pending_rows = self._rows = self._files = 0
+            folder = staging.enter_context(tempfile.TemporaryDirectory(prefix="waybill-rebuild-"))
+            root, node = Path(folder), secrets.token_hex(6)
+        records = _write_raws(root, node, tables)
+        report = compact_hour(root, hour, Files(), node=node)
+        if isinstance(target.root, str):
+            report = as_exported(report, export(root, open_destination(target.root)))
+    written = WrittenHour(report, records)
+    if report.failed is None and report.unreadable is None:
+        with target.store.writing(name) as path:
+            path.write_bytes(msgspec.json.encode(written))
+    return written
 
-    def add(self, rows: pa.Table) -> None:
-        """Add records, as a table of `waybill.facets.arrow.SCHEMA`."""
-        if self._before is not None:
-            return
-        self._pending.append(rows)
-        self._pending_rows += rows.num_rows
-        if self._pending_rows >= _RAW_ROWS_MAX:
-            self._write()
 
-    def finish(self) -> WrittenHour:
-        """Write the hour, and record in the job that this is done."""
-        with self._staging:
-            if self._before is not None:
-                return self._before
-            self._write()
-            report = compact_hour(self._root, self._hour, Files(), node=self._node)
-            if isinstance(self._target.root, str):
-                report = as_exported(report, export(self._root, open_destination(self._target.root)))
-        written = WrittenHour(report, self._rows)
-        if report.failed is None and report.unreadable is None:
-            with self._target.store.writing(self._name) as path:
-                path.write_bytes(msgspec.json.encode(written))
-        return written
+def _write_raws(root: Path, node: str, tables: Iterable[pa.Table]) -> int:
+    """Write raw files of about `_RAW_ROWS_MAX` rows each; how many rows they have together."""
+    writer = RawWriter(root)
+    pieces: list[pa.Table] = []
+    rows = written_rows = files = 0
 
-    def _write(self) -> None:
-        if not self._pending:
-            return
-        self._files += 1
+    def write() -> None:
+        nonlocal files, written_rows
+        files += 1
         # One task alone writes this hour, so the numbers need only differ within it.
-        self._writer.write_table(
-            RawName(self._node, self._files, self._files), pa.concat_tables(self._pending).combine_chunks()
-        )
-        self._rows += self._pending_rows
-        self._pending, self._pending_rows = [], 0
+        writer.write_table(RawName(node, files, files), pa.concat_tables(pieces).combine_chunks())
+        written_rows = rows
+        pieces.clear()
+
+    for table in tables:
+        pieces.append(table)
+        rows += table.num_rows
+        if rows - written_rows >= _RAW_ROWS_MAX:
+            write()
+    if pieces:
+        write()
+    return rows

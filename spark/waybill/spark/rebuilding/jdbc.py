@@ -36,12 +36,7 @@ def stored_events(batches: Batches) -> Iterator[Sequence[Stored]]:
 
 
 def fetch(spark: SparkSession, source: MarquezDatabaseSource, parts: Sequence[str]) -> DataFrame:
-    """The events of some parts, a partition each, with the columns `event` and `time_us`.
-
-    Raises:
-        SparkSetupError: the driver's JAR could not be fetched.
-        SourceError: the database is not within Spark's reach.
-    """
+    """The events of some parts, a partition each, with the columns `event` and `time_us`."""
     spark.sql(f"ADD JAR '{fetch_driver()}'")
     database = source.jdbc()
     return spark.read.jdbc(

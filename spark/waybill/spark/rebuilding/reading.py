@@ -16,14 +16,7 @@ from waybill.exporter.names import HOUR_MS, Hour, hour_of
 from waybill.exporter.rebuilding import PartReport, read_folded
 from waybill.exporter.sources import MarquezDatabaseSource, Stored
 from waybill.spark.rebuilding.jdbc import fetch, small_batches, stored_events
-from waybill.spark.rebuilding.stage_rows import (
-    PASSING,
-    ROWS,
-    Batches,
-    record_rows,
-    report_row,
-    run_rows,
-)
+from waybill.spark.rebuilding.stage_rows import PASSING, ROWS, Batches, record_rows, report_row, run_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,12 +39,7 @@ def parts_read(store: BlobStore, count: int) -> set[int]:
 def read_parts(
     spark: SparkSession, source: Source, parts: list[str], wanted: Wanted, store: BlobStore
 ) -> DataFrame:
-    """The rows that all parts give, as `PASSING` describes them; each part is a task.
-
-    Raises:
-        SparkSetupError: the JDBC driver could not be fetched.
-        SourceError: Spark cannot reach the source.
-    """
+    """The rows that all parts give, as `PASSING` describes them; each part is a task."""
     numbered = list(enumerate(parts))
     if not isinstance(source, MarquezDatabaseSource):
         return _read_each(spark, source, numbered, wanted, store)

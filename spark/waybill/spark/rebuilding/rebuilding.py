@@ -34,7 +34,7 @@ from waybill.exporter.rebuilding import (
 from waybill.facets import ProvenanceRecord, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.spark.engine import explained, need_pandas
-from waybill.spark.rebuilding.hours import HourTarget, HourWriter, decode_written
+from waybill.spark.rebuilding.hours import HourTarget, decode_written, write_hour
 from waybill.spark.rebuilding.reading import parts_read, read_parts, reports_in
 from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows
 from waybill.transport.files import Files
@@ -50,13 +50,9 @@ _WRITTEN: Final = "written binary"
 def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, wanted: Wanted) -> RebuildReport:
     """Rebuild a layout from stored entries, on Spark; the rows are those of `waybill.exporter.rebuild`.
 
-    Args:
-        spark: the session; any classic one.
-        source: what is read, by the executors.
-        root: where the files go: a folder that is the same for the driver and every executor, or the URL of
-            one in an object store, where they are merged with what is there. The same call resumes one that
-            was cut short.
-        wanted: which records.
+    The session is any classic one. The root is a folder that is the same for the driver and every executor,
+    or the URL of one in an object store, where the files are merged with what is there. The same call resumes
+    a rebuild that was cut short.
 
     Raises:
         SparkSetupError: pandas or a JAR is missing.
@@ -136,10 +132,8 @@ def _write(target: HourTarget, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Write hours, whose records come one hour after the other; a row about each."""
     pieces = (piece for batch in batches for piece in _by_hour(batch))
     for hour, tables in itertools.groupby(pieces, key=lambda piece: piece[0]):
-        writer = HourWriter(target, hour)
-        for _, table in tables:
-            writer.add(table)
-        yield pa.record_batch({"written": pa.array([msgspec.json.encode(writer.finish())], pa.binary())})
+        written = write_hour(target, hour, (table for _, table in tables))
+        yield pa.record_batch({"written": pa.array([msgspec.json.encode(written)], pa.binary())})
 
 
 def _by_hour(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:

@@ -29,7 +29,6 @@ LISTENER_CLASS: Final = "io.openlineage.spark.agent.OpenLineageSparkListener"
 """What `spark.extraListeners` names."""
 
 DRIVER_VERSION: Final = "42.7.8"
-"""The version of PostgreSQL's JDBC driver."""
 
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 MIRROR_VARIABLE: Final = "WAYBILL_MAVEN_URL"
@@ -47,12 +46,7 @@ _DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<v
 
 
 class Jar(NamedTuple):
-    """A JAR as it was published.
-
-    Attributes:
-        coordinates: its group, artifact and version, with colons between them.
-        sha256: of the file, in hexadecimal digits.
-    """
+    """A JAR as it was published; its coordinates are ``group:artifact:version``."""
 
     what: str
     coordinates: str
@@ -110,9 +104,7 @@ def listener_path(scala: str, *, cache: Path | None = None) -> Path:
 def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Path:  # noqa: ARG001 - see below
     """The listener's JAR, fetched if this machine does not have it yet (43 MB, once).
 
-    Args:
-        java: not needed; accepted so that a call with the Java of the session stays right.
-        cache: where to keep it; the cache folder when None.
+    The Java is not needed; it is accepted so that a call with the Java of the session stays right.
 
     Raises:
         SparkSetupError: it could not be fetched, or is not the one that was published.
@@ -132,11 +124,7 @@ def fetch_driver(*, cache: Path | None = None) -> Path:
 
 
 def fetch_jar(jar: Jar, *, cache: Path | None = None) -> Path:
-    """A JAR in the cache folder, fetched if it is not there yet.
-
-    Raises:
-        SparkSetupError: it could not be fetched, or is not the one that was published.
-    """
+    """A JAR in the cache folder, fetched as `fetch_listener` does it if it is not there yet."""
     path = cache_folder(cache) / jar.path.rpartition("/")[2]
     if path.exists():
         return path

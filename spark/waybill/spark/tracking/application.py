@@ -28,11 +28,7 @@ log = logging.getLogger("waybill.spark")
 
 
 class Application:
-    """A Spark application whose driver is this process.
-
-    Args:
-        settings: where its events go.
-        name: its name, for the case that Spark never says it.
+    """A Spark application whose driver is this process; `name` is for the case that Spark never says it.
 
     Raises:
         SettingsConflictError: the home's live runner works with other settings.
@@ -46,12 +42,9 @@ class Application:
         self.settings = self._home.settings
         self.run_id = str(generate_new_uuid())
         self._run = ObservedRun(self.run_id, settings.system_name, name)
-        self._watch = FailureWatch(self._tell)
+        self._watch = FailureWatch(self._emit)
         self._receiver = Receiver(
-            self._home,
-            system_name=settings.system_name,
-            on_event=self._hear,
-            redaction=self._home.redaction,
+            self._home, system_name=settings.system_name, on_event=self._hear, redaction=self._home.redaction
         )
         self._receiver.start()
         self._failure: tuple[ProgramFailure, int] | None = None
@@ -100,17 +93,14 @@ class Application:
                 return
             self._told = True
             failure, time_ms = self._failure
-        self._quietly(lambda: self._keep(self._run, failure, time_ms, "PYTHON"))
+        self._quietly(lambda: self._emit(self._run, failure, time_ms, "PYTHON"))
 
     def _hear(self, body: bytes) -> None:
         run = self._watch.observe(body)
         if run is not None and run.run_id == self.run_id:
             self._run = run
 
-    def _tell(self, run: ObservedRun, failure: ProgramFailure, time_ms: int) -> None:
-        self._keep(run, failure, time_ms, "JAVA")
-
-    def _keep(self, run: ObservedRun, failure: ProgramFailure, time_ms: int, language: str) -> None:
+    def _emit(self, run: ObservedRun, failure: ProgramFailure, time_ms: int, language: str = "JAVA") -> None:
         self._home.emit(failure_event(run, failure, time_ms, language=language))
 
     def _quietly(self, work: Callable[[], None]) -> None:
@@ -125,12 +115,7 @@ _pid: int | None = None
 
 
 def begin(application: Application, stop: Callable[[], None]) -> None:
-    """Make an application the one that an end of this process concerns.
-
-    Args:
-        application: it.
-        stop: stops Spark; called for programs that never do.
-    """
+    """Make an application the one that an end of this process concerns; `stop` stops its Spark."""
     global _latest, _pid  # noqa: PLW0603 - one process, one driver
     if _latest is not None:
         _latest[0].close()

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
 def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
-    Args:
-        run: as the listener named it; the event repeats its job and parent, without which a backend would
-            take it for another job's.
-        failure: the reason.
-        time_ms: when it failed, in epoch milliseconds.
-        language: what wrote the details: ``PYTHON`` or ``JAVA``.
+    It repeats the run's job and parent, without which a backend would take it for another job's. The language
+    is what wrote the details: ``PYTHON`` or ``JAVA``.
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState

@@ -8,23 +8,16 @@ Python, so that no code of ours runs inside the user's jobs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_COMMA: Final = ","
-
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """An SQL execution that ended with an error.
-
-    Attributes:
-        spark_jobs: the ids of its jobs; a failure before the first job has none.
-        plan: its physical plan as text.
-    """
+    """An SQL execution that ended with an error; if it failed before its first job, it has no jobs."""
 
     id: int
     submitted_ms: int
@@ -46,21 +39,14 @@ class Executions:
         """All executions below this number have ended."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the listener and the status store have handled everything up to now.
-
-        Raises:
-            py4j.protocol.Py4JError: they have not within that time, or the JVM is gone.
-        """
+        """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_failed(self) -> Iterator[Failed]:
-        """The executions that ended with an error since the last call.
+        """The executions that ended with an error since the last call; a Py4JError if the JVM is gone.
 
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
         that many end.
-
-        Raises:
-            py4j.protocol.Py4JError: the JVM is gone.
         """
         executions = self._store.executionsList()
         unended: set[int] = set()
@@ -86,12 +72,12 @@ class Executions:
 
 
 def _failed(number: int, execution: Any, error: str) -> Failed:  # noqa: ANN401 - a Java object
-    jobs = str(execution.jobs().keys().mkString(_COMMA))
+    jobs = str(execution.jobs().keys().mkString(","))
     return Failed(
         id=number,
         submitted_ms=int(execution.submissionTime()),
         completed_ms=int(execution.completionTime().get().getTime()),
-        spark_jobs=frozenset(map(int, filter(None, jobs.split(_COMMA)))),
+        spark_jobs=frozenset(map(int, filter(None, jobs.split(",")))),
         error=error,
         plan=str(execution.physicalPlanDescription()),
     )

@@ -33,7 +33,6 @@ class ProgramFailure(msgspec.Struct, frozen=True):
     """Why an application or one of its writes failed.
 
     Attributes:
-        message: one line.
         details: the stack trace or the whole text, if there is more than one line.
         cancelled: whether a user stopped it (Ctrl-C), which is no error.
     """
@@ -92,7 +91,9 @@ def watch() -> None:
 
 def failure_at_exit() -> ProgramFailure | None:
     """Why the program failed, asked in an `atexit` function; None when it ended well."""
-    if _is_interactive():
+    # A failure at a prompt or in a notebook's cell does not end the program.
+    is_notebook = "get_ipython" in vars(sys.modules["builtins"])
+    if is_notebook or hasattr(sys, "ps1") or sys.flags.interactive:
         return None
     if _read_at_exit:
         return ProgramFailure.of_status(_read_at_exit[-1])
@@ -123,10 +124,3 @@ class _Code:
 
 def _exit(status: object = None, /) -> NoReturn:
     raise SystemExit(status)
-
-
-def _is_interactive() -> bool:
-    # A failure at a prompt or in a notebook's cell does not end the program.
-    return (
-        hasattr(sys, "ps1") or bool(sys.flags.interactive) or "get_ipython" in vars(sys.modules["builtins"])
-    )

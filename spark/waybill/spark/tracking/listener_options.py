@@ -33,12 +33,8 @@ def listener_options(
 ) -> dict[str, str]:
     """The options for the listener; the user's values stay, and lists are extended.
 
-    Args:
-        given: looks up the user's values.
-        url: where the listener sends its events.
-        namespace: the namespace of its jobs, which becomes the records' system name.
-        names: further names of ``spark.waybill.<name>`` properties that events carry.
-        tags: run tags.
+    The namespace is that of its jobs and becomes the records' system name. The names are further ones of
+    ``spark.waybill.<name>`` properties that events carry.
 
     Raises:
         SparkSetupError: the listener cannot be given one of the tags.

@@ -18,7 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from waybill.spark.tracking.executions import Failed
     from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
@@ -38,7 +38,12 @@ def match_failure(failed: Collection[Failed], observed: ObservedRuns) -> list[tu
         if not failure.spark_jobs:
             by_times[failure.submitted_ms, failure.completed_ms].append(failure)
     for (submitted_ms, completed_ms), failures in by_times.items():
-        runs = _without_job(observed.runs.values(), submitted_ms, completed_ms)
+        runs = [
+            run
+            for run in observed.runs.values()
+            # DROP TABLE has no START, nor has what fails before the listener sees it.
+            if not run.spark_jobs and run.started_ms in (None, submitted_ms) and run.ended_ms == completed_ms
+        ]
         found += _pair(failures, runs)
     return found
 
@@ -46,15 +51,6 @@ def match_failure(failed: Collection[Failed], observed: ObservedRuns) -> list[tu
 def _by_job(failure: Failed, observed: ObservedRuns) -> ObservedRun | None:
     runs = (observed.of_job(job) for job in sorted(failure.spark_jobs))
     return next((run for run in runs if run is not None), None)
-
-
-def _without_job(runs: Iterable[ObservedRun], submitted_ms: int, completed_ms: int) -> list[ObservedRun]:
-    return [
-        run
-        for run in runs
-        # DROP TABLE has no START, nor has what fails before the listener sees it.
-        if not run.spark_jobs and run.started_ms in (None, submitted_ms) and run.ended_ms == completed_ms
-    ]
 
 
 def _pair(failures: list[Failed], runs: list[ObservedRun]) -> list[tuple[Failed, ObservedRun]]:

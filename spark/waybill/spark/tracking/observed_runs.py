@@ -33,11 +33,9 @@ class ObservedRun(msgspec.Struct):
     """A run that the listener sent events of.
 
     Attributes:
-        name: its job's name, as the latest event has it.
         parent: the run that started it, for a write its application's.
         started_ms: the time of its START, which the listener takes from Spark's own event.
         ended_ms: the time of its latest terminal event, from Spark's event too.
-        spark_jobs: the ids of the Spark jobs that ran for it.
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported its failure.
@@ -85,7 +83,9 @@ class ObservedRuns:
         elif event.eventType in _ENDS:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
         while len(self.runs) > RUNS_MAX:
-            self._forget(next(iter(self.runs)))
+            _, forgotten = self.runs.popitem(last=False)
+            for job in forgotten.spark_jobs:
+                self._by_job.pop(job, None)
         return run
 
     def of_job(self, spark_job: int) -> ObservedRun | None:
@@ -102,7 +102,3 @@ class ObservedRuns:
         if exception := bytes(facets.spark_exception):
             reported = _EXCEPTION.decode(exception)
             run.error = reported.stack_trace or reported.message
-
-    def _forget(self, run_id: str) -> None:
-        for job in self.runs.pop(run_id).spark_jobs:
-            self._by_job.pop(job, None)
