@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waybill.collector.intake import Reject, Rejects
-    from waybill.collector.keys import ApiKey, Keys, Role
-    from waybill.collector.server import serve
-
-__all__ = ["ApiKey", "Keys", "Reject", "Rejects", "Role", "serve"]
+    from waybill.collector.intake import Reject as Reject, Rejects as Rejects
+    from waybill.collector.keys import ApiKey as ApiKey, Keys as Keys, Role as Role
+    from waybill.collector.server import serve as serve
 
 _PACKAGES = {
     "waybill.collector.intake": {"Reject", "Rejects"},
@@ -20,6 +18,8 @@ _PACKAGES = {
     "waybill.collector.server": {"serve"},
 }
 """Where each name comes from; its package is loaded when the name is asked for."""
+
+__all__ = [name for names in _PACKAGES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:

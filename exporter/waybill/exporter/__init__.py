@@ -8,39 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waybill.exporter.archive import open_archive
-    from waybill.exporter.compaction import Compactor
-    from waybill.exporter.exporting import DestinationError, export, open_destination
-    from waybill.exporter.layout import open_layout
-    from waybill.exporter.query import Query, compare, find
-    from waybill.exporter.rebuilding import RebuildError, Wanted, rebuild
-    from waybill.exporter.retention import age_off, age_off_archive
-    from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored, open_source
-    from waybill.exporter.verification import check, explain
-
-__all__ = [
-    "Compactor",
-    "DestinationError",
-    "Query",
-    "RebuildError",
-    "Source",
-    "SourceError",
-    "SourceUnreachableError",
-    "Stored",
-    "Wanted",
-    "age_off",
-    "age_off_archive",
-    "check",
-    "compare",
-    "explain",
-    "export",
-    "find",
-    "open_archive",
-    "open_destination",
-    "open_layout",
-    "open_source",
-    "rebuild",
-]
+    from waybill.exporter.archive import open_archive as open_archive
+    from waybill.exporter.compaction import Compactor as Compactor
+    from waybill.exporter.exporting import (
+        DestinationError as DestinationError,
+        export as export,
+        open_destination as open_destination,
+    )
+    from waybill.exporter.layout import open_layout as open_layout
+    from waybill.exporter.query import Query as Query, compare as compare, find as find
+    from waybill.exporter.rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild
+    from waybill.exporter.retention import age_off as age_off, age_off_archive as age_off_archive
+    from waybill.exporter.sources import (
+        Source as Source,
+        SourceError as SourceError,
+        SourceUnreachableError as SourceUnreachableError,
+        Stored as Stored,
+        open_source as open_source,
+    )
+    from waybill.exporter.verification import check as check, explain as explain
 
 _PACKAGES = {
     "waybill.exporter.archive": {"open_archive"},
@@ -54,6 +40,8 @@ _PACKAGES = {
     "waybill.exporter.verification": {"check", "explain"},
 }
 """Where each name comes from; its package is loaded when the name is asked for."""
+
+__all__ = [name for names in _PACKAGES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:

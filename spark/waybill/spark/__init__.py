@@ -8,37 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from waybill.spark.compaction import compact_on_spark
-    from waybill.spark.engine import plain_session
-    from waybill.spark.errors import SparkSetupError, SparkTaskError
-    from waybill.spark.rebuilding import rebuild_on_spark
+    from waybill.spark.compaction import compact_on_spark as compact_on_spark
+    from waybill.spark.engine import plain_session as plain_session
+    from waybill.spark.errors import SparkSetupError as SparkSetupError, SparkTaskError as SparkTaskError
+    from waybill.spark.rebuilding import rebuild_on_spark as rebuild_on_spark
     from waybill.spark.runtime import (
-        LISTENER_VERSION,
-        Java,
-        fetch_listener,
-        find_java,
-        listener_path,
-        scala_version,
-        spark_home,
+        LISTENER_VERSION as LISTENER_VERSION,
+        Java as Java,
+        fetch_listener as fetch_listener,
+        find_java as find_java,
+        listener_path as listener_path,
+        scala_version as scala_version,
+        spark_home as spark_home,
     )
-    from waybill.spark.tracking import configure, session
-
-__all__ = [
-    "LISTENER_VERSION",
-    "Java",
-    "SparkSetupError",
-    "SparkTaskError",
-    "compact_on_spark",
-    "configure",
-    "fetch_listener",
-    "find_java",
-    "listener_path",
-    "plain_session",
-    "rebuild_on_spark",
-    "scala_version",
-    "session",
-    "spark_home",
-]
+    from waybill.spark.tracking import configure as configure, session as session
 
 _PACKAGES = {
     "waybill.spark.compaction": {"compact_on_spark"},
@@ -57,6 +40,8 @@ _PACKAGES = {
     "waybill.spark.tracking": {"configure", "session"},
 }
 """Where each name comes from; its package is loaded when the name is asked for."""
+
+__all__ = [name for names in _PACKAGES.values() for name in names]
 
 
 def __getattr__(name: str) -> object:
