@@ -3,9 +3,9 @@
 Needs the extra `collector`, which brings granian.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.collector.intake import Reject as Reject, Rejects as Rejects
@@ -17,15 +17,7 @@ _PACKAGES = {
     "waybill.collector.keys": {"ApiKey", "Keys", "Role"},
     "waybill.collector.server": {"serve"},
 }
-"""Where each name comes from; its package is loaded when the name is asked for."""
+"""Where each name comes from."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for package, names in _PACKAGES.items():
-        if name in names:
-            return getattr(import_module(package), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _lazily(__name__, _PACKAGES)

@@ -162,12 +162,9 @@ def _head(name: str, kind: str, text: str) -> Iterator[str]:
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
+    inside = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in labels)
     return f"waybill_{name}{{{inside}}} {value}" if inside else f"waybill_{name} {value}"
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
+_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _DECODER: Final = msgspec.msgpack.Decoder(Metrics)

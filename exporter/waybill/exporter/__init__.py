@@ -3,9 +3,9 @@
 Importing this package loads pyarrow; only the runner and whoever asks do.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.exporter.archive import open_archive as open_archive
@@ -39,15 +39,7 @@ _PACKAGES = {
     "waybill.exporter.sources": {"Source", "SourceError", "SourceUnreachableError", "Stored", "open_source"},
     "waybill.exporter.verification": {"check", "explain"},
 }
-"""Where each name comes from; its package is loaded when the name is asked for."""
+"""Where each name comes from."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for package, names in _PACKAGES.items():
-        if name in names:
-            return getattr(import_module(package), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _lazily(__name__, _PACKAGES)

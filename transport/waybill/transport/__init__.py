@@ -4,9 +4,9 @@ Importing this package loads neither pyarrow nor pyspark nor the delivery code: 
 pays for the journal alone.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.transport.admission import admit_event as admit_event, admit_records as admit_records
@@ -54,15 +54,7 @@ _PACKAGES = {
     "waybill.transport.tracker": {"TrackedFile", "Tracker"},
     "waybill.transport.transport": {"WaybillConfig", "WaybillTransport"},
 }
-"""Where each name comes from; its package is loaded when the name is asked for."""
+"""Where each name comes from."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    for package, names in _PACKAGES.items():
-        if name in names:
-            return getattr(import_module(package), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _lazily(__name__, _PACKAGES)

@@ -35,16 +35,14 @@ def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
     A file that cannot be read is logged as a warning, and its records are missing.
     """
     for tables in scan_hours(ours, theirs):
-        mine, other = map(_in_order, tables)
+        mine, other = (
+            parquet.sort(table, "completed", "did", "system_name").combine_chunks() for table in tables
+        )
         if mine.equals(other):
             continue
         for one, two in _stretches(mine, other):
             if not one.equals(two):
                 yield from _by_key(from_table(one), from_table(two))
-
-
-def _in_order(table: pa.Table) -> pa.Table:
-    return parquet.sort(table, "completed", "did", "system_name").combine_chunks()
 
 
 def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:

@@ -141,12 +141,11 @@ def _compare(journal: Journal, reader: EventReader, backend: str, after: int, up
         for bodies in reader.read(first_us, last_us + 1):
             for found in filter(None, map(_event_of, bodies)):
                 wanted.pop(found.identity, None)
-    missing = [_event_of(_body(journal, backend, seq), seq) for seq in sorted(wanted.values())]
+    missing = []
+    for seq in sorted(wanted.values()):
+        body = summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
+        missing.append(_event_of(body, seq))
     return Reconciliation(compared=compared, missing=tuple(filter(None, missing)))
-
-
-def _body(journal: Journal, backend: str, seq: int) -> bytes:
-    return summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
 
 
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
