@@ -15,8 +15,8 @@ import pytest
 import yaml
 from served import Collector, event
 
+from waybill.cli.dev.checks import look as look_around
 from waybill.cli.dev.compose import Container, StackError, compose_file, containers_of, services_of
-from waybill.cli.dev.look import look as look_around
 from waybill.cli.findings import Diagnosis
 from waybill.cli.services import SERVICES, Waiting, waiting_by_projection
 from waybill.transport import Settings

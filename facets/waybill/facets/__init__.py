@@ -24,17 +24,8 @@ from waybill.facets.folding import (
     observe,
     records_of,
 )
-from waybill.facets.record import (
-    UNREADABLE,
-    FinalState,
-    ProvenanceRecord,
-    decode_records,
-    is_collision,
-    keep_annotations,
-    merge_all,
-    merge_records,
-    record_key,
-)
+from waybill.facets.merge_rule import is_collision, merge_all, merge_records, record_key
+from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
 
 __all__ = [
     "DELTA_FILE_FACET",

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from waybill.facets.event import EventType, RunFacets, parse_instant_us
+from waybill.facets.merge_rule import merge_all
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
-from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, merge_all, record_of
+from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

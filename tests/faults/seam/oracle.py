@@ -21,7 +21,7 @@ from seam.emissions import emission
 from waybill.exporter import Query, check, find
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
-from waybill.facets.record import RecordKey
+from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.journal import adopt
 

@@ -70,7 +70,7 @@ def status(settings: Settings, *, file: _File = None, as_json: JsonArray = False
       waybill dev status
       waybill dev status --json | jq '.[] | select(.level != "ok")'
     """
-    from waybill.cli.dev.look import look
+    from waybill.cli.dev.checks import look
 
     report(list(look(settings, file)), as_json=as_json)
 

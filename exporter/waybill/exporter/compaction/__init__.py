@@ -7,7 +7,6 @@ from waybill.exporter.compaction.compactor import (
     compact_hour as compact_hour,
     summed as summed,
 )
-from waybill.exporter.compaction.hour import Retraction as Retraction
 from waybill.exporter.compaction.raw import (
     RawWriter as RawWriter,
     by_hour as by_hour,
@@ -19,6 +18,7 @@ from waybill.exporter.compaction.remote import (
     compact_remote_hour as compact_remote_hour,
     remote_raw_hours as remote_raw_hours,
 )
+from waybill.exporter.compaction.restartable_hour import Retraction as Retraction
 from waybill.exporter.compaction.schedule import (
     GATHER_S as GATHER_S,
     CompactionSchedule as CompactionSchedule,

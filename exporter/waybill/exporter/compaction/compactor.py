@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.compaction.hour import HourCompaction, Retraction
+from waybill.exporter.compaction.restartable_hour import HourCompaction, Retraction
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import Hour

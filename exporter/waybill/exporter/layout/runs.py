@@ -31,7 +31,7 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.facets.record import RecordKey
+from waybill.facets.merge_rule import RecordKey
 
 # State keys.
 RUN: Final = "run:"  # of the runs, by run id

@@ -17,7 +17,7 @@ from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import from_table, to_table
 
 if TYPE_CHECKING:
-    from waybill.facets.record import RecordKey
+    from waybill.facets.merge_rule import RecordKey
 
 _PLACE: Final = ("completed", "did")
 _KEY: Final = (*_PLACE, "system_name", "has_sink", "data_sink", "path", "steps", "final_state")

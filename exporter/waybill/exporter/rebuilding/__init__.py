@@ -1,12 +1,5 @@
 """Rebuilding the layout's files from stored entries."""
 
-from waybill.exporter.rebuilding.job import (
-    WORK as WORK,
-    RebuildError as RebuildError,
-    begin_job as begin_job,
-    key_of_order as key_of_order,
-    place_below as place_below,
-)
 from waybill.exporter.rebuilding.part import (
     Limits as Limits,
     PartReport as PartReport,
@@ -16,6 +9,13 @@ from waybill.exporter.rebuilding.rebuilding import (
     RebuildReport as RebuildReport,
     rebuild as rebuild,
     rebuild_remote as rebuild_remote,
+)
+from waybill.exporter.rebuilding.resumable_job import (
+    WORK as WORK,
+    RebuildError as RebuildError,
+    begin_job as begin_job,
+    key_of_order as key_of_order,
+    place_below as place_below,
 )
 from waybill.exporter.rebuilding.spill import (
     StatesByRun as StatesByRun,

@@ -25,8 +25,8 @@ import msgspec
 from waybill.exporter.compaction import CompactionReport, Compactor
 from waybill.exporter.exporting import export
 from waybill.exporter.quarantine import Quarantined
-from waybill.exporter.rebuilding.job import RebuildJob, begin_job, key_of_order, place_below
 from waybill.exporter.rebuilding.part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
+from waybill.exporter.rebuilding.resumable_job import RebuildJob, begin_job, key_of_order, place_below
 from waybill.exporter.rebuilding.spill import BUCKETS, read_report
 from waybill.transport.files import Files
 

@@ -44,7 +44,7 @@ from waybill.exporter.names import (
 from waybill.exporter.parquet import Covers, cut, finish_sealed, is_intact, merge_table, without
 from waybill.exporter.quarantine import Quarantined, quarantine
 from waybill.exporter.tombstones import was_removed
-from waybill.facets.record import RecordKey
+from waybill.facets.merge_rule import RecordKey
 from waybill.transport.files import Files, publish_alone, sweep
 
 if TYPE_CHECKING:
