@@ -7,6 +7,5 @@ from waybill.exporter.archive.files import (
 )
 from waybill.exporter.archive.projection import (
     Archive as Archive,
-    is_flush as is_flush,
     open_archive as open_archive,
 )

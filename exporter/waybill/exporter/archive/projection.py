@@ -20,14 +20,13 @@ from waybill.exporter.archive.files import encode_entries, last_seal
 from waybill.exporter.ledger import recorded, relative
 from waybill.exporter.names import Hour, RawName, events_folder, hour_of
 from waybill.transport.files import Files, publish, sweep
-from waybill.transport.journal import Entry, Kind
 from waybill.transport.runner import Step
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from waybill.transport.config import Settings
-    from waybill.transport.journal import Journal
+    from waybill.transport.journal import Entry, Journal
 
 GATHER_S: Final = 60.0
 """Entries wait so long for others, so that there are few large files rather than many small ones."""
@@ -126,7 +125,7 @@ class Archive:
         self._gathered += entries
         self._gathered_bytes += sum(len(entry.body) for entry in entries)
         if self._flush is None:
-            self._flush = next((entry.seq for entry in entries if is_flush(entry)), None)
+            self._flush = next((entry.seq for entry in entries if entry.is_flush), None)
 
     @property
     def _has_enough(self) -> bool:
@@ -210,8 +209,3 @@ class Archive:
 
 def _hour(entry: Entry) -> Hour:
     return hour_of(entry.received_ms)
-
-
-def is_flush(entry: Entry) -> bool:
-    """Whether an entry is the mark of a flush."""
-    return entry.kind is Kind.MARK and entry.body == b"flush"

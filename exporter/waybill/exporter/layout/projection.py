@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import pyarrow as pa
 
-from waybill.exporter.archive import is_flush
 from waybill.exporter.compaction import (
     GATHER_S,
     CompactionReport,
@@ -173,7 +172,7 @@ class Layout:
         if outcome.retracted:
             published.update(self._compact([], Retraction(raw, outcome.retracted)).published)
         put, delete = dict(outcome.put), [*outcome.delete, _RANGE]
-        if is_flush(last):
+        if last.is_flush:
             published.update(self._compact(raw_hours(self._settings.root)).published)
             noted, outdated = note_published(self._journal, _NAME, last.seq, published)
             put |= noted
@@ -193,7 +192,7 @@ class Layout:
         )
         for entry, event in zip(entries, found.events, strict=True):
             runs.settle_until(entry.received_ms)
-            if is_flush(entry):
+            if entry.is_flush:
                 runs.settle_all(entry.received_ms)
             elif event is not None:
                 stamped = entry.system_name or system_name
@@ -244,5 +243,5 @@ def _log_unreadable(entry: Entry, error: Exception) -> None:
 
 def _first_range(entries: list[Entry]) -> list[Entry]:
     """Return the first entries up to the first flush, which ends a range."""
-    end = next((at for at, entry in enumerate(entries, 1) if is_flush(entry)), len(entries))
+    end = next((at for at, entry in enumerate(entries, 1) if entry.is_flush), len(entries))
     return entries[:end]

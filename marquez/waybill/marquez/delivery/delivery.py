@@ -49,7 +49,6 @@ CONNECTIONS: Final = 8
 _COUNTERS: Final = "figures"
 _VIEWED: Final = "held"
 """State key of the last event that came into view, which may have been on its way when a runner died."""
-_FLUSH: Final = b"flush"
 _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
 _ANSWER_POLL_S: Final = 0.05
@@ -210,7 +209,7 @@ class Delivery:
 
     def _coalesce(self, entry: Entry, event: FileEvent | None, begun: Collection[str]) -> bool:
         """Let an event go into a summary, if it is a file's and of no run that the backend has begun."""
-        if entry.kind is Kind.MARK and entry.body == _FLUSH:
+        if entry.is_flush:
             self._coalescing.close_all()
         # An event up to there may have been on its way when the last runner was killed: the backend may know
         # its run.

@@ -82,6 +82,11 @@ class Entry(msgspec.Struct, frozen=True):
     system_name: str
     body: bytes
 
+    @property
+    def is_flush(self) -> bool:
+        """Whether it is the mark of a flush."""
+        return self.kind is Kind.MARK and self.body == b"flush"
+
 
 class Journal:
     """A home's journal, made where there is none, and migrated where it is older.
