@@ -115,7 +115,7 @@ def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, flo
     writer = RawWriter(root, workers=workers_default())
     for start in range(0, table.num_rows, BATCH):
         part = table.slice(start, BATCH)
-        writer.write_table(RawName("b0b0b0b0b0b0", start + 1, start + part.num_rows), part)
+        writer.write_tables(RawName("b0b0b0b0b0b0", start + 1, start + part.num_rows), [part])
     return table.num_rows, *files_of(root)
 
 

@@ -1,4 +1,4 @@
-"""The rate that a collector sustains, with every record visible in `/provenance/query` soon after it is sent.
+"""The rate that a collector sustains, with every record visible in `/api/v1/records` soon after it is sent.
 
     python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
@@ -125,7 +125,7 @@ def _probe(address: tuple[str, int], until_s: float) -> list[float]:
         record = {"did": did, "finalState": "COMPLETE", "created": now_ms, "completed": now_ms}
         record |= {"systemName": "probe", "dataSource": "probe", "filename": did}
         _answer(connection, "POST", "/provenance", json.dumps([record]).encode())
-        while not json.loads(_answer(connection, "GET", f"/provenance/query?did={did}")):
+        while not json.loads(_answer(connection, "GET", f"/api/v1/records?did={did}")):
             time.sleep(0.01)
         visible_s.append(time.perf_counter() - began_s)
         time.sleep(PROBE_EVERY_S)

@@ -225,7 +225,7 @@ def required() -> set[str]:
     for extra in PROJECT["project"]["optional-dependencies"].values():
         wanted += extra
     for group in PROJECT["dependency-groups"].values():
-        wanted += group
+        wanted += [one for one in group if isinstance(one, str)]
     return {re.split(r"[^A-Za-z0-9_.-]", text)[0].lower() for text in wanted} - {PROJECT["project"]["name"]}
 
 

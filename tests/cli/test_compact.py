@@ -78,7 +78,7 @@ def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
     (tmp_path / "provenance/raw/20260101/00/aa-1-1.parquet").write_bytes(b"nonsense")
     done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none")
     assert done.returncode == 1
-    assert "aa-1-1.parquet was damaged" in done.stderr
+    assert "aa-1-1.parquet was set aside" in done.stderr
     assert len(done.stdout.splitlines()) == 2
     done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none", "--json")
     assert (done.returncode, json.loads(done.stdout)["aside"]) == (0, [])

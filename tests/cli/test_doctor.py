@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
+OF_SPARK = ["Java", "Spark listener"] if find_spec("pyspark") else []
 Findings = dict[str, dict[str, Any]]
 
 
@@ -52,13 +56,14 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home
     assert code == 0
     assert list(found) == [
         "file system",
+        "home",
         "fsync",
         "SQLite",
         "settings",
+        "root",
         "environment",
         "packages",
-        "Java",
-        "Spark listener",
+        *OF_SPARK,
         "Marquez",
     ]
     assert {one["check"] for one in found.values() if one["level"] == "broken"} == set()
@@ -71,8 +76,18 @@ def test_each_check_is_one_line_and_each_mend_another(waybill: Run, home: Path) 
     lines = waybill("doctor", "--home", home).stdout.splitlines()
     checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
     mends = [line for line in lines if line.strip().startswith("mend: ")]
-    assert len(checks) == 9
+    assert len(checks) == 9 + len(OF_SPARK)
     assert len(checks) + len(mends) == len(lines)
+
+
+def test_a_home_that_others_can_open_is_a_note(waybill: Run, home: Path) -> None:
+    Journal(home).close()
+    home.chmod(0o755)
+    _, found = findings(waybill, "--home", home)
+    assert (found["home"]["level"], found["home"]["says"]) == (
+        "note",
+        f"home_mode is private, and others can open {home}",
+    )
 
 
 def test_a_marquez_that_does_not_answer_is_broken(waybill: Run, home: Path) -> None:
@@ -123,7 +138,7 @@ def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home
     code, found = findings(waybill, "--home", home)
     assert (code, found["settings"]["level"]) == (1, "broken")
     assert "journal.db" in found["settings"]["says"]
-    assert len(found) == 9
+    assert len(found) == 9 + len(OF_SPARK)
 
 
 def test_another_waybill_in_the_working_folder_is_broken(waybill: Run, home: Path, tmp_path: Path) -> None:
@@ -149,6 +164,15 @@ def test_another_waybill_is_found_anywhere_on_the_path(
     assert found == [tmp_path / "second" / "waybill"]
 
 
+def test_what_is_not_installed_is_not_judged(home: Path) -> None:
+    code = "import sys; sys.modules['pyspark'] = None; from waybill.cli import main; main()"
+    command = [sys.executable, "-c", code, "doctor", "--json", "--home", str(home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    found = [one["check"] for one in json.loads(done.stdout)]
+    assert not {"Java", "Spark listener"} & set(found)
+    assert "file system" in found
+
+
 def test_a_home_in_memory_is_only_a_note(waybill: Run) -> None:
     memory = Path("/dev/shm")  # noqa: S108 - nothing is written there
     if not memory.is_dir():
@@ -164,6 +188,7 @@ def test_a_home_that_cannot_be_written_is_broken(waybill: Run) -> None:
     assert (code, found["fsync"]["level"]) == (1, "broken")
 
 
+@pytest.mark.skipif(not OF_SPARK, reason="needs PySpark")
 def test_without_any_java_the_doctor_says_how_to_get_one(
     waybill: Run, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(waybill: Run, hom
         ["--since", "yesterday"],
         ["--state", "LOST"],
         ["--limit", "0"],
+        ["--filename", "[z-a]"],
+        ["--filename", "[]"],
     ],
 )
 def test_an_invalid_condition_is_exit_code_2(waybill: Run, home: Path, arguments: list[str]) -> None:
@@ -93,3 +96,19 @@ def test_an_invalid_condition_is_exit_code_2(waybill: Run, home: Path, arguments
     assert (done.returncode, done.stdout) == (2, "")
     assert arguments[0] in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
+    waybill: Run, kept: Kept, tmp_path: Path
+) -> None:
+    shutil.copytree(kept.home / "provenance", tmp_path / "root/provenance")
+    good = next((tmp_path / "root/provenance/compacted").rglob("*.parquet"))
+    bad = good.with_name("00.parquet" if good.name != "00.parquet" else "01.parquet")
+    bad.write_bytes(good.read_bytes()[:-9])
+    home = ("--root", tmp_path / "root", "--home", tmp_path / "home")
+    for command in (["find"], ["find", "--json"], ["explain", kept.first]):
+        done = waybill(*command, *home)
+        assert done.returncode == 1
+        assert "first.csv" in done.stdout
+        assert str(bad) in done.stderr
+        assert "records may be missing" in done.stderr

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
+import pytest
 
-from waybill.transport import Settings, Tracker
+from waybill.transport import Journal, Settings, Tracker
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -38,7 +39,7 @@ def test_a_second_flush_has_nothing_to_make(waybill: Run, settings: Settings) ->
     assert waybill("flush", "--home", settings.home).returncode == 0
     done = waybill("flush", "--home", settings.home, "--json")
     assert done.returncode == 0
-    assert json.loads(done.stdout) == {"files": [], "left": {}, "problems": {}}
+    assert json.loads(done.stdout) == {"files": [], "left": {}, "problems": {}, "poison": {}}
 
 
 def test_a_backend_that_is_down_is_exit_code_1_and_holds_no_file_back(
@@ -77,3 +78,14 @@ def test_verbose_shows_the_runner_s_log_and_changes_no_result(waybill: Run, sett
     done = waybill("flush", "--home", settings.home, "--verbose", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["files"]
+
+
+@pytest.mark.parametrize("command", ["flush", "status"])
+def test_a_home_whose_journal_is_missing_is_an_error(waybill: Run, home: Path, command: str) -> None:
+    Journal(home).close()
+    for path in home.glob("journal.db*"):
+        path.unlink()
+    done = waybill(command, "--home", home)
+    assert done.returncode == 1
+    assert "is missing from a home that had one" in done.stderr
+    assert not (home / "journal.db").exists()

@@ -37,11 +37,20 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
     problem = "nobody answers; start it"
     marquez = found["projections"]["marquez"]
     assert 0 <= marquez.pop("lag_s") < 60
-    assert marquez == {"cursor": 3, "behind": 2, "problem": problem}
+    assert marquez == {"cursor": 3, "behind": 2, "unsettled": 0, "problem": problem}
     plain = waybill("status", "--home", home).stdout
     (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez")]
     assert (line[:3], line[4]) == (["marquez", "3", "2"], problem)
     assert line[3].endswith(" s")
+
+
+def test_runs_that_wait_to_settle_are_counted(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    journal.commit("layout", cursor=0, put={"due:r": b"", "due:s": b"", "run:r": b""})
+    journal.close()
+    found = json.loads(waybill("status", "--home", home, "--json").stdout)
+    assert found["projections"]["layout"]["unsettled"] == 2
+    assert "2 runs have ended" in waybill("status", "--home", home).stdout
 
 
 def test_what_became_of_a_backends_events_is_counted(waybill: Run, home: Path) -> None:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from waybill.exporter import Compactor
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
+from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Journal, locks
 
 if TYPE_CHECKING:
@@ -78,3 +85,31 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -
     held.release()
     journal.close()
     assert (process.returncode, said, noted) == (130, "", "")
+
+
+@pytest.mark.parametrize(
+    "command", [["find"], ["find", "--json"], ["sql", "SELECT filename FROM provenance"]]
+)
+def test_a_terminal_is_not_steered_by_a_file_name(script: Path, tmp_path: Path, command: list[str]) -> None:
+    hostile = "a\x1b]0;owned\x07\x9b31m\u202egpj.exe\x7f\r\n2026-01-01\tz"
+    record = ProvenanceRecord(
+        did="d",
+        system_name=hostile,
+        data_source=hostile,
+        filename=hostile,
+        transforms=(hostile,),
+        data_sink=hostile,
+        final_state=FinalState.COMPLETE,
+        created=1,
+        completed=1,
+        annotations={hostile: hostile},
+    )
+    RawWriter(tmp_path).write(RawName("a0", 1, 1), [record])
+    Compactor(tmp_path).compact()
+    code, shown = on_terminal(
+        [str(script), *command, "--root", str(tmp_path), "--home", str(tmp_path / "home")]
+    )
+    assert code == 0, shown
+    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.replace("\r\n", "\n"))
+    assert "owned" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), ascii(text)

@@ -32,7 +32,14 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
     assert done.returncode == 0, done.stderr
     (summary,) = lines(done.stdout)
     head = summary.pop("head")
-    assert summary == {"kind": "summary", "files": 4, "rows": 8, "findings": 0, "differences": 0}
+    assert summary == {
+        "kind": "summary",
+        "files": 4,
+        "rows": 8,
+        "findings": 0,
+        "accepted": 0,
+        "differences": 0,
+    }
     assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
     unseen = waybill("verify", copy, "--seen", "0" * 64)
     assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
@@ -95,6 +102,22 @@ def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_p
     assert (finding["kind"], finding["finding"]) == ("finding", "unreadable")
     assert finding["path"] == str(path.relative_to(copy))
     assert str(path) in waybill("verify", copy).stdout
+
+
+def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
+    waybill: Run, kept: Kept, tmp_path: Path
+) -> None:
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance").rglob("*.parquet")
+    path.unlink()
+    unknown = waybill("verify", copy, "--accept", "0123456789ab", "--json")
+    assert (unknown.returncode, "nothing was accepted" in unknown.stderr) == (1, True)
+    found = lines(unknown.stdout)[0]["id"]
+    done = waybill("verify", copy, "--accept", found, "--why", "on purpose", "--json")
+    assert (done.returncode, lines(done.stdout)[-1]["accepted"]) == (0, 1), done.stderr
+    finding, summary = lines(waybill("verify", copy, "--json").stdout)
+    assert (finding["id"], finding["accepted"], finding["why"]) == (found, True, "on purpose")
+    assert (summary["findings"], summary["accepted"]) == (0, 1)
 
 
 def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     from pathlib import Path
 
-    collector = Collector(Path(keys["home"]), "--runner", "none", "--provenance-enabled", "--verbose")
+    collector = Collector(Path(keys["home"]), "--runner", "none", "--provenance-enabled")
     yield collector
     collector.process.kill()
     collector.process.communicate()
@@ -58,6 +58,8 @@ def guarded(keys: dict[str, str]) -> Iterator[Collector]:
         ("POST", "/provenance", {"emit", "admin"}),
         ("GET", "/provenance/query", {"read", "admin"}),
         ("GET", "/provenance/stats", {"read", "admin"}),
+        ("GET", "/api/v1/records", {"read", "admin"}),
+        ("GET", "/api/v1/records/stats", {"read", "admin"}),
         ("POST", "/provenance/flush", {"admin"}),
         ("GET", "/metrics", {"read", "admin"}),
         ("GET", "/health/live", {"emit", "read", "admin", "wrong", ""}),
@@ -83,13 +85,32 @@ def test_a_door_opens_for_its_role_only(
     assert {refused[role] for role in ("wrong", "") if role in refused} <= {401}
 
 
+SIMPLE = [
+    "",
+    "text/plain",
+    "text/plain; application/json",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+]
+"""What a page in a browser can send to another origin without asking first."""
+
+
+def test_without_keys_a_page_in_a_browser_can_change_nothing(start: Start) -> None:
+    collector = start("--runner", "none")
+    for path in ("/provenance/flush", "/provenance", "/api/v1/lineage"):
+        for content_type in SIMPLE:
+            headers = {"Content-Type": content_type} if content_type else {}
+            reply = collector.ask("POST", path, b"[]", headers | {"Origin": "https://evil.example"})
+            assert (reply.status, "application/json" in reply.json["detail"]) == (415, True), reply
+
+
 def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home: Path) -> None:
     journal = Journal(home)
     key, other = Keys(journal).add("spark", [Role.EMIT]), Keys(journal).add("other", [Role.ADMIN])
     with pytest.raises(SettingsError, match="other name"):
         Keys(journal).add("spark", [Role.READ])
     assert key.encode() not in (home / "journal.db-wal").read_bytes()
-    collector = start("--runner", "none", "--verbose")
+    collector = start("--runner", "none")
     assert collector.post("/api/v1/lineage", event(), bearer(key)).status == 201
     assert collector.get("/provenance/stats", bearer(key)).status == 403
     assert Keys(journal).revoke("spark")
@@ -102,7 +123,9 @@ def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home:
     assert re.search(r'^waybill_refused_access_total\{status="403"\} 1$', metrics, re.MULTILINE)
     code, log = collector.stop()
     assert (code, key in log, other in log) == (0, False, False)
-    assert re.search(r"refused 'GET' '/provenance/stats' of 127\.0\.0\.1\S* with key spark: 403", log)
+    (line,) = [line for line in log.splitlines() if "status=403" in line]
+    for word in ("warning refused access", "path=/provenance/stats", "key=spark", "client=127.0.0.1:"):
+        assert word in line
     journal.close()
 
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 import pytest
 from served import COMPLETED_MS, JSON, Collector, Reply, event, record, reply_of
 
+from waybill.collector.http import CONNECTIONS_MAX
 from waybill.collector.intake import STALLED_S
-from waybill.collector.server.server import CONNECTIONS_MAX
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -123,19 +123,121 @@ def test_a_thousand_idle_connections_keep_nobody_out(shared: Collector) -> None:
         assert answers(idle[-1], 1) == [201]
 
 
-def test_more_connections_than_are_served_wait_for_their_turn(start: Start) -> None:
+@contextlib.contextmanager
+def health_within_a_second(collector: Collector) -> Iterator[None]:
+    """Ask for health and metrics all the time; each is answered soon, even on a machine that is busy."""
+
+    def ask() -> float:
+        began_s = time.monotonic()
+        assert collector.get("/health/live").status == collector.get("/metrics").status == 200
+        return (time.monotonic() - began_s) / 2
+
+    calm_s, over, took_s = max(ask() for _ in range(20)), threading.Event(), [0.0]
+
+    def watch() -> None:
+        while not over.wait(0.02):
+            took_s.append(ask())
+
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(watch)
+        try:
+            yield
+        finally:
+            over.set()
+            watching.result()
+    assert max(took_s) < max(1.0, 5 * calm_s), (max(took_s), calm_s)
+
+
+def is_open(one: socket.socket) -> bool:
+    one.settimeout(0)
+    try:
+        return one.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+HALVES = {
+    "header": HEAD.encode()[:30],
+    "body": f"{HEAD}Content-Length: 1000\r\n\r\n{{".encode(),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_more_connections_than_are_served_keep_nobody_out(start: Start, half: str) -> None:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES:
         pytest.skip("so many files may not be open here")
-    collector, body = start("--runner", "none"), own("beyond")
-    said = f"{HEAD}Content-Length: {len(body)}\r\n\r\n".encode() + body
-    with sockets(collector, CONNECTIONS_MAX + 100) as idle, sockets(collector, 1, said) as (one,):
-        one.settimeout(1)
-        with pytest.raises(TimeoutError):
-            one.recv(1)
-        for other in idle[:200]:
-            other.close()
-        one.settimeout(WAIT_S)
-        assert answers(one, 1) == [201]
+    collector = start("--runner", "none")
+    with sockets(collector, 10) as idle:
+        for one in idle:
+            one.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert answers(one, 1) == [200]
+        with health_within_a_second(collector), sockets(collector, CONNECTIONS_MAX + 900, HALVES[half]):
+            assert serves(collector, f"beside half a {half}")
+            time.sleep(1)
+        # Who has sent a request before keeps the connection.
+        assert all(is_open(one) for one in idle)
+
+
+def test_a_header_has_a_time_of_its_own_to_arrive_and_an_idle_connection_has_more(start: Start) -> None:
+    collector = start("--runner", "none", "--header-timeout", "1")
+    said = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
+    with sockets(collector, 3) as idle, sockets(collector, 3, said) as half, sockets(collector, 1) as (late,):
+        for one in (idle[0], late):
+            one.sendall(said + b"\r\n")
+            assert answers(one, 1) == [200]
+        time.sleep(0.5)
+        late.sendall(said)
+        wait_for(lambda: not any(is_open(one) for one in (*half, late)))
+        assert all(is_open(one) for one in idle)
+        for one in idle:
+            one.settimeout(30)
+            one.sendall(said + b"\r\n")
+            assert answers(one, 1) == [200]
+
+
+def test_bodies_that_are_only_promised_take_no_memory_from_others(shared: Collector) -> None:
+    heads = [f"{HEAD}Content-Length: {size << 20}\r\n\r\n{{".encode() for size in (64, 32, 64)]
+    with contextlib.ExitStack() as stack:
+        for head in heads:
+            stack.enter_context(sockets(shared, 1, head))
+        assert serves(shared, "beside promises")
+        assert shared.post(PATH, event(producer="https://example.org/" + "x" * 2**21)).status == 201
+
+
+def test_small_bodies_find_memory_beside_large_ones_that_arrive(shared: Collector) -> None:
+    head = f"{HEAD}Content-Length: {64 << 20}\r\n\r\n".encode()
+    with sockets(shared, 2, head) as large, contextlib.suppress(ConnectionError):
+        large[0].sendall(bytes(48 << 20))
+        large[1].sendall(bytes(30 << 20))
+        assert serves(shared, "beside large ones")
+
+
+def test_elements_that_take_long_keep_the_health_waiting_for_nobody(start: Start) -> None:
+    collector = start("--runner", "none")
+    zipped, headers = gzip.compress(b"[" + b"1," * 98_999 + b"1]"), JSON | {"Content-Encoding": "gzip"}
+    assert len(zipped) < 250
+    paths = ["/provenance", "/api/v1/lineage/batch"] * 16
+    with health_within_a_second(collector), ThreadPoolExecutor(32) as pool:
+        sent = [pool.submit(collector.post, path, zipped, headers) for path in paths]
+        assert serves(collector, "beside bad elements")
+        assert {one.result().status for one in sent} == {422}
+
+
+def test_51_mb_of_records_are_taken_at_once_though_one_is_bad(start: Start) -> None:
+    collector = start("--runner", "none")
+    many = [record(did=f"{at:08}-9e75", annotations={"a": "b", "customer": "c"}) for at in range(1_000)]
+    piece = json.dumps(many, separators=(",", ":")).encode()[1:-1]
+    count = 51 * 10**6 // len(piece)
+    body = b"[" + b",".join([piece] * count) + b"]"
+    with health_within_a_second(collector):
+        reply = collector.post("/provenance", body)
+        assert (reply.status, reply.json["accepted"]) == (202, 1_000 * count)
+        reply = collector.post("/provenance", b'[{"did": 7},' + body[1:])
+        assert (reply.status, reply.json["accepted"]) == (202, 1_000 * count)
+    assert len(reply.json["failed"]) == 1
 
 
 def test_who_sends_slowly_is_let_go_and_keeps_nobody_out(start: Start) -> None:
@@ -210,21 +312,21 @@ HOSTILE = {
     ),
     "short texts": (
         json.dumps([record(transforms=[f"{at:02}" for at in range(100)] * 24_900)]).encode(),
-        202,
+        422,
     ),
     "short annotations": (
         json.dumps([record(annotations={f"{at:06x}": f"{at % 100:02}" for at in range(1_240_000)})]).encode(),
-        202,
+        422,
     ),
     "more annotations": (
         json.dumps([record(annotations={f"{at:06x}": "" for at in range(1_260_000)})]).encode(),
         413,
     ),
-    "one name": (json.dumps([record(filename="a" * (60 * 2**20))]).encode(), 202),
+    "one name": (json.dumps([record(filename="a" * (60 * 2**20))]).encode(), 422),
     "spaces": (b" " * (60 * 2**20), 400),
-    "deep": (b"[" * DENSE, 400),
+    "deep": (b"[" * DENSE, 422),
     "one text": (b'["' + b"a" * (60 * 2**20) + b'"]', 422),
-    "no UTF-8": (b'["' + b"\xff" * DENSE + b'"]', 422),
+    "no UTF-8": (b'["' + b"\xff" * DENSE + b'"]', 400),
 }
 
 
@@ -263,7 +365,7 @@ def test_memory_is_bounded_whatever_clients_send(start: Start) -> None:
 
 @pytest.mark.timeout(600)
 def test_memory_is_bounded_whatever_clients_ask(start: Start) -> None:
-    collector = start("--provenance-enabled")
+    collector = start("--provenance-enabled", "--admit-name-chars", "100000000")
     for at in range(5):
         large = record(did=f"{at}", filename=f"{at}" + "large" * 8_000_000, completed=COMPLETED_MS + at)
         assert collector.post("/provenance", json.dumps([large]).encode()).status == 202
@@ -349,7 +451,7 @@ def test_a_disk_that_does_not_keep_up_is_busy_and_it_goes_on_by_itself(start: St
 
 
 def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) -> None:
-    collector = start("--runner", "none", "--drain-timeout", "1")
+    collector = start("--runner", "none", "--drain-timeout", "1", "--log-level", "error")
     acknowledged: list[bytes] = []
 
     def send(number: int) -> None:
@@ -371,6 +473,21 @@ def test_sigterm_under_load_loses_nothing_that_was_acknowledged(start: Start) ->
     assert (code, log) == (0, "")
     assert acknowledged
     assert set(acknowledged) <= set(collector.bodies())
+
+
+def test_a_small_body_that_stands_for_large_records_is_refused_at_every_door(shared: Collector) -> None:
+    long = {"namespace": "n", "name": "x" * 90_000}
+    outputs = [{"namespace": "n", "name": f"o{number}"} for number in range(1_000)]
+    hostile = event(eventType="COMPLETE", job=long, inputs=[long], outputs=outputs)
+    assert len(gzip.compress(hostile)) < 10_000
+    refused = shared.post(PATH, hostile)
+    assert (refused.status, "has 90,000 characters" in refused.json["detail"]) == (422, True)
+    good = event(producer="https://example.org/beside")
+    batch = shared.post(f"{PATH}/batch", b"[" + hostile + b"," + good + b"]")
+    assert (batch.json["summary"]["successful"], batch.json["failed_events"][0]["index"]) == (1, 0)
+    records = [record(transforms=["x" * 90_000]), record(did="beside")]
+    taken = shared.post("/provenance", json.dumps(records).encode())
+    assert (taken.status, taken.json["accepted"], taken.json["failed"][0]["index"]) == (202, 1, 0)
 
 
 # All but the last of their members are good, so that whoever tells what is wrong has to look at each.

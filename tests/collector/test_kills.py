@@ -65,7 +65,7 @@ def batches_of(client: int) -> Iterator[list[str]]:
 
 def kill_at_random(folder: Path, chance: Random, rounds: int) -> None:
     home, root = folder / "home", folder / "root"
-    options = ("--provenance-enabled", "--root", str(root), "--drain-timeout", "30")
+    options = ("--provenance-enabled", "--root", str(root), "--drain-timeout", "30", "--log-level", "error")
     batches = [batches_of(client) for client in range(CLIENTS)]
     unsure: list[list[list[str]]] = [[] for _ in range(CLIENTS)]
     acknowledged: list[str] = []

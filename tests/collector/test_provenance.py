@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -12,11 +14,16 @@ import pytest
 from served import COMPLETED_MS, DID, Collector, Reply, event, record
 
 from waybill.collector.intake import Rejects
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
+from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Journal
 
 if TYPE_CHECKING:
     from conftest import Start
 
+MEMORY_BYTES_MAX = 600 * 10**6
+RESERVED_BYTES = 256 * 2**20
 SHOWN = {
     "did": DID,
     "parent_did": None,
@@ -42,13 +49,28 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     collector.process.communicate()
 
 
+def filed(did: str, completed: int, *, transforms: tuple[str, ...] = ()) -> ProvenanceRecord:
+    """A record as the layout has it."""
+    return ProvenanceRecord(
+        did=did,
+        system_name="edge",
+        data_source="in",
+        filename="orders.csv",
+        transforms=transforms,
+        data_sink="out",
+        final_state=FinalState.COMPLETE,
+        created=completed,
+        completed=completed,
+    )
+
+
 def send(collector: Collector, *records: object) -> Reply:
     return collector.post("/provenance", json.dumps(records).encode())
 
 
 def ask(collector: Collector, **wanted: object) -> list[dict[str, Any]]:
     pairs = "&".join(f"{name}={value}" for name, value in wanted.items())
-    reply = collector.get(f"/provenance/query?{pairs}")
+    reply = collector.get(f"/api/v1/records?{pairs}")
     assert reply.status == 200, reply
     found: list[dict[str, Any]] = reply.json
     return found
@@ -107,7 +129,7 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
     assert len(ask(shared, **{"data_source": "pages", "from": begin, "to": end})) == 3
 
 
-@pytest.mark.parametrize("door", ["query", "stats"])
+@pytest.mark.parametrize("door", ["records", "records/stats"])
 @pytest.mark.parametrize(
     ("text", "named"),
     [
@@ -120,27 +142,113 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
         ("did=1&did=2", "did"),
         ("did=a%00", "did"),
         ("did=%ff", "UTF-8"),
+        ("filename=%5Bz-a%5D", "filename"),
+        ("filename=%5B%5D", "filename"),
+        ("filename=%5B!%5D", "filename"),
+        ("partial=perhaps", "partial"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_a_400_that_names_it(
     shared: Collector, door: str, text: str, named: str
 ) -> None:
-    reply = shared.get(f"/provenance/{door}?{text}")
+    reply = shared.get(f"/api/v1/{door}?{text}")
     assert (reply.status, named in reply.json["detail"]) == (400, True), reply
 
 
+IN_DELTAFIS_FORM = {
+    "did": "a1",
+    "parent_did": "",
+    "system_name": "edge",
+    "data_source": "forms",
+    "filename": "f.csv",
+    "transforms": "[t1, a, b, it's, , q\"q]",
+    "data_sink": "lake",
+    "final_state": "COMPLETE",
+    "created": "2026-01-31T11:59:59Z",
+    "completed": "2026-01-31T12:00:00.123Z",
+    "annotations": {"k": "a,b=c"},
+}
+"""What DeltaFi's own collector answered to the first of the records in the test below."""
+
+
+def test_deltafi_is_answered_in_its_own_form(shared: Collector) -> None:
+    odd = ["t1", "a, b", "it's", "", 'q"q']
+    assert (
+        send(
+            shared,
+            record(did="a1", dataSource="forms", filename="f.csv", transforms=odd, annotations={"k": "a,b=c"})
+            | {"created": COMPLETED_MS - 1_000, "completed": COMPLETED_MS + 123},
+            record(
+                did="a2", parentDid="a1", dataSource="forms", transforms=[], dataSink=None, finalState="ERROR"
+            )
+            | {"systemName": "other", "completed": COMPLETED_MS + 100},
+        ).status
+        == 202
+    )
+    first, second = shared.get(
+        "/provenance/query?data_source=forms&did=&annotation_key=k&annotation_value="
+    ).json
+    assert first == IN_DELTAFIS_FORM
+    assert {
+        key: second[key] for key in ("parent_did", "transforms", "data_sink", "completed", "annotations")
+    } == {
+        "parent_did": "a1",
+        "transforms": "[]",
+        "data_sink": "",
+        "completed": "2026-01-31T12:00:00.1Z",
+        "annotations": None,
+    }
+    assert shared.get("/provenance/stats?data_source=forms&annotation_key=k").json == {
+        "total_records": 2,
+        "by_final_state": {"COMPLETE": 1, "ERROR": 1},
+        "by_system_name": {"edge": 1, "other": 1},
+        "by_data_source": {"forms": 2},
+        "oldest_record": "2026-01-31T12:00:00.1Z",
+        "newest_record": "2026-01-31T12:00:00.123Z",
+    }
+    assert shared.get("/provenance/query?did=nobody").body == b"null"
+    assert shared.get("/provenance/stats?did=nobody").json == {
+        "total_records": 0,
+        "by_final_state": {},
+        "by_system_name": {},
+        "by_data_source": {},
+    }
+
+
+def test_deltafi_is_told_of_fifty_systems_at_most_and_of_none_without_a_name(shared: Collector) -> None:
+    names = [f"system-{at:02}" for at in range(60)]
+    send(shared, *(record(did=f"many-{name}", dataSink="many", systemName=name) for name in names))
+    send(shared, record(did="again", dataSink="many", systemName=names[-1], dataSource=""))
+    told = shared.get("/provenance/stats?data_sink=many").json
+    assert (len(told["by_system_name"]), told["by_system_name"][names[-1]]) == (50, 2)
+    assert told["by_data_source"] == {"sftp-in": 60}
+    assert len(shared.get("/api/v1/records/stats?data_sink=many").json["by_system_name"]) == 60
+
+
+def test_keys_in_another_case_are_taken_as_deltafi_takes_them(shared: Collector) -> None:
+    plain = record(did="cased", dataSource="cased", annotations={"Note": "x", "note": "y"})
+    odd = {key.upper(): value for key, value in plain.items()}
+    bad = {"DID": "cased-bad", "FinalState": "BANANA"}
+    assert send(shared, odd).json["accepted"] == 1
+    assert send(shared, plain, bad, odd | {"DID": "cased-2"}).json["accepted"] == 2
+    found = ask(shared, data_source="cased")
+    assert {one.pop("did") for one in found} == {"cased", "cased-2"}
+    assert found[0] == found[1]
+    assert found[0]["annotations"] == {"note": "y"}
+
+
 def test_nothing_found_is_an_empty_array(shared: Collector) -> None:
-    assert shared.get("/provenance/query?did=nobody").body == b"[]"
-    stats = shared.get("/provenance/stats?did=nobody").json
+    assert shared.get("/api/v1/records?did=nobody").body == b"[]"
+    stats = shared.get("/api/v1/records/stats?did=nobody").json
     assert (stats["total_records"], stats["by_final_state"], stats["oldest_record"]) == (0, {}, None)
 
 
 def test_an_answer_has_a_bound_and_each_record_can_be_had(start: Start) -> None:
-    collector = start("--runner", "none", "--provenance-enabled")
+    collector = start("--runner", "none", "--provenance-enabled", "--admit-name-chars", "6000000")
     for at in range(3):
         large = record(did=f"large-{at}", filename="x" * 6_000_000, completed=COMPLETED_MS + at)
         assert send(collector, large).status == 202
-    reply = collector.get("/provenance/query")
+    reply = collector.get("/api/v1/records")
     assert (reply.status, "limit" in reply.json["detail"]) == (400, True)
     pages = [ask(collector, limit=1, offset=at) for at in (0, 2, 3)]
     assert [[one["did"] for one in page] for page in pages] == [["large-2"], ["large-0"], []]
@@ -155,7 +263,7 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         ),
     )
     send(shared, record(did="count-0", filename="count", finalState="COMPLETE", created=COMPLETED_MS - 5))
-    assert shared.get("/provenance/stats?filename=count").json == {
+    assert shared.get("/api/v1/records/stats?filename=count").json == {
         "total_records": 3,
         "by_final_state": {"COMPLETE": 1, "ERROR": 2},
         "by_system_name": {"edge": 3},
@@ -221,7 +329,7 @@ def test_what_is_odd_is_kept_as_it_is(
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"[]", 202), (b"{}", 400), (b"[{]", 400), (b"", 400), (b"\xff", 400), (b"[" * 9_000, 400)],
+    [(b"[]", 202), (b"{}", 422), (b"[{]", 400), (b"", 400), (b"\xff", 400), (b"[" * 9_000, 422)],
 )
 def test_what_is_no_array_of_records_is_refused_whole(shared: Collector, body: bytes, status: int) -> None:
     assert shared.post("/provenance", body).status == status
@@ -238,7 +346,7 @@ def test_more_than_fits_into_memory_is_not_asked_of_the_journal_at_once(start: S
     for at in range(40):
         body = [record(did=f"{at}-{more}", filename="n" * 20_000) for more in range(100)]
         assert send(collector, *body).status == 202
-    for path in ("/provenance/query", "/provenance/stats"):
+    for path in ("/api/v1/records", "/api/v1/records/stats"):
         reply = collector.get(path)
         assert reply.status == 503
         assert "too far behind" in reply.json["detail"]
@@ -253,18 +361,61 @@ def test_each_record_is_seen_once_while_it_moves_from_the_journal_to_the_files(s
     while time.monotonic() < deadline_s:
         assert send(collector, record(did=f"moving-{sent}")).status == 202
         sent += 1
-        assert collector.get("/provenance/stats").json["total_records"] == sent
+        assert collector.get("/api/v1/records/stats").json["total_records"] == sent
     facet = {"did": "by-event", "completed": "2026-01-31T12:00:00Z", "filename": "e"}
     ended = event(eventType="COMPLETE", run={"runId": "r", "facets": {"waybill_deltaFile": facet}})
     assert collector.post("/api/v1/lineage", ended).status == 201
     assert [one["filename"] for one in ask(collector, did="by-event")] == ["e"]
-    report = collector.ask("POST", "/provenance/flush")
+    report = collector.post("/provenance/flush", b"")
     assert (report.status, report.json["left"]) == (200, {})
     assert report.json["files"]
-    assert collector.get("/provenance/stats").json["total_records"] == sent + 1
+    assert collector.get("/api/v1/records/stats").json["total_records"] == sent + 1
     assert len(ask(collector, limit=1000)) == min(sent + 1, 1000)
 
 
 def test_questions_need_the_layout(start: Start) -> None:
-    reply = start("--runner", "none").get("/provenance/query")
+    reply = start("--runner", "none").get("/api/v1/records")
     assert (reply.status, "provenance_enabled" in reply.json["detail"]) == (409, True)
+
+
+def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    writer = RawWriter(collector.home)
+    for at in range(3):
+        writer.write(RawName("a0", at + 1, at + 1), [filed(f"did-{at}", COMPLETED_MS + at)])
+    bad = next((collector.home / "provenance/raw").rglob("a0-1-1.parquet"))
+    bad.write_bytes(bad.read_bytes()[:-9])
+    for door, whole in (("query", list), ("stats", dict)):
+        reply = collector.get(f"/provenance/{door}")
+        assert (reply.status, reply.headers["content-type"]) == (503, "application/problem+json")
+        assert [str(bad) in one for one in reply.json["errors"]] == [True]
+        reply = collector.get(f"/provenance/{door}?partial=true")
+        assert (reply.status, type(reply.json)) == (200, whole)
+        assert "incomplete: 1 files" in reply.headers["warning"]
+    assert [one["did"] for one in ask(collector, partial="true")] == ["did-2", "did-1"]
+    bad.unlink()
+    assert "warning" not in collector.get("/provenance/query?partial=true").headers
+    assert len(ask(collector)) == 2
+
+
+def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    writer = RawWriter(collector.home)
+    for part in range(5):
+        records = [
+            filed(f"{part}-{at}", COMPLETED_MS + at % 2, transforms=("x" * 900_000,)) for at in range(100)
+        ]
+        writer.write(RawName("a0", part + 1, part + 1), records)
+    assert collector.get("/provenance/stats?did=none").status == 200  # all that is loaded late is loaded
+    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
+    sizes = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.endswith(" kB")}
+    free_bytes = MEMORY_BYTES_MAX - int(sizes["VmRSS"]) * 1024
+    # There is room for what the promise leaves, and for what threads reserve and never use.
+    limit = int(sizes["VmSize"]) * 1024 + free_bytes + RESERVED_BYTES
+    resource.prlimit(collector.process.pid, resource.RLIMIT_AS, (limit, limit))
+    assert collector.get("/provenance/stats").json["total_records"] == 500
+    assert len(ask(collector, limit=10)) == 10
+    assert collector.get("/provenance/query?limit=100").status == 400
+    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
+    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    assert int(peak) * 1024 < MEMORY_BYTES_MAX

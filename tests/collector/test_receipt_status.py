@@ -87,3 +87,24 @@ def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) ->
     assert look(home, receipt).projections["file"] == "in a summary"
     (line,) = (tmp_path / "copy.jsonl").read_text().splitlines()
     assert json.loads(line)["run"]["facets"]["waybill_summary"]["records"] == 1
+
+
+def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) -> None:
+    journal = Journal(home)
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(5))
+    first = journal.node
+    journal.renew_node(first, "it was put back", lost=(4, 9))
+    journal.append(Kind.OPENLINEAGE, b"new")
+    second = journal.node
+    assert (look(home, f"{first}-3").in_journal, look(home, f"{first}-3").remark) == (True, None)
+    assert "gave this number twice" in str(look(home, f"{first}-5").remark)
+    lost = look(home, f"{first}-8")
+    assert (lost.in_journal, lost.projections) == (False, {})
+    assert "no longer has it" in str(lost.remark)
+    assert "lost" in waybill(home, "where", f"{first}-8").stdout.splitlines()[0]
+    assert look(home, f"{second}-6").in_journal
+    for never in (f"{first}-10", f"{second}-7"):
+        receipt = Receipt.parse(never)
+        assert receipt
+        assert receipt_status(journal, home, receipt) is None
+    journal.close()

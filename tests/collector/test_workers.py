@@ -86,7 +86,7 @@ class Sender(threading.Thread):
 
 
 def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start: Start) -> None:
-    collector = start("--runner", "none", "--workers", "3", "--verbose")
+    collector = start("--runner", "none", "--workers", "3")
     first = workers_of(collector)
     assert len(first) == 3
     senders = [Sender(collector, number) for number in range(12)]
@@ -131,7 +131,7 @@ def test_a_worker_that_is_killed_costs_the_others_nothing_and_is_replaced(start:
 
 
 def test_any_worker_tells_what_all_have_counted(start: Start) -> None:
-    collector = start("--runner", "none", "--workers", "2")
+    collector = start("--runner", "none", "--workers", "2", "--log-level", "error")
     for number in range(40):  # a connection each, so that both workers get some
         assert collector.post(PATH, event(producer=f"https://example.org/{number}")).status == 201
     deadline_s = time.monotonic() + WAIT_S

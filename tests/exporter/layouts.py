@@ -106,7 +106,7 @@ class Layout:
 
     def compactor(self, window_rows: int = WINDOW_ROWS) -> Compactor:
         """A compactor that does one thing after the other."""
-        return Compactor(self.root, node=NODE, files=self.files, workers=1, window_rows=window_rows)
+        return Compactor(self.root, nodes=[NODE], files=self.files, workers=1, window_rows=window_rows)
 
     def raw(self) -> list[Path]:
         """The raw files."""
@@ -173,6 +173,10 @@ class StoppingFiles(Files):
     def rename(self, source: Path, target: Path) -> None:
         self._reach()
         super().rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        self._reach()
+        super().link(source, target)
 
     def fsync_folder(self, path: Path) -> None:
         self._reach()

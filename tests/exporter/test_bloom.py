@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from layouts import Layout, record
 
-from waybill.exporter import Query, find
+from waybill.exporter import IncompleteError, Query, find
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.parquet import RAW_FILTERS, Encoder
 from waybill.exporter.parquet.bloom import can_hold
@@ -95,5 +95,5 @@ def test_a_question_for_a_file_that_is_not_there_reads_no_rows(
     assert len(absent) > 20
     assert not any(find(layout.root, Query(did=did)) for did in absent)
     assert not caplog.messages
-    assert not find(layout.root, Query(did="did-21"))
-    assert "cannot be read" in caplog.text
+    with pytest.raises(IncompleteError, match="cannot be read"):
+        find(layout.root, Query(did="did-21"))

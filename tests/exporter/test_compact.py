@@ -198,7 +198,7 @@ def test_a_crash_at_any_step_loses_nothing_and_leaves_nothing_behind(tmp_path: P
         layout.compactor().compact()
         layout.write(*second)
         try:
-            Compactor(root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+            Compactor(root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact()
             survived = True
         except StoppedError:
             pass
@@ -354,7 +354,7 @@ def test_a_retraction_repeated_after_a_crash_at_any_step_takes_nothing_else(tmp_
         raw = layout.write(right, record("b"))
         retraction = Retraction(raw, frozenset({record_key(wrong)}))
         try:
-            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact(
+            Compactor(layout.root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact(
                 [], retraction=retraction
             )
             survived = True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import pyarrow.parquet as pq
@@ -17,8 +18,8 @@ from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.names import RawName
-from waybill.exporter.sources import EventsSource, JournalSource, Source
-from waybill.facets import FinalState
+from waybill.exporter.sources import EventsSource, JournalSource, Source, Stored
+from waybill.facets import FinalState, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 
 if TYPE_CHECKING:
@@ -142,3 +143,55 @@ def test_of_a_file_that_is_nowhere_nothing_is_known(
     work(journal, settings, event("r", "COMPLETE", 5))
     found = explain("none", [EventsSource(settings.root)], tmp_path / "nowhere", WANTED)
     assert (found.steps, found.records, found.rows) == ((), (), ())
+
+
+class _Events(NamedTuple):
+    """A source of events in memory."""
+
+    bodies: list[bytes]
+
+    def describe(self) -> str:
+        return "memory"
+
+    def parts(self) -> list[str]:
+        return ["all"]
+
+    def read(self, _: str) -> Iterator[list[Stored]]:
+        yield [Stored(at, Kind.OPENLINEAGE, "tests", body) for at, body in enumerate(self.bodies)]
+
+    def place(self, part: str, at: int) -> str:
+        return f"{part} {at}"
+
+
+def _many_outputs(count: int) -> list[bytes]:
+    outputs = [{"namespace": "s3", "name": f"out-{at}"} for at in range(count)]
+    return [event("r", "START", 1), event("r", "COMPLETE", 2, outputs=outputs)]
+
+
+def _an_output_each(count: int) -> list[bytes]:
+    names = (f"out-{at}" for at in range(count))
+    late = [
+        event("r", "RUNNING", at + 9, outputs=[{"namespace": "s3", "name": name}])
+        for at, name in enumerate(names)
+    ]
+    return [event("r", "COMPLETE", 2), *late]
+
+
+@pytest.mark.parametrize(("events", "count"), [(_many_outputs, 3_000), (_an_output_each, 1_500)])
+def test_a_file_of_many_outputs_is_explained_in_time_that_grows_as_they_do(
+    tmp_path: Path, events: Callable[[int], list[bytes]], count: int
+) -> None:
+    took_s = []
+    for times in (1, 4):
+        bodies = events(times * count)
+        decoded = [one for body in bodies if isinstance(one := decode_event(body), RunEvent)]
+        records = fold(decoded, system_name="tests")
+        root = tmp_path / str(times)
+        RawWriter(root).write(RawName("a0", 1, 1), records)
+        began_s = time.process_time()
+        found = explain("r", [_Events(bodies)], root, WANTED)
+        took_s.append(time.process_time() - began_s)
+        assert (len(found.records), len(found.rows)) == (times * count, times * count)
+        assert found.is_proven
+        assert [len(step.records) for step in found.steps[:1]] == [0 if events is _many_outputs else 1]
+    assert took_s[1] < 8 * took_s[0]

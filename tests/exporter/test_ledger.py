@@ -15,9 +15,11 @@ from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
 from waybill.exporter import Compactor, Wanted, age_off, check, export, open_destination, rebuild
 from waybill.exporter.compaction import Retraction
-from waybill.exporter.ledger import read_ledger
+from waybill.exporter.ledger import LedgerState, holding, read_ledger
+from waybill.exporter.ledger.entry import LedgerEntry
 from waybill.exporter.names import Hour
 from waybill.exporter.sources import LinesSource
+from waybill.exporter.verification import Finding, accept_findings
 from waybill.facets import record_key
 from waybill.facets.arrow import to_table
 
@@ -75,7 +77,8 @@ def test_any_byte_that_is_changed_is_found(layout: Layout, seed: int) -> None:
 
 def test_a_file_that_is_sealed_and_not_recorded_is_found(layout: Layout, tmp_path: Path) -> None:
     other = Layout(tmp_path / "other")
-    add(other, "forged")
+    other.write(record("forged"), node="f0f0")
+    other.compactor().compact()
     shutil.copy(other.root / FILE, layout.root / FILE)
     shutil.copytree(layout.root / "provenance/compacted/edge", layout.root / "provenance/compacted/slipped")
     found = kinds(layout.root)
@@ -190,7 +193,7 @@ def test_a_crash_at_any_step_is_no_finding_then_or_later(tmp_path: Path) -> None
         add(layout, "a")
         layout.write(record("b"), record("c", at_ms=HOUR_MS))
         try:
-            Compactor(layout.root, node="a1b2c3", files=StoppingFiles(at), workers=1).compact()
+            Compactor(layout.root, nodes=["a1b2c3"], files=StoppingFiles(at), workers=1).compact()
         except StoppedError:
             pass
         else:
@@ -239,7 +242,7 @@ def test_a_day_that_is_over_becomes_one_file_with_the_chain_as_it_was(
     assert before is not None
     assert after is not None
     assert before.heads < after.heads
-    assert (after.entries, after.broken) == (5, [])
+    assert (after.entries, after.doubts) == (5, {})
     assert kinds(layout.root) == []
     calendar.pass_days(30)
     add(layout, "f")
@@ -275,7 +278,7 @@ def test_a_crash_at_any_step_when_a_day_is_folded_breaks_no_chain(
         calendar.pass_days(1)
         layout.write(record("d"))
         try:
-            Compactor(layout.root, node="a1b2c3", files=StoppingFiles(at), workers=1).compact()
+            Compactor(layout.root, nodes=["a1b2c3"], files=StoppingFiles(at), workers=1).compact()
             survived = True
         except StoppedError:
             survived = False
@@ -300,7 +303,7 @@ def test_a_ledger_is_read_whole_while_its_days_are_folded(
     def read() -> None:
         while not stop.is_set():
             state = read_ledger(layout.root)
-            seen.append((state.broken, state.entries) if state else ([], 0))
+            seen.append((state.doubts, state.entries) if state else ({}, 0))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -312,3 +315,138 @@ def test_a_ledger_is_read_whole_while_its_days_are_folded(
     assert [broken for broken, _ in seen if broken] == []
     counts = [count for _, count in seen]
     assert counts == sorted(counts)
+
+
+# -- laundering --------------------------------------------------------------------------------------------
+
+
+def findings(root: Path) -> list[Finding]:
+    return [finding for checked in check(root) for finding in checked.findings]
+
+
+def forged(root: Path, tmp_path: Path) -> bytes:
+    """A sealed file that names the one there as its predecessor."""
+    other = Layout(tmp_path / "forger")
+    (other.root / FILE).parent.mkdir(parents=True)
+    shutil.copy(root / FILE, other.root / FILE)
+    other.write(record("forged"), node="f0f0")
+    other.compactor().compact()
+    return (other.root / FILE).read_bytes()
+
+
+def tamper(how: str, layout: Layout, tmp_path: Path) -> None:
+    path = layout.root / FILE
+    if how == "deleted":
+        path.unlink()
+    elif how == "older":
+        older = path.read_bytes()
+        add(layout, "newer")
+        path.write_bytes(older)
+    else:
+        path.write_bytes(forged(layout.root, tmp_path))
+    if "noted" in how:
+        (note,) = (layout.root / "provenance/seals").rglob("00.json")
+        note.write_text(json.dumps({FILE: footer(path, "waybill.seal")}))
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("deleted", ["removed"]),
+        ("older", ["damaged"]),
+        ("forged", ["damaged"]),
+        ("forged and noted", ["unrecorded"]),
+    ],
+)
+def test_what_was_tampered_with_stays_a_finding_over_compactions_until_it_is_accepted(
+    layout: Layout, tmp_path: Path, how: str, found: list[str]
+) -> None:
+    tamper(how, layout, tmp_path)
+    for did in ("next", "after next"):
+        add(layout, did)
+        assert [one.kind for one in findings(layout.root)] == found
+    assert layout.compactor().compact().aside == ()
+    (one,) = findings(layout.root)
+    accept_findings(layout.root, [one], "seen")
+    assert [(again.id, again.accepted) for again in findings(layout.root)] == [(one.id, "seen")]
+    tamper("deleted", layout, tmp_path)
+    assert sorted(again.accepted is None for again in findings(layout.root)) == [False, True]
+
+
+def test_an_older_or_forged_file_is_quarantined_and_never_merged(layout: Layout, tmp_path: Path) -> None:
+    content = forged(layout.root, tmp_path)
+    (layout.root / FILE).write_bytes(content)
+    layout.write(record("next"))
+    (aside,) = layout.compactor().compact().aside
+    assert "in the ledger its seal is" in aside.reason
+    assert (layout.root / aside.kept).read_bytes() == content
+    assert [row.did for row in layout.rows()] == ["next", "b"]
+    (layout.root / aside.kept).unlink()
+    assert [one.path for one in findings(layout.root)] == [aside.kept]
+
+
+def test_a_file_that_is_accepted_is_the_ledgers_from_then_on(layout: Layout, tmp_path: Path) -> None:
+    (layout.root / FILE).write_bytes(forged(layout.root, tmp_path))
+    accept_findings(layout.root, findings(layout.root))
+    layout.write(record("next"))
+    assert layout.compactor().compact().aside == ()
+    assert {row.did for row in layout.rows()} >= {"forged", "next"}
+    assert findings(layout.root) == []
+
+
+def test_an_age_off_removes_no_file_that_is_not_the_ledgers(layout: Layout, tmp_path: Path) -> None:
+    (layout.root / FILE).write_bytes(forged(layout.root, tmp_path))
+    assert age_off(layout.root, days=1, now_ms=FAR_MS).removed == (NEXT,)
+    assert [one.kind for one in findings(layout.root)] == ["damaged"]
+
+
+def test_a_file_that_is_deleted_before_a_crash_is_mended_is_found(layout: Layout) -> None:
+    layout.write(record("d"))
+    with pytest.raises(StoppedError):
+        Compactor(layout.root, nodes=("a1b2c3",), files=StoppingFiles(12), workers=1).compact()
+    (layout.root / FILE).unlink()
+    add(layout, "e")
+    add(layout, "f")
+    assert kinds(layout.root) == [(FILE, "removed")]
+
+
+def test_a_compaction_reads_the_ledger_only_where_a_file_is_not_the_noted_one(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+
+    def noted(root: Path) -> LedgerState | None:
+        read.append(root)
+        return read_ledger(root)
+
+    monkeypatch.setattr(holding, "read_ledger", noted)
+    add(layout, "d")
+    add(layout, "new hour", 9 * HOUR_MS)
+    assert read == []
+    shutil.rmtree(layout.root / "provenance/seals")
+    add(layout, "e")
+    add(layout, "f")
+    assert read == [layout.root]
+    assert kinds(layout.root) == []
+
+
+def test_a_root_without_a_ledger_begins_one_with_the_files_that_are_there(layout: Layout) -> None:
+    shutil.rmtree(layout.root / LEDGER)
+    shutil.rmtree(layout.root / "provenance/seals")
+    add(layout, "d", HOUR_MS)
+    add(layout, "e")
+    assert kinds(layout.root) == []
+    assert sorted(row.did for row in layout.rows()) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_whole_entry_is_followed_in_time_that_grows_with_its_files_alone() -> None:
+    def seconds(hours: int) -> float:
+        state, began_s = LedgerState(), time.process_time()
+        many = tuple(Hour(f"{20_000_000 + at // 24}", f"{at % 24:02}") for at in range(hours))
+        files = {f"provenance/compacted/edge/{hour.day}/{hour.hour}.parquet": "x" for hour in many}
+        for _ in range(3):
+            state.follow(LedgerEntry("", 0, many, files=dict(files), whole=True), b"")
+        return time.process_time() - began_s
+
+    seconds(100)
+    assert seconds(8_000) < 40 * seconds(800)

@@ -15,13 +15,14 @@ import pytest
 from layouts import HOUR_MS, NODE, START_MS, Layout, StoppedError, StoppingFiles, record, temporaries
 from stores import Store
 
-from waybill.exporter import Compactor, check, export, find
+from waybill.exporter import Compactor, Query, check, export, find
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import Hour
 from waybill.exporter.parquet import fill_in, to_be_sealed
 from waybill.exporter.quarantine import Quarantined, list_quarantined
-from waybill.exporter.query import Located, locate_entry
+from waybill.exporter.query import IncompleteError, Located, locate_entry
 from waybill.exporter.query.locate import Place
+from waybill.exporter.verification import accept_findings
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import to_table
 from waybill.transport import Journal, Kind, Settings, flush
@@ -31,13 +32,13 @@ FILE = "provenance/compacted/edge/20260101/00.parquet"
 
 
 def findings(root: Path) -> list[tuple[str, str]]:
-    return [(finding.kind, finding.path) for checked in check(root) for finding in checked.findings]
+    found = [finding for checked in check(root) for finding in checked.findings]
+    return [(one.kind, one.path) for one in found if one.accepted is None]
 
 
 def dismiss(root: Path) -> None:
     """What whoever has brought the rows back does in the end."""
-    for one in list_quarantined(root):
-        (root / one.kept).unlink()
+    accept_findings(root, [finding for checked in check(root) for finding in checked.findings])
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1 no Parquet PAR1", "cut", "flipped"])
@@ -141,13 +142,12 @@ def test_what_cannot_be_read_now_is_left_and_tried_again(layout: Layout) -> None
 
 
 def test_a_sound_file_of_another_version_is_no_damaged_one(layout: Layout) -> None:
-    layout.write(record("a"))
-    layout.compactor().compact()
     table = to_table([record("a")]).drop_columns("did")
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema) as writer:
         writer.write_table(table)
         writer.add_key_value_metadata(to_be_sealed(None))
+    (layout.root / FILE).parent.mkdir(parents=True)
     (layout.root / FILE).write_bytes(fill_in(sink.getvalue())[0])
     layout.write(record("b"))
     report = layout.compactor().compact()
@@ -182,18 +182,21 @@ def test_the_command_in_the_report_brings_the_rows_back(settings: Settings) -> N
     keep("c")
     entry, node = journal.read(0, limit=1)[0], journal.node
     journal.close()
-    assert [row.did for row in find(root)] == ["c"]
     (one,) = list_quarantined(root)
+    with pytest.raises(IncompleteError) as raised:
+        find(root)
+    assert raised.value.unread == (one.sentence,)
+    assert find(root, Query(since_ms=START_MS + HOUR_MS)) == find(root, Query(system_name="other")) == []
     assert locate_entry(root, node, entry) == [Located(file=one.kept, place=Place.DAMAGED)]
     command = shlex.split(one.restore)
-    assert command[:2] == ["waybill", "rebuild"]
+    assert command[:2] == ["waybill", "repair"]
     command[0] = str(Path(sys.executable).parent / "waybill")
     allowed = ["--home", str(settings.home)]
     done = subprocess.run([*command, *allowed], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert {row.did: row for row in find(root) if row.did != "c"} == before
     assert findings(root) == [("damaged", one.kept)]
     dismiss(root)
+    assert {row.did: row for row in find(root) if row.did != "c"} == before
     assert findings(root) == []
     assert locate_entry(root, node, entry) == []
 
@@ -231,7 +234,7 @@ def test_a_crash_at_any_step_of_setting_aside_loses_no_file_and_no_row(tmp_path:
         layout.raw()[0].write_bytes(b"raw")
         layout.write(record("c"), record("z", system_name="core"))
         try:
-            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+            Compactor(layout.root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact()
         except StoppedError:
             survived = False
         else:
@@ -256,4 +259,4 @@ def test_a_report_is_the_same_read_back(layout: Layout) -> None:
     assert list(list_quarantined(layout.root)) == list(report.aside)
     (one,) = report.aside
     assert isinstance(one, Quarantined)
-    assert one.sentence.endswith(f"then delete {one.kept}")
+    assert one.sentence.endswith("`waybill verify --accept`")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import fnmatch
+import os
+import pickle
+import resource
 import shutil
 import tempfile
 import threading
@@ -22,12 +25,13 @@ from layouts import (
     records_strategy,
 )
 
-from waybill.exporter import Compactor, Query, find
+from waybill.exporter import Compactor, Query, find, parquet
 from waybill.exporter.compaction import Retraction
+from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
-from waybill.exporter.query import scan
+from waybill.exporter.query import IncompleteError, PatternError, compare, scan
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
-from waybill.facets.arrow import SCHEMA
+from waybill.facets.arrow import SCHEMA, from_table, to_table
 
 
 def meets(one: ProvenanceRecord, query: Query) -> bool:
@@ -119,6 +123,7 @@ def test_the_newest_come_first_and_no_more_than_the_limit(layout: Layout) -> Non
         ("line*end", ["line\nend"]),
         ("[]^]", ["^"]),
         ("orders", []),
+        ("^[", []),
     ],
 )
 def test_a_filename_is_matched_exactly_or_as_a_pattern(
@@ -127,6 +132,12 @@ def test_a_filename_is_matched_exactly_or_as_a_pattern(
     every = ["orders.csv", "orders-csv", "a b.csv", "x[1].txt", "^", "line\nend"]
     layout.write(*(record(f"did-{at}", filename=name) for at, name in enumerate(every)))
     assert sorted(one.filename for one in find(layout.root, Query(filename=pattern))) == sorted(names)
+
+
+@pytest.mark.parametrize("pattern", ["[z-a]", "a[9-0]*", "[]", "[!]", "*[].csv"])
+def test_a_pattern_that_nothing_can_match_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match="no pattern"):
+        Query(filename=pattern)
 
 
 def test_an_annotation_with_a_comma_or_a_quote_is_found_whole(layout: Layout) -> None:
@@ -156,8 +167,9 @@ def test_a_scan_gives_tables_of_the_promised_schema(layout: Layout) -> None:
 
 
 @pytest.mark.parametrize("where", ["raw", "compacted"])
-def test_a_damaged_file_is_warned_of_and_the_others_answer(
-    layout: Layout, where: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("how", ["cut short", "a folder"])
+def test_an_answer_that_lacks_a_files_records_is_an_error_that_names_it(
+    layout: Layout, where: str, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     layout.write(record("good", at_ms=HOUR_MS))
     layout.compactor().compact()
@@ -165,9 +177,29 @@ def test_a_damaged_file_is_warned_of_and_the_others_answer(
     if where == "compacted":
         layout.compactor().compact()
     bad = layout.raw()[0] if where == "raw" else layout.compacted()[0]
-    bad.write_bytes(bad.read_bytes()[:100])
-    assert [one.did for one in find(layout.root)] == ["good"]
-    assert str(bad) in caplog.text
+    data = bad.read_bytes()
+    bad.unlink()
+    if how == "a folder":
+        bad.mkdir()  # it opens, and cannot be read
+    else:
+        bad.write_bytes(data[:100])
+    found: list[str] = []
+    with pytest.raises(IncompleteError) as raised:
+        for table in scan(layout.root):
+            found += table["did"].to_pylist()
+    assert found == ["good"]
+    (sentence,) = raised.value.unread
+    assert str(bad) in sentence
+    assert sentence in str(raised.value)
+    assert sentence in caplog.text
+    assert pickle.loads(pickle.dumps(raised.value)).unread == raised.value.unread
+    # An hour that was not asked for, or comes after enough newer records, lacks nothing.
+    assert [one.did for one in find(layout.root, Query(since_ms=START_MS + HOUR_MS))] == ["good"]
+    assert [one.did for one in find(layout.root, Query(limit=1))] == ["good"]
+    with pytest.raises(IncompleteError):
+        find(layout.root, Query(limit=2))
+    with pytest.raises(IncompleteError):
+        list(compare(layout.root, layout.root))
 
 
 def test_each_record_is_seen_once_wherever_a_compaction_stops(tmp_path: Path) -> None:
@@ -178,7 +210,7 @@ def test_each_record_is_seen_once_wherever_a_compaction_stops(tmp_path: Path) ->
         layout.compactor().compact()
         layout.write(record("c"), record("d", system_name="core"))
         try:
-            Compactor(layout.root, node=NODE, files=StoppingFiles(at), workers=1).compact()
+            Compactor(layout.root, nodes=[NODE], files=StoppingFiles(at), workers=1).compact()
             survived = True
         except StoppedError:
             pass
@@ -242,3 +274,73 @@ def test_each_record_is_seen_once_at_any_moment_while_hours_are_compacted(layout
     for before, dids in zip([[], *seen], seen, strict=False):
         assert len(dids) == len(set(dids))
         assert set(before) <= set(dids)
+
+
+def test_an_hour_of_more_files_than_may_be_open_is_read_whole(layout: Layout) -> None:
+    layout.write(*(record(f"compacted-{at}", system_name=f"system-{at}") for at in range(40)))
+    layout.compactor().compact()
+    for at in range(40):
+        layout.write(record(f"raw-{at}", at_ms=at))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 16, limits[1]))
+    try:
+        found = find(layout.root)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(found) == 80
+
+
+def test_a_file_that_cannot_be_opened_is_no_empty_file(layout: Layout) -> None:
+    layout.write(record("a"))
+    assert len(find(layout.root)) == 1  # all that is loaded late is loaded
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        with pytest.raises((IncompleteError, OSError)):
+            find(layout.root)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_folder_that_cannot_be_read_is_not_empty(layout: Layout) -> None:
+    layout.write(record("a"))
+    (layout.root / "provenance/raw").chmod(0)
+    if os.access(layout.root / "provenance/raw", os.R_OK):
+        pytest.skip("the superuser may read any folder")
+    with pytest.raises(PermissionError):
+        find(layout.root)
+
+
+def test_an_hour_of_many_systems_is_read_in_time_that_grows_as_they_do(tmp_path: Path) -> None:
+    took_s = []
+    for count in (100, 400):
+        root = tmp_path / str(count)
+        for at in range(count):
+            one = record(system_name=f"system-{at}")
+            path = root / compacted_path(one.system_name, hour_of(one.completed))
+            path.parent.mkdir(parents=True)
+            path.write_bytes(parquet.encode(to_table([one]), parquet.COMPACTED_FILTERS))
+        find(root, Query(did="none"))  # all that is loaded late is loaded
+        began_s = time.process_time()
+        assert sum(table.num_rows for table in scan(root, columns=("system_name",))) == count
+        took_s.append(time.process_time() - began_s)
+    assert took_s[1] < 8 * took_s[0]
+
+
+def test_tables_are_of_bounded_size_once_their_texts_are_written_out(layout: Layout) -> None:
+    shared = "x" * 900_000
+    wanted = [record(f"did-{at:02}", transforms=(shared, str(at % 3))) for at in range(40)]
+    wanted += [record("same", at_ms=1, transforms=(shared, str(at))) for at in range(40)]
+    layout.write(*wanted[::2])
+    layout.compactor().compact()
+    layout.write(*wanted[1::2], *wanted[:3])
+    tables = list(scan(layout.root))
+    assert max(table.nbytes for table in tables) < 17 * 2**20
+    assert merge_all(one for table in tables for one in from_table(table)) == merge_all(wanted)
+    assert sum(table.num_rows for table in tables) == 80
+    some = list(scan(layout.root, columns=("completed", "system_name")))
+    assert [table.column_names for table in some] == [["completed", "system_name"]]
+    assert some[0].num_rows == 80
+    dids = [did for table in tables for did in table["did"].to_pylist()]
+    assert dids == sorted(dids, reverse=True)

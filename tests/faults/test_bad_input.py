@@ -29,7 +29,9 @@ from waybill.transport import (
     WaybillTransport,
     flush,
 )
+from waybill.transport.admission import Bounds, Redaction
 from waybill.transport.receiver import Receiver
+from waybill.transport.root import CLAIMS, MARKER
 
 TEN_MB = 10 * 2**20
 LAST_MS = 253_402_300_799_999
@@ -75,7 +77,8 @@ class Site:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.journal = Journal(settings.home)
-        self.receiver = Receiver(self.journal, system_name="stamped")
+        redaction = Redaction(bounds=Bounds(name_chars=TEN_MB))
+        self.receiver = Receiver(self.journal, system_name="stamped", redaction=redaction)
         self.receiver.start()
         self._numbers = iter(range(0, 3_000, 3))
         self._good: list[ProvenanceRecord] = []
@@ -107,6 +110,8 @@ class Site:
             and not path.is_relative_to(self.settings.home)
             and not path.is_relative_to(self.settings.root / "provenance")
             and not path.is_relative_to(self.settings.root / "events")
+            and not path.is_relative_to(self.settings.root / CLAIMS)
+            and path != self.settings.root / MARKER
         ]
         assert not outside
         archived = [
@@ -152,11 +157,11 @@ REFUSED: dict[str, tuple[bytes, int, str]] = {
     "not JSON": (b"hello", 400, "no JSON"),
     "half an event": (as_bytes(event())[:-20], 400, "no JSON"),
     "two events": (as_bytes(event()) * 2, 400, "no JSON"),
-    "an array": (as_bytes([event()]), 400, "object"),
-    "a number": (b"1", 400, "object"),
-    "null": (b"null", 400, "object"),
+    "an array": (as_bytes([event()]), 422, "object"),
+    "a number": (b"1", 422, "object"),
+    "null": (b"null", 422, "object"),
     "no UTF-8": (as_bytes(event(more="?")).replace(b"?", b"\xff"), 400, "UTF-8"),
-    "nested without end": (b'{"a":' * 50_000, 400, ""),
+    "nested without end": (b'{"a":' * 50_000, 422, "deep"),
     "a NUL byte": (as_bytes(event()).replace(b"job", b"j\0b"), 400, "no JSON"),
     "a NUL escaped": (as_bytes(event(producer="https://p/\0")), 422, "NUL"),
     "a NUL in a facet's key": (

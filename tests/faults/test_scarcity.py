@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Final
 
+import pyarrow.parquet as pq
+import pytest
 from openlineage.client import OpenLineageClient
 from seam.emissions import emission
 from seam.emitter import events_of
@@ -13,7 +19,7 @@ from seam.homes import kill_runner, settings_in
 from seam.ledger import Ledger, Teller, run_in_process
 from seam.oracle import recover_and_check
 
-from waybill.transport import WaybillConfig, WaybillTransport
+from waybill.transport import Journal, Kind, WaybillConfig, WaybillTransport
 
 AFTER_THE_NEXT_LOOK_S = 2.1
 """Having started a runner, an emitter looks after it two seconds later."""
@@ -48,3 +54,65 @@ def test_a_pipeline_without_a_free_descriptor_emits_all_the_same(tmp_path: Path)
         kill_runner(settings.home)
     assert ledger.acknowledged == {0, 1}, ledger.faults
     recover_and_check(settings, ledger)
+
+
+MIB: Final = 2**20
+RUNNER_BYTES: Final = 1280 * MIB
+"""What docs/operations.md promises."""
+ADDRESSES_BYTES: Final = 2560 * MIB
+"""Threads and allocators reserve addresses that take no memory."""
+
+RUNNER: Final = """
+import resource, sys
+from pathlib import Path
+
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+from seam.homes import settings_in
+from waybill.transport.runner import flush
+
+report = flush(settings_in(Path(sys.argv[1])))
+assert not report.problems and not report.left, report
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.exhaustive
+def test_the_runner_stays_within_its_memory_whatever_its_records_share(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    journal = Journal(settings.home, packs=True)
+    step = "t" * 900_000
+    sent = {
+        "systemName": "edge",
+        "transforms": [step],
+        "finalState": "COMPLETE",
+        "created": 1,
+        "completed": 2,
+    }
+    for first in range(0, 320, 8):
+        records = [{"did": f"d{at}", **sent} for at in range(first, first + 8)]
+        journal.append(Kind.PROVENANCE, json.dumps(records).encode())
+    outputs = [{"namespace": "o", "name": f"out-{at}"} for at in range(1_000)]
+    journal.append(
+        Kind.OPENLINEAGE,
+        json.dumps(
+            {
+                "eventTime": "2026-01-01T00:00:00Z",
+                "eventType": "COMPLETE",
+                "producer": "https://example.org",
+                "run": {"runId": "r"},
+                "job": {"namespace": "edge", "name": "j" * 90_000},
+                "inputs": [{"namespace": "n", "name": "i" * 90_000}],
+                "outputs": outputs,
+            }
+        ).encode(),
+    )
+    journal.close()
+    command = [sys.executable, "-c", RUNNER, str(tmp_path), str(ADDRESSES_BYTES)]
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) * 1024 <= RUNNER_BYTES
+    files = (settings.root / "provenance/compacted").rglob("*.parquet")
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 1_320

@@ -174,7 +174,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, values in changed.items():
         table = table.set_column(SCHEMA.get_field_index(name), SCHEMA.field(name), values)
-    RawWriter(root).write_table(RawName("a1", 1, 9), table)
+    RawWriter(root).write_tables(RawName("a1", 1, 9), [table])
     Compactor(root).compact()
     return root
 

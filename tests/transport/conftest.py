@@ -10,10 +10,25 @@ from pathlib import Path
 import pytest
 
 MODULE = '''
-import json, os, time
+import json, os, signal, time
 from pathlib import Path
 from waybill.transport import Kind, Step
 from waybill.transport.runner import Progress, note_published
+
+def trap(body, folder):
+    """What an entry may do to the process that applies it."""
+    if body == b"raise":
+        raise ValueError("a trap")
+    if body == b"hang":
+        if (folder / "apart").exists():
+            (folder / "hangs").write_text(str(os.getpid()))
+            time.sleep(600)
+        (folder / "apart").touch()
+        raise ValueError("a trap")
+    if body == b"kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if body == b"allocate":
+        raise ValueError(len([bytes(2**28) for _ in range(12)]))
 
 class Copy:
     """Copies entries into a file; its script decides how each step goes."""
@@ -22,8 +37,9 @@ class Copy:
     def __init__(self, journal, settings):
         self.journal, self.folder = journal, Path(os.environ["WAYBILL_TEST_FOLDER"])
         self.cursor = journal.cursor(self.name)
-        works_by = [str(settings.root), settings.marquez_url, settings.journal_when_full, journal.max_bytes]
-        (self.folder / "works by").write_text(json.dumps(works_by))
+        works_by = [str(settings.root), settings.marquez_url, settings.archive_enabled, journal.max_bytes]
+        (self.folder / "works by.new").write_text(json.dumps(works_by))
+        (self.folder / "works by.new").rename(self.folder / "works by")  # whole for whoever waits for it
     def step(self):
         while (self.folder / "slow").exists():
             time.sleep(0.01)
@@ -32,9 +48,11 @@ class Copy:
             return Step(retry_s=retry_s, problem="the backend is down; start it")
         if (self.folder / "bug").exists():
             raise RuntimeError("a bug")
-        entries = self.journal.read(self.cursor, limit=7)
+        entries = self.journal.feed(self.name, self.cursor, limit=7)
         if not entries:
             return Step()
+        for entry in entries:
+            trap(entry.body, self.folder)
         with (self.folder / "copied").open("ab") as file:
             for entry in entries:
                 if entry.kind is not Kind.MARK:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,12 +18,20 @@ from waybill.facets import (
     FinalState,
     JobEvent,
     RunEvent,
+    decode_event,
     decode_records,
     fold,
     observe,
 )
-from waybill.transport.admission import MAX_BODY_BYTES, admit_event, admit_records, check_records
-from waybill.transport.errors import AdmissionError
+from waybill.transport.admission import (
+    DEPTH_MAX,
+    MAX_BODY_BYTES,
+    admit_event,
+    admit_records,
+    check_records,
+    record_errors,
+)
+from waybill.transport.errors import AdmissionError, Reason
 
 EVENT: dict[str, Any] = {
     "eventTime": "2026-01-31T12:00:00Z",
@@ -92,7 +102,7 @@ def refusal(body: bytes) -> AdmissionError:
         (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is no UTF-8"),
         (as_json(EVENT | {"unknown": "?"}).replace(b"?", b"\xff"), "the body is no UTF-8"),
         (as_json(EVENT).decode().encode("utf-16"), "the body is no UTF-8"),
-        (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "the body is nested too deeply"),
+        (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "it is nested too deeply"),
         (b"[" + as_json(EVENT) + b"]", "expected `object`, got `array`"),
         (b"null", "expected `object`, got `null`"),
         (b'"event"', "expected `object`, got `str`"),
@@ -104,6 +114,62 @@ def test_a_body_that_is_no_event_is_refused_as_a_whole(body: bytes, what: str) -
     assert error.where == "$"
     assert error.what.startswith(what)
     assert error.way_out
+
+
+def nested(depth: int, text: str = "") -> bytes:
+    """An event of this depth, objects and arrays in turn."""
+    levels = range(depth - 1)  # the event itself is the first
+    begin = b"".join(b'{"a":' if level % 2 else b"[" for level in levels)
+    end = b"".join(b"}" if level % 2 else b"]" for level in reversed(levels))
+    return as_json(EVENT)[:-1] + b',"unknown":' + begin + as_json(text) + end + b"}"
+
+
+@pytest.mark.parametrize("text", ["", "[" * 500, '"[', '\\"[[', "\\"])
+def test_an_event_is_nested_in_at_most_200_levels(text: str) -> None:
+    assert admit_event(nested(DEPTH_MAX, text))
+    assert refusal(nested(DEPTH_MAX + 1, text)).reason is Reason.TOO_DEEP
+    assert refusal(nested(970, text)).reason is Reason.TOO_DEEP
+
+
+def test_what_is_wide_is_not_deep() -> None:
+    wide = [[{"a": [{}, "]", []]}] * 100] * 100
+    assert admit_event(as_json(EVENT | {"unknown": wide}))
+
+
+def test_records_are_nested_as_deep_as_events() -> None:
+    def records(depth: int) -> bytes:
+        return b'[{"unknown":' + b"[" * (depth - 2) + b"]" * (depth - 2) + b"," + as_json(RECORD)[1:] + b"]"
+
+    assert check_records(records(DEPTH_MAX)) == (records(DEPTH_MAX), 1)
+    with pytest.raises(AdmissionError) as caught:
+        check_records(records(DEPTH_MAX + 1))
+    assert caught.value.reason is Reason.TOO_DEEP
+
+
+def test_whatever_is_admitted_can_be_read_with_most_of_the_stack_in_use() -> None:
+    def read(left: int) -> object:
+        return read(left - 1) if left else decode_event(nested(DEPTH_MAX))
+
+    assert read(700)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "status"),
+    [
+        (b"{", Reason.MALFORMED, 400),
+        (b'{"a": "\xff"}', Reason.MALFORMED, 400),
+        (b" " * (MAX_BODY_BYTES + 1), Reason.TOO_LARGE, 413),
+        (nested(DEPTH_MAX + 1), Reason.TOO_DEEP, 422),
+        (b"{" * 9_000, Reason.MALFORMED, 400),
+        (b"[" * 9_000, Reason.INVALID, 422),
+        (b"[]", Reason.INVALID, 422),
+        (as_json(changed(EVENT, "eventTime", "never")), Reason.INVALID, 422),
+    ],
+)
+def test_a_refusal_has_a_reason_that_programs_can_read(body: bytes, reason: Reason, status: int) -> None:
+    error = refusal(body)
+    assert (error.reason, error.reason.http_status) == (reason, status)
+    assert pickle.loads(pickle.dumps(error)).reason is reason
 
 
 def test_a_body_is_at_most_64_mib() -> None:
@@ -398,11 +464,42 @@ def test_what_is_counted_is_what_is_admitted(changes: list[tuple[str, object]], 
         admitted: int | str = len(admit_records(body))
     except AdmissionError as error:
         admitted = str(error)
+    counted: int | str
     try:
-        counted: int | str = check_records(body)
+        _, counted = check_records(body)
     except AdmissionError as error:
         counted = str(error)
     assert counted == admitted
+
+
+@pytest.mark.parametrize("case", [str.upper, str.lower, str.capitalize])
+def test_keys_of_records_are_taken_in_any_case_as_deltafi_takes_them(case: Callable[[str], str]) -> None:
+    record = RECORD | {"annotations": {"Did": "a", "did": "b"}, "Unknown": [1.50]}
+    odd = {case(key): value for key, value in record.items()}
+    body, count = check_records(as_json([record, odd, record]))
+    assert count == 3
+    first, second, third = decode_records(body, system_name="")
+    assert first == second == third
+    assert first.annotations == {"Did": "a", "did": "b"}
+
+
+def test_records_with_keys_in_their_own_case_are_kept_byte_for_byte() -> None:
+    for record in (RECORD, RECORD | {"unknown": 1.50}):
+        body = json.dumps([record] * 2, indent=3).encode()
+        assert check_records(body) == (body, 2)
+
+
+def test_of_a_key_in_two_cases_the_last_one_counts() -> None:
+    body, _ = check_records(b"[" + as_json(RECORD)[:-1] + b',"DID":"last"}]')
+    assert [record.did for record in decode_records(body, system_name="")] == ["last"]
+
+
+def test_a_bad_value_below_a_key_in_another_case_is_explained() -> None:
+    body = as_json([{"DID": 7, "FinalState": "BANANA", "created": 1}])
+    with pytest.raises(AdmissionError) as caught:
+        check_records(body)
+    places = {error.where for error in record_errors(body, caught.value)}
+    assert places == {"$[0].did", "$[0].finalState", "$[0].completed"}
 
 
 def test_records_are_admitted_whole_and_their_system_is_left_to_be_stamped() -> None:
@@ -485,3 +582,15 @@ def test_a_refusal_is_one_sentence_with_place_fault_and_way_out_and_survives_pic
 def test_a_refusal_does_not_repeat_a_huge_value() -> None:
     facet = {"did": "d", "finalState": "B" * 1_000_000}
     assert len(str(refusal(as_json(changed(EVENT, "run/facets/waybill_deltaFile", facet))))) < 500
+
+
+def test_a_long_key_above_many_values_makes_no_explanation_slow() -> None:
+    def explain_s(key: str) -> float:
+        body = b'[{"did": 7, "%s": ["a", %s 1], "more": "\\u0000"}]' % (key.encode(), b"1," * 100_000)
+        with pytest.raises(AdmissionError) as raised:
+            check_records(body)
+        began_s = time.perf_counter()
+        assert record_errors(body, raised.value)
+        return time.perf_counter() - began_s
+
+    assert explain_s("k" * 400_000) < 4 * min(explain_s("k") for _ in range(3))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport import Journal, Settings, SettingsError
-from waybill.transport.config import agree, environment_of, obey
+from waybill.transport import Journal, Settings, SettingsError, locks
+from waybill.transport.config import agree, obey
 
 DATAHUB = {"backend": "datahub", "endpoint": "http://hub:8080", "api_key": "hunter2"}
 
@@ -155,10 +155,43 @@ def test_a_runner_has_the_homes_backends_with_the_keys_of_its_environment(
     agree(journal, settings)
     assert obey(journal).backends[0].api_key is None
     assert obey(journal).backends[1].options == {}
-    for name, value in environment_of(settings.backends).items():
+    for name, value in settings.environment.items():
         monkeypatch.setenv(name, value)
     assert obey(journal).backends == settings.backends
     monkeypatch.setenv("WAYBILL_BACKENDS", json.dumps([DATAHUB | {"endpoint": "http://other:1"}]))
     assert obey(journal).backends[0].api_key is None, "a key goes nowhere but where it is for"
     journal.close()
-    assert environment_of(load(tmp_path, backends=[{"backend": "console"}]).backends) == {}
+    assert load(tmp_path, backends=[{"backend": "console"}]).environment == {}
+
+
+SECRET_URL = "http://user:hunter2@marquez:5000"  # noqa: S105 - the test's own
+CUSTOM = {"backend": "custom", "endpoint": "https://user:hunter2@hub/lineage"}
+
+
+def test_the_passwords_of_urls_are_not_in_the_journal_and_the_runner_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load(tmp_path, marquez_url=SECRET_URL, backends=[CUSTOM])
+    journal = Journal(settings.home)
+    assert agree(journal, settings).marquez_url == SECRET_URL
+    assert agree(journal, load(tmp_path)).marquez_url == "http://marquez:5000"
+    assert obey(journal).marquez_url == "http://marquez:5000"
+    for name, value in settings.environment.items():
+        monkeypatch.setenv(name, value)
+    assert (obey(journal).marquez_url, obey(journal).backends) == (SECRET_URL, settings.backends)
+    monkeypatch.setenv("WAYBILL_MARQUEZ_URL", "http://user:hunter2@other:5000")
+    assert obey(journal).marquez_url == "http://marquez:5000", "a password goes nowhere but where it is for"
+    journal.close()
+    assert not [path for path in settings.home.iterdir() if b"hunter2" in path.read_bytes()]
+
+
+def test_a_password_that_an_earlier_version_kept_is_no_conflict_and_goes(tmp_path: Path) -> None:
+    settings = load(tmp_path, marquez_url=SECRET_URL)
+    journal = Journal(settings.home)
+    journal.set_meta("settings", json.dumps({"marquez_url": SECRET_URL}))
+    held = locks.take(settings.home)
+    assert held
+    assert agree(journal, settings).marquez_url == SECRET_URL
+    assert "hunter2" not in str(journal.meta("settings"))
+    held.release()
+    journal.close()

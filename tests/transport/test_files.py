@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
-from waybill.transport.files import Files, publish, publish_alone, sweep
+import pytest
+
+from waybill.transport.files import Files, publish, publish_alone, publish_new, sweep
 
 
 def test_publishing_alone_makes_the_folder_and_sweeps_what_a_crash_left_of_this_file(tmp_path: Path) -> None:
@@ -27,3 +30,28 @@ def test_a_sweep_leaves_published_and_hidden_files_alone(tmp_path: Path) -> None
 
 def test_a_sweep_of_a_folder_that_does_not_exist_does_nothing(tmp_path: Path) -> None:
     sweep(Files(), tmp_path / "none")
+
+
+def test_a_new_file_never_replaces_one_with_other_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    for _ in range(2):  # as after a crash
+        publish_new(Files(), path, b"1")
+    with pytest.raises(FileExistsError):
+        publish_new(Files(), path, b"2")
+    assert path.read_bytes() == b"1"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_new_file_needs_no_file_system_with_links(tmp_path: Path) -> None:
+    class Unlinked(Files):
+        def link(self, source: Path, target: Path) -> None:
+            raise PermissionError(errno.EPERM, "no links here", str(source), None, str(target))
+
+    path = tmp_path / "one"
+    publish_new(Unlinked(), path, b"1")
+    publish_new(Unlinked(), path, b"1")
+    with pytest.raises(FileExistsError) as refused:
+        publish_new(Unlinked(), path, b"2")
+    assert Path(refused.value.filename2) == path
+    assert path.read_bytes() == b"1"
+    assert list(tmp_path.iterdir()) == [path]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import subprocess
@@ -101,7 +100,11 @@ def test_what_need_not_be_durable_at_once_shares_an_fsync(
     assert len(synced) == 1, "once there is something to be made durable"
     now_s[0] += SYNC_EVERY_S
     assert syncs_of(lambda: settle(5)) == 1, "nothing waits longer"
-    assert Journal(tmp_path).cursor("p") == 5
+    settle(6)
+    assert syncs_of(lambda: journal.append(EVENT, b"a")) == 0, "a repeat changes nothing"
+    journal.sync()
+    assert len(synced) == 2, "so what came before it waits on"
+    assert Journal(tmp_path).cursor("p") == 6
     journal.close()
 
 
@@ -122,14 +125,50 @@ def test_a_packed_entry_comes_back_as_it_was_accepted_and_is_known_as_a_repeat(t
     plain.close()
 
 
-def test_a_packed_entry_that_is_damaged_is_an_error_that_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["body = zeroblob(100)", "body = zeroblob(0)", "kind = 7"])
+def test_a_damaged_entry_is_read_without_its_body_and_hides_no_other(tmp_path: Path, damage: str) -> None:
     journal = Journal(tmp_path, packs=True)
-    journal.append(Kind.PROVENANCE, b"long " * 10_000)
+    journal.append_many((EVENT, body, "s") for body in (b"a", b"b" * 10_000, b"c"))
+    connection = apsw.Connection(str(journal.path))
+    connection.execute(f"UPDATE entries SET {damage} WHERE seq = 2")  # noqa: S608 - words of our own
+    connection.close()
+    assert bodies(journal) == [b"a", b"", b"c"]
+    assert [entry.damage is None for entry in journal.read(0)] == [True, False, True]
+    assert "check the disk" in str(journal.read(1, limit=1)[0].damage)
+    fed = journal.feed("p", 0)
+    assert [(entry.seq, entry.kind, entry.body) for entry in fed] == [
+        (1, EVENT, b"a"),
+        (2, Kind.MARK, b"poison"),
+        (3, EVENT, b"c"),
+    ]
+    (poison,) = journal.poison.all()
+    assert (poison.projection, poison.seq, poison.tries) == ("p", 2, 0)
+    assert journal.feed("p", 0) == fed
+    assert journal.poison.counts() == {"p": 1}
+    assert bodies(journal) == [b"a", b"", b"c"]
     journal.close()
-    with contextlib.closing(apsw.Connection(str(journal.path))) as connection:
-        connection.execute("UPDATE entries SET body = zeroblob(40)")
-    with pytest.raises(JournalError, match="damaged"):
-        journal.read(0)
+
+
+def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, b"%d" % number, "s") for number in range(3))
+    journal.poison.set_aside("p", 2, "it is too much", tries=3)
+    journal.commit("p", cursor=3)
+    journal.prune(99, 2**50)
+    assert journal.poison.body("p", 2) == b"1"
+    assert journal.poison.retry("p", [2]) == [4]
+    (again,) = journal.feed("p", 3)
+    assert (again.seq, again.kind, again.system_name, again.body) == (4, EVENT, "s", b"1")
+    (mark,) = journal.feed("another", 3)
+    assert (mark.kind, mark.body) == (Kind.MARK, b"retry:p:2")
+    journal.poison.set_aside("p", 4, "still", tries=3)
+    (poison,) = journal.poison.all()
+    assert (poison.seq, poison.reason, poison.tries, poison.retry_seq) == (2, "still", 6, None)
+    assert journal.feed("p", 3) == [mark]
+    journal.poison.retry("p", [2])
+    assert journal.poison.counts() == {"p": 1}
+    journal.commit("p", cursor=5)
+    assert journal.poison.counts() == {}
     journal.close()
 
 
@@ -585,7 +624,7 @@ def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
     assert seqs == ([2, 1, 3, 1, 2] if version else [1, 2, 3, 2, 1])
     assert Journal(tmp_path).append_many(items) == seqs
     assert journal.append(Kind.PROVENANCE, b"kept") == 4
-    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version in {0, 4})
+    assert (journal.meta(OLD_DIGESTS_UPTO) is None) == (version in {0, 4, 5})
     journal.prune(99, 2**50, limit=1)
     assert journal.meta(OLD_DIGESTS_UPTO) is None, "the last entry of version 3 is gone"
     assert journal.append_many(items[:1]) == ([2] if version else [5])

@@ -28,3 +28,16 @@ print(pyarrow.default_memory_pool().backend_name)
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment | given, check=True, capture_output=True, text=True)
     assert done.stdout.split() == [used]
+
+
+def test_waybills_own_processes_may_open_as_many_files_as_the_system_grants() -> None:
+    code = """
+import resource, waybill.transport.process
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200 if hard == resource.RLIM_INFINITY else min(hard, 200)))
+waybill.transport.process.prepare()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    soft, hard = done.stdout.split()
+    assert soft == hard

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, strategies as st
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run
@@ -100,6 +101,66 @@ def test_a_rule_takes_out_its_path_and_nothing_else(
     }
 
 
+@pytest.mark.parametrize("rule", ["*PassWord*", "*password*", "spark.my.PASSWORD"])
+@pytest.mark.parametrize("name", ["spark.my.password", "spark.my.Password", "SPARK.MY.PASSWORD"])
+def test_a_name_is_meant_in_any_case(rule: str, name: str) -> None:
+    body = json.dumps(EVENT).replace("spark.my.password", name).encode()
+    found = redacted(f"run.facets.Spark_Properties.properties.{rule}", body=body)
+    assert found["run"]["facets"]["spark_properties"]["properties"] == {"spark.master": "local"}
+
+
+def test_a_name_outside_of_ascii_is_meant_in_any_case() -> None:
+    body = json.dumps(EVENT, ensure_ascii=False).replace("spark.my.password", "SCHLÜSSEL.To\u212aen").encode()
+    for rule in ("*schlüssel*", "*Token", "*token"):
+        found = redacted(f"run.facets.spark_properties.properties.{rule}", body=body)
+        assert found["run"]["facets"]["spark_properties"]["properties"] == {"spark.master": "local"}
+
+
+PROPERTIES = yaml.safe_load((Path(__file__).parent / "secret_properties.yaml").read_text(encoding="utf-8"))
+"""Names of properties that hold secrets, by the system that has them."""
+
+SECRETS = (
+    *("*secret*", "*pass*", "*token*", "*credential*"),
+    *("*access*key*", "*account.key.*", "*key", "*keyfile*"),
+)
+"""What docs/collector.md proposes."""
+
+
+@pytest.mark.parametrize("names", PROPERTIES.values(), ids=PROPERTIES)
+def test_the_rules_that_are_proposed_cover_the_properties_that_systems_have(names: list[str]) -> None:
+    secret, harmless = (
+        "hunter2",
+        {"spark.master": "local[2]", "type": "postgres", "hive.exec.parallel": "true"},
+    )
+    held = harmless | dict.fromkeys(names, secret)
+    facets = {
+        "spark_properties": {"properties": held},
+        "environment-properties": {"environment-properties": held},
+    }
+    body = json.dumps({**EVENT, "run": {"runId": "r", "facets": facets}}).encode()
+    rules = [f"run.facets.*properties.*properties.{name}" for name in SECRETS]
+    kept = Redaction(parse_rules(rules)).admit(body)
+    assert secret.encode() not in kept
+    assert json.loads(kept)["run"]["facets"]["spark_properties"]["properties"] == harmless
+
+
+def test_keys_are_masked_where_a_rule_asks_for_it() -> None:
+    held = {"alice": {"card": "4711"}, "bob": [{"pin": 7}, "x"]}
+    body = json.dumps(
+        {**EVENT, "run": {"runId": "r", "facets": {"Mine": {"held": held, "left": "a"}}}}
+    ).encode()
+    masked = redacted("run.facets.mine.held=mask-keys", body=body)["run"]["facets"]["Mine"]
+    assert masked == {
+        "held": {
+            "[redacted] 1": {"[redacted] 1": "[redacted]"},
+            "[redacted] 2": [{"[redacted] 1": None}, "[redacted]"],
+        },
+        "left": "a",
+    }
+    plain = redacted("run.facets.mine.held=mask", body=body)["run"]["facets"]["Mine"]["held"]
+    assert plain == {"alice": {"card": "[redacted]"}, "bob": [{"pin": None}, "[redacted]"]}
+
+
 def test_a_key_that_is_escaped_or_given_twice_hides_nothing() -> None:
     body = json.dumps(EVENT).encode()
     hidden = body.replace(b'"stackTrace"', b'"st\\u0061ckTrace": "secret too", "stackTrace"')
@@ -168,6 +229,9 @@ def test_whatever_the_facets_a_rule_takes_its_path_and_leaves_the_rest(
 def test_an_event_that_no_rule_is_about_is_kept_to_the_byte() -> None:
     body = json.dumps({**EVENT, "run": {"runId": "r"}}, indent=3).encode()
     assert Redaction(["run.facets.errorMessage.stackTrace"]).admit(body) == body
+    for odd in ("\\n", "ü"):  # where only a full look tells
+        body = json.dumps({**EVENT, "producer": f"a:{odd}"}, indent=3, ensure_ascii=False).encode()
+        assert Redaction(["run.facets.mine"]).admit(body) == body
 
 
 @pytest.mark.parametrize("number", ["1e400", "1" * 5_000])
@@ -195,6 +259,8 @@ def test_what_was_refused_is_redacted_or_kept_without_its_bytes() -> None:
         ("run.facets.", "no rule"),
         ("run.facets.a..b", "no rule"),
         ("run.facets.a=drop", "no rule"),
+        ("run.facets.a=mask-key", "no rule"),
+        ("run.facets.parent.job=mask-keys", "must have"),
         ("run.facets.a b", "no rule"),
         ("run.facets.errorMessage.message", "errorMessage.message=mask"),
         ("run.facets.*.message", "must have"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import pytest
 from waybill.transport import (
     Journal,
     JournalError,
+    JournalFullError,
     Kind,
     Settings,
     SettingsConflictError,
@@ -27,8 +29,11 @@ from waybill.transport import (
     locks as leases,
 )
 from waybill.transport.config import agree, agreed
+from waybill.transport.home import Home
+from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.runner import Progress, Runner, Supervisor, note_published, progress_of, statuses
 from waybill.transport.runner.projection import published
+from waybill.transport.runner.runner import ProjectionStatus
 
 
 def settings_of(home: Path, **given: object) -> Settings:
@@ -40,6 +45,13 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 20) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "waited in vain"
         time.sleep(0.02)
+
+
+def leave_only_copy(copy_folder: Path) -> None:
+    """Take away the projection that cannot be loaded."""
+    (copy_folder.parent / "site/third_party-1.0.dist-info/entry_points.txt").write_text(
+        "[waybill.projections]\ncopy = third_party:open_copy\n"
+    )
 
 
 def copied(folder: Path) -> list[bytes]:
@@ -128,6 +140,42 @@ def test_a_flush_ends_when_what_is_left_is_held_up_and_says_why(
     report = flush(settings_of(tmp_path / "home"))
     assert "copy" not in report.problems
     assert copied(copy_folder) == [b"a"]
+
+
+def test_a_flush_reports_no_problem_that_is_over(
+    tmp_path: Path, copy_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, is_full, stopping = tmp_path / "home", threading.Event(), threading.Event()
+    journal, settings = Journal(home), settings_of(home)
+    commit = Journal.commit
+
+    def commit_if_there_is_room(self: Journal, owner: str, **changes: Any) -> None:  # noqa: ANN401 - any change
+        if owner == "runner" and is_full.is_set():
+            raise JournalError("the disk is full; make room")
+        commit(self, owner, **changes)
+
+    monkeypatch.setattr(Journal, "commit", commit_if_there_is_room)
+    (copy_folder / "down").touch()
+    journal.append(Kind.OPENLINEAGE, b"a")
+    agree(journal, settings)
+    lease = leases.take(home)
+    assert lease
+    runner = Runner(journal, settings)
+    thread = threading.Thread(target=runner.run, kwargs={"idle_s": 600, "until": stopping.is_set})
+    thread.start()
+    try:
+        wait_for(lambda: statuses(journal).get("copy", ProjectionStatus()).problem is not None)
+        is_full.set()
+        (copy_folder / "down").unlink()
+        wait_for(lambda: copied(copy_folder) == [b"a"])
+        is_full.clear()
+        assert "copy" not in flush(settings, timeout_s=30).problems
+        wait_for(lambda: statuses(journal)["copy"].problem is None)
+    finally:
+        stopping.set()
+        thread.join()
+        lease.release()
+        journal.close()
 
 
 def test_a_supervisor_starts_one_runner_which_works_ends_when_idle_and_finishes(
@@ -381,11 +429,11 @@ def test_the_runner_works_by_what_was_agreed_whatever_its_environment_says(
     home = tmp_path / "home"
     monkeypatch.setenv("WAYBILL_ROOT", str(tmp_path / "environment"))
     monkeypatch.setenv("MARQUEZ_URL", "http://environment:1")
-    given = {"root": tmp_path / "given", "journal_when_full": "drop-delivered", "journal_max_bytes": "2MiB"}
+    given = {"root": tmp_path / "given", "archive_enabled": False, "journal_max_bytes": "2MiB"}
     Supervisor.open(Journal(home), settings_of(home, **given))
     wait_for((copy_folder / "works by").exists)
     works_by = json.loads((copy_folder / "works by").read_text())
-    assert works_by == [str(tmp_path / "given"), None, "drop-delivered", 2 * 2**20]
+    assert works_by == [str(tmp_path / "given"), None, False, 2 * 2**20]
     end_runner(home)
 
 
@@ -461,9 +509,7 @@ def test_old_entries_go_only_when_a_projection_keeps_what_they_said(
     monkeypatch.setenv("WAYBILL_TEST_FOLDER", str(copy_folder))
     flush(nothing_stored)
     assert len(journal.read(0)) == 7, "a projection that cannot be loaded may want them yet"
-    (copy_folder.parent / "site/third_party-1.0.dist-info/entry_points.txt").write_text(
-        "[waybill.projections]\ncopy = third_party:open_copy\n"
-    )
+    leave_only_copy(copy_folder)
 
     def pruned() -> bool:
         flush(nothing_stored)
@@ -549,3 +595,52 @@ def test_a_flush_does_not_take_an_earlier_runners_word_for_a_live_ones(
     assert report.left["copy"] > 0
     held.release()
     assert journal.last_seq() == 2
+
+
+def test_a_full_journal_lets_go_of_what_every_projection_has_and_takes_entries_again(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    leave_only_copy(copy_folder)
+    home = Home.open(
+        settings_of(tmp_path / "home", journal_max_bytes="1MiB", runner="none", archive_enabled=False)
+    )
+    numbers = itertools.count()
+
+    def emit() -> None:
+        home.append(Kind.OPENLINEAGE, b"%d" % next(numbers) + bytes(50_000), "")
+
+    def fill() -> None:
+        with pytest.raises(JournalFullError, match="what all of them have makes room"):
+            while True:
+                emit()
+
+    (copy_folder / "down").write_text("0.05")
+    fill()
+    deadline_s = time.monotonic() + 1.5
+    Runner(home.journal, home.settings).run(until=lambda: time.monotonic() > deadline_s)
+    with pytest.raises(JournalFullError):
+        emit()
+    (copy_folder / "down").unlink()
+    Runner(home.journal, home.settings).run(until=lambda: home.journal.filled < NEARLY_FULL)
+    emit()
+    assert home.journal.first() is not None
+    home.close()
+
+
+def test_an_emitter_that_finds_the_journal_full_starts_the_runner_that_makes_room(
+    tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
+) -> None:
+    leave_only_copy(copy_folder)
+    given = settings_of(tmp_path / "home", journal_max_bytes="1MiB", archive_enabled=False)
+    journal = Journal(given.home)
+    agree(journal, given)
+    with pytest.raises(JournalFullError):
+        for number in itertools.count():
+            journal.append(Kind.OPENLINEAGE, b"%d" % number + bytes(50_000))
+    home = Home(journal, None, Supervisor(journal, given))
+    with pytest.raises(JournalFullError):
+        home.append(Kind.OPENLINEAGE, b"one more", "")
+    wait_for(lambda: journal.filled < NEARLY_FULL)
+    home.append(Kind.OPENLINEAGE, b"one more", "")
+    end_runner(given.home)
+    home.close()

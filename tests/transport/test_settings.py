@@ -26,7 +26,7 @@ def test_the_defaults_are_those_of_the_documentation(tmp_path: Path) -> None:
     assert settings.provenance_annotations_allowed == frozenset()
     assert settings.marquez_url is None
     assert (settings.journal_retain_days, settings.journal_max_bytes) == (7, 10 * 2**30)
-    assert (settings.journal_when_full, settings.runner, settings.durability) == ("refuse", "child", "power")
+    assert (settings.home_mode, settings.runner, settings.durability) == ("private", "child", "power")
     assert settings.listen == "127.0.0.1:8090"
     assert set(settings.origins.values()) == {"default"}
 
@@ -102,7 +102,7 @@ def test_values_are_read_as_people_write_them(
         ("marquez_url", "http://[::1"),
         ("journal_max_bytes", "1 KiB"),
         ("journal_max_bytes", "many"),
-        ("journal_when_full", "explode"),
+        ("home_mode", "world"),
         ("runner", "thread"),
         ("durability", "none"),
         ("listen", "8090"),
@@ -193,3 +193,8 @@ def test_a_system_name_may_have_a_thousand_characters_and_no_more() -> None:
     assert Settings.load({"system_name": "é" * 1_000}).system_name == "é" * 1_000
     with pytest.raises(SettingsError, match="system_name"):
         Settings.load({"system_name": "é" * 1_001})
+
+
+def test_a_setting_of_an_earlier_version_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "waybill.yaml").write_text("journal_when_full: drop-delivered\njournal_retain_days: 1\n")
+    assert load(tmp_path, {"journal_when_full": "refuse"}).journal_retain_days == 1

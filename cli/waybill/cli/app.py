@@ -20,9 +20,12 @@ from waybill.cli.commands.export import export
 from waybill.cli.commands.find import find
 from waybill.cli.commands.flush import flush
 from waybill.cli.commands.keys import app as keys
+from waybill.cli.commands.poison import app as poison
 from waybill.cli.commands.rebuild import rebuild
 from waybill.cli.commands.reconcile import reconcile
 from waybill.cli.commands.rejects import app as rejects
+from waybill.cli.commands.repair import repair
+from waybill.cli.commands.root import app as root
 from waybill.cli.commands.serve import serve
 from waybill.cli.commands.settings import settings
 from waybill.cli.commands.sql import sql
@@ -76,6 +79,7 @@ for _command in (
     export,
     age_off,
     verify,
+    repair,
     reconcile,
     status,
     settings,
@@ -86,8 +90,10 @@ for _command in (
 ):
     app.command()(_command)
 app.add_typer(dead_letters, name="dead-letters")
+app.add_typer(poison, name="poison")
 app.add_typer(rejects, name="rejects")
 app.add_typer(keys, name="keys")
+app.add_typer(root, name="root")
 app.add_typer(dev, name="dev")
 
 

@@ -1,10 +1,15 @@
-"""How the command speaks: results on stdout, everything else on stderr, colours only on a terminal."""
+"""How the command speaks: results on stdout, everything else on stderr, colours only on a terminal.
+
+Names come from whoever sends events. What would steer a terminal, or turn the order of letters around, is
+shown as an escape, such as ``\\x1b``; nothing is printed by another way than this module.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -13,7 +18,7 @@ import msgspec
 
 # Rich takes longer to load than most commands to run, and a shell runs the command at each press of Tab.
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -24,6 +29,16 @@ Part = str | tuple[str, str]
 """A text, or a text and its style."""
 
 _UNBOUNDED_COLUMNS: Final = 1000
+_LATIN_MAX: Final = 0xFF
+# Control characters but for tab and line feed, the marks of writing direction, and what is no character.
+_STEERING: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
+
+
+def shown(text: str) -> str:
+    """A text of others within one line: its control characters and line ends as escapes."""
+    return _guarded(text).replace("\n", r"\n")
 
 
 def line(*parts: Part) -> None:
@@ -48,11 +63,20 @@ def on_terminal() -> bool:
 
 def json(value: object) -> None:
     """Print one value as a line of JSON."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    text = msgspec.json.encode(value).decode()
+    # Such characters are in texts only, where JSON has escapes for all of them.
+    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def body(content: bytes) -> None:
-    """Print bytes as they are, and end the line."""
+    """Print bytes as they are, and end the line; a terminal gets them as text."""
+    if on_terminal():
+        from rich.text import Text
+
+        _console(stderr=False).print(
+            Text(_guarded(content.decode(errors="backslashreplace"))), soft_wrap=True
+        )
+        return
     sys.stdout.flush()
     sys.stdout.buffer.write(content + b"\n")
 
@@ -63,7 +87,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         drawing(grid(columns, rows))
         return
     for row in (columns, *rows):
-        sys.stdout.write("\t".join(" ".join(cell.split()) for cell in row) + "\n")
+        sys.stdout.write("\t".join(shown(" ".join(cell.split())) for cell in row) + "\n")
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
@@ -75,7 +99,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
     for column in columns:
         made.add_column(column, overflow="fold")
     for row in rows:
-        made.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        made.add_row(*(Text(shown(cell)) if isinstance(cell, str) else cell for cell in row))
     return made
 
 
@@ -97,7 +121,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
     console = _console(stderr=True)
     with rich.Progress(
         rich.SpinnerColumn(),
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(bar_width=30),
         rich.MofNCompleteColumn(),
         rich.TimeElapsedColumn(),
@@ -111,8 +135,18 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
 @functools.cache
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
 
-    made = Console(stderr=stderr, highlight=False, markup=False)
+    class Guarded(Console):
+        """Lets no text through that steers a terminal, whatever it is drawn as."""
+
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for one in super().render(renderable, options):
+                yield one if one.control else Segment(_guarded(one.text), one.style)
+
+    made = Guarded(stderr=stderr, highlight=False, markup=False)
     if not made.is_terminal:
         # A file has no width, so nothing is folded there.
         made.width = _UNBOUNDED_COLUMNS
@@ -122,4 +156,14 @@ def _console(*, stderr: bool) -> Console:
 def _print_line(parts: Sequence[Part], *, stderr: bool) -> None:
     from rich.text import Text
 
-    _console(stderr=stderr).print(Text.assemble(*parts), soft_wrap=True)
+    safe = (shown(part) if isinstance(part, str) else (shown(part[0]), part[1]) for part in parts)
+    _console(stderr=stderr).print(Text.assemble(*safe), soft_wrap=True)
+
+
+def _guarded(text: str) -> str:
+    return _STEERING.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code <= _LATIN_MAX else f"\\u{code:04x}"

@@ -11,6 +11,7 @@ import typer
 from waybill.cli.options import ORIGIN
 from waybill.transport import Journal, Settings, WaybillError
 from waybill.transport.config import agreed, follow
+from waybill.transport.root import check_root
 
 
 @contextlib.contextmanager
@@ -44,9 +45,17 @@ def agreed_settings(settings: Settings) -> Settings:
 
 
 def checked_root(agreed: Settings) -> Path:
-    """The root of these settings: the user's, which must be there, or that of the home's runner."""
+    """The root of these settings: the user's, which must be there, or the one that the home files into.
+
+    Raises:
+        RootError: at its path is another folder, or an older copy.
+    """
     if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
         raise typer.BadParameter(
             f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
         )
+    if agreed.origins["root"] != ORIGIN:
+        with existing_journal(agreed) as journal:
+            if journal is not None:
+                check_root(journal, agreed.root)
     return agreed.root

@@ -68,9 +68,9 @@ def _block(record: ProvenanceRecord) -> Text:
     from rich.text import Text
 
     details = (f"{record.did} in {record.system_name}", _annotations_of(record))
-    beneath = "".join(f"\n{text}" for text in details if text)
-    name = (record.filename, f"bold {STATE_STYLES[record.final_state]}")
-    return Text.assemble(name, f"\n{passage_of(record)}", (beneath, "dim"))
+    beneath = "".join(f"\n{console.shown(text)}" for text in details if text)
+    name = (console.shown(record.filename), f"bold {STATE_STYLES[record.final_state]}")
+    return Text.assemble(name, f"\n{console.shown(passage_of(record))}", (beneath, "dim"))
 
 
 def _annotations_of(record: ProvenanceRecord) -> str:

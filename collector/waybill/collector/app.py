@@ -14,18 +14,20 @@ from waybill.collector.endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
     PROVENANCE_PATH,
+    RECORDS_PATH,
     HealthEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
 )
 from waybill.collector.http import Answer, Handler, Problem, Request, json_answer
 from waybill.collector.keys import Role
+from waybill.collector.logs import about
 from waybill.collector.openapi import HTML, description, page
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
-    from waybill.collector.http import Auth, Bodies, Exchange
+    from waybill.collector.http import Auth, Bodies, Connections, Exchange
     from waybill.collector.metrics import Metrics
 
 log = logging.getLogger("waybill.collector")
@@ -48,9 +50,11 @@ def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health
         LINEAGE_PATH: {"POST": Route(Role.EMIT, lineage.event)},
         BATCH_PATH: {"POST": Route(Role.EMIT, lineage.batch)},
         PROVENANCE_PATH: {"POST": Route(Role.EMIT, provenance.take)},
-        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, provenance.query)},
-        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
+        f"{PROVENANCE_PATH}/query": {"GET": Route(Role.READ, provenance.deltafi_query)},
+        f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, provenance.deltafi_stats)},
         f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
+        RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
+        f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
         "/health/live": {"GET": Route(None, health.live)},
         "/health/ready": {"GET": Route(None, health.ready)},
         "/metrics": {"GET": Route(Role.READ, health.metrics)},
@@ -73,8 +77,11 @@ async def _docs(_: Request) -> Answer:
 class Application:
     """Answers requests; an RSGI application."""
 
-    def __init__(self, routes: Routes, bodies: Bodies, auth: Auth, metrics: Metrics) -> None:
+    def __init__(
+        self, routes: Routes, connections: Connections, bodies: Bodies, auth: Auth, metrics: Metrics
+    ) -> None:
         self._routes: Final = routes
+        self._connections = connections
         self._bodies = bodies
         self._auth = auth
         self._metrics = metrics
@@ -83,17 +90,17 @@ class Application:
         """Answer one request."""
         began_s = time.perf_counter()
         request = Request(scope, exchange)
+        self._connections.begin(request)
         try:
             answer = await self._answer(request)
             exchange.response_bytes(answer.status, answer.headers, answer.body)
-            # Unknown paths are counted as one, because each would be a figure for good.
-            known = scope.method in self._routes.get(scope.path, ())
-            path, method = (scope.path, scope.method) if known else ("other", "other")
-            self._metrics.answered(path, method, answer.status, time.perf_counter() - began_s)
+            took_s = time.perf_counter() - began_s
+            self._metrics.answered(**self._path_and_method(request), status=answer.status, took_s=took_s)
         except ProtocolClosed:
             log.debug("a client went away before it was answered")
         finally:
             self._bodies.release(request)
+            self._connections.end(request)
 
     async def _answer(self, request: Request) -> Answer:
         try:
@@ -101,13 +108,35 @@ class Application:
             self._auth.check(request, route.role)
             return await route.handler(request)
         except Problem as problem:
+            self._log(request, problem)
             return problem.answer()
         except ProtocolClosed:
             raise
-        except Exception:
-            log.exception("a request failed")
+        except Exception as error:
+            same = self._path_and_method(request) | {"error": type(error).__name__}
+            log.exception("a request failed", extra=about(same))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
             return Problem(status, "the server's log says what went wrong").answer()
+
+    def _log(self, request: Request, problem: Problem) -> None:
+        status = problem.status
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+            level, what = logging.WARNING, "refused access"
+        elif status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            level, what = logging.INFO, "refused a request"
+        else:
+            level, what = logging.WARNING, "could not serve a request"
+        same = {"status": status.value, "reason": problem.reason, **self._path_and_method(request)}
+        once = {"client": request.scope.client}
+        if problem.key:
+            same["key"] = problem.key
+        log.log(level, what, extra=about(same, once))
+
+    def _path_and_method(self, request: Request) -> dict[str, str]:
+        # Unknown ones are counted as one, because each would be a figure for good.
+        path, method = request.scope.path, request.scope.method
+        known = method in self._routes.get(path, ())
+        return {"path": path, "method": method} if known else {"path": "other", "method": "other"}
 
     def _route(self, request: Request) -> Route:
         path, method = request.scope.path, request.scope.method

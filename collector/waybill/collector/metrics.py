@@ -137,6 +137,11 @@ def home_text(journal: Journal) -> Iterator[str]:
         if (setting := found[name].to_correct) is not None
     }
     yield from _gauge("projection_to_correct", "1 for each setting that somebody has to correct.", wrong)
+    poison = {
+        _projection(name): count
+        for name, count in (dict.fromkeys(names, 0) | journal.poison.counts()).items()
+    }
+    yield from _gauge("poison_entries", "Entries set aside because it cannot apply them.", poison)
     counters = {name: counters for name in names if (counters := counters_of(journal, name)) is not None}
     for what, text in _DELIVERIES.items():
         yield from _head(f"delivery_{what}_total", "counter", text)

@@ -11,7 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from waybill.collector.endpoints import BATCH_PATH, LINEAGE_PATH, PROVENANCE_PATH, BatchResult
+from waybill.collector.endpoints import (
+    BATCH_PATH,
+    LINEAGE_PATH,
+    PROVENANCE_PATH,
+    RECORDS_PATH,
+    BatchResult,
+)
 from waybill.collector.http import JSON, PROBLEM_JSON
 from waybill.collector.intake import RECEIPT_PATTERN
 from waybill.facets import FinalState, ProvenanceRecord
@@ -37,7 +43,12 @@ _BODY_REFUSED: Final = (
     HTTPStatus.UNPROCESSABLE_ENTITY,
     HTTPStatus.SERVICE_UNAVAILABLE,
 )
-_ASKING_REFUSED: Final = (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.CONFLICT)
+_ASKING_REFUSED: Final = (
+    HTTPStatus.BAD_REQUEST,
+    *_REFUSED,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
 
 _Json = dict[str, Any]
 
@@ -62,16 +73,32 @@ def description() -> _Json:
             },
             f"{PROVENANCE_PATH}/query": {
                 "get": _asking(
-                    "Records, newest first", _array("ProvenanceRecord"), [*_FILTERS, *_PAGE], _ASKING_REFUSED
+                    "Records, newest first, in DeltaFi's form",
+                    _array("DeltaFiRecord") | {"type": ["array", "null"]},
+                    [*_FILTERS, *_PAGE],
+                    _ASKING_REFUSED,
                 )
             },
             f"{PROVENANCE_PATH}/stats": {
                 "get": _asking(
-                    "How many records, of which kinds", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED
+                    "How many records, of which kinds, in DeltaFi's form",
+                    _ref("DeltaFiStats"),
+                    _FILTERS_OF_STATS,
+                    _ASKING_REFUSED,
                 )
             },
             f"{PROVENANCE_PATH}/flush": {
-                "post": _asking("Put all through every projection, now", _ref("FlushReport"), [], _REFUSED)
+                "post": _flushing(),
+            },
+            RECORDS_PATH: {
+                "get": _asking(
+                    "Records, newest first", _array("ProvenanceRecord"), [*_FILTERS, *_PAGE], _ASKING_REFUSED
+                )
+            },
+            f"{RECORDS_PATH}/stats": {
+                "get": _asking(
+                    "How many records, of which kinds", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED
+                )
             },
             "/health/live": {"get": _asking("Is it alive", {"type": "object"}, [], ())},
             "/health/ready": {"get": _ready()},
@@ -102,10 +129,13 @@ def description() -> _Json:
 
 def _answers() -> _Json:
     """The schemas of what is answered, made of the types that answer."""
-    from waybill.collector.endpoints import Readiness, Stats, Taken
+    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Stats, Taken
     from waybill.collector.receipt_status import ReceiptStatus
 
-    types = (BatchResult, Taken, Stats, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport)
+    types = (
+        *(BatchResult, Taken, Stats, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
+        *(DeltaFiRecord, DeltaFiStats),
+    )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
         schema["description"] = schema.get("description", "").partition("\n\n")[0]
@@ -151,6 +181,13 @@ def _asking(
     }
 
 
+def _flushing() -> _Json:
+    refused = (*_REFUSED, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    flushing = _asking("Put all through every projection, now", _ref("FlushReport"), [], refused)
+    # Only its media type matters, without a key.
+    return flushing | {"requestBody": {"required": False, "content": {JSON: {"schema": {"type": "object"}}}}}
+
+
 def _ready() -> _Json:
     ready = _asking("Can it keep what is sent now", _ref("Readiness"), [], ())
     ready["responses"]["503"] = {**ready["responses"]["200"], "description": "It cannot."}
@@ -165,7 +202,10 @@ _TEXT: Final = {"type": "string"}
 _INSTANT: Final = {"type": "integer", "minimum": 1, "description": "Epoch milliseconds."}
 _TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
 _ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")
-_FILTERS_OF_STATS: Final = [_parameter(name, _TEXT) for name in (*_TEXT_FILTERS, *_ANNOTATION_FILTERS)]
+_FILTERS_OF_STATS: Final = [
+    *(_parameter(name, _TEXT) for name in (*_TEXT_FILTERS, *_ANNOTATION_FILTERS)),
+    _parameter("partial", {"type": "boolean", "default": False}),
+]
 _STATE: Final = {"type": "string", "enum": list(FinalState)}
 _FILTERS: Final = [
     *_FILTERS_OF_STATS,
@@ -268,7 +308,7 @@ def _content(holder: _Json) -> str:
 
 
 def _named(schema: _Json) -> str:
-    if schema.get("type") == "array":
+    if "items" in schema:
         return f"an array of {_named(schema['items'])}"
     name = schema.get("$ref", "").rpartition("/")[2]
     return f'<a href="#{escape(name)}">{escape(name)}</a>' if name else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from waybill.transport import Entry, Journal
 
 
+_LOST: Final = (
+    "the journal was put back to before this entry and no longer has it; if it was filed before that, it is "
+    "still in the files and in the archive of the root"
+)
+_USED_TWICE: Final = (
+    "the journal was put back and gave this number twice, so this may be another entry than the one that the "
+    "receipt was for; if that was filed before, it is still in the root"
+)
+
+
 class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where an entry is.
 
@@ -27,7 +37,8 @@ class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
             gives no record, or that a backend does not take, is done too.
         files: where its records are. Empty where that is no longer or not yet known: the entry was pruned,
             the layout has not come to it, or the record is made of more than this entry.
-        remark: why there are no files although the layout has dealt with the event.
+        remark: why there are no files although the layout has dealt with the event, or that the journal has
+            lost the entry.
     """
 
     receipt: str
@@ -44,19 +55,35 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
         JournalError: the journal cannot be read.
         OSError: the root cannot be read.
     """
-    if receipt.node != journal.node or receipt.seq > journal.last_seq():
+    nodes = journal.nodes()
+    at = next((at for at, node in enumerate(nodes) if node.name == receipt.node), None)
+    if at is None:
         return None
+    later = nodes[at + 1] if nodes[at + 1 :] else None
+    is_used_twice = later is not None and later.lost is not None and _within(receipt.seq, later.lost)
+    if receipt.seq > (journal.last_seq() if later is None else later.after):
+        if not is_used_twice:
+            return None
+        return ReceiptStatus(receipt=str(receipt), in_journal=False, projections={}, files=[], remark=_LOST)
     entries = [entry for entry in journal.read(receipt.seq - 1, limit=1) if entry.seq == receipt.seq]
     progress = {name: progress_of(journal, name, receipt.seq) for name in sorted(statuses(journal))}
-    filed = entries and progress.get(Layout.name) is Progress.DONE
-    files = locate_entry(root, journal.node, entries[0]) if filed else []
+    readable = entries and entries[0].damage is None
+    filed = readable and progress.get(Layout.name) is Progress.DONE
+    # It is filed under the node of its receipt or a later one; a repeat of an earlier entry is where that is.
+    places = (locate_entry(root, node.name, entries[0]) for node in (*nodes[at:], *nodes[:at]) if filed)
+    files = next(filter(None, places), [])
+    remark = _remark(entries[0]) if filed and not files else None
     return ReceiptStatus(
         receipt=str(receipt),
         in_journal=bool(entries),
         projections=progress,
         files=files,
-        remark=_remark(entries[0]) if filed and not files else None,
+        remark=_USED_TWICE if is_used_twice else remark,
     )
+
+
+def _within(seq: int, numbers: tuple[int, int]) -> bool:
+    return numbers[0] <= seq <= numbers[1]
 
 
 def _remark(entry: Entry) -> str | None:

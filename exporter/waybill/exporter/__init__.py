@@ -15,9 +15,11 @@ if TYPE_CHECKING:
         export as export,
         open_destination as open_destination,
     )
+    from waybill.exporter.incomplete import IncompleteError as IncompleteError
     from waybill.exporter.layout import open_layout as open_layout
     from waybill.exporter.query import Query as Query, compare as compare, find as find
     from waybill.exporter.rebuilding import RebuildError as RebuildError, Wanted as Wanted, rebuild as rebuild
+    from waybill.exporter.repairing import repair as repair
     from waybill.exporter.retention import age_off as age_off, age_off_archive as age_off_archive
     from waybill.exporter.sources import (
         Source as Source,
@@ -32,9 +34,11 @@ _PACKAGES = {
     "waybill.exporter.archive": {"open_archive"},
     "waybill.exporter.compaction": {"Compactor"},
     "waybill.exporter.exporting": {"DestinationError", "export", "open_destination"},
+    "waybill.exporter.incomplete": {"IncompleteError"},
     "waybill.exporter.layout": {"open_layout"},
     "waybill.exporter.query": {"Query", "compare", "find"},
     "waybill.exporter.rebuilding": {"RebuildError", "Wanted", "rebuild"},
+    "waybill.exporter.repairing": {"repair"},
     "waybill.exporter.retention": {"age_off", "age_off_archive"},
     "waybill.exporter.sources": {"Source", "SourceError", "SourceUnreachableError", "Stored", "open_source"},
     "waybill.exporter.verification": {"check", "explain"},

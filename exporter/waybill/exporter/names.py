@@ -6,6 +6,7 @@
     provenance/aged/<safe system name>/YYYYMMDD.json
     provenance/damaged/<path below provenance>.<16 hex digits>.damaged
     provenance/ledger/YYYYMMDD/…
+    provenance/seals/YYYYMMDD/HH.json
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
@@ -15,10 +16,11 @@ form.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from datetime import UTC, datetime
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Final, NamedTuple
 
 HOUR_MS: Final = 3_600_000
@@ -30,6 +32,7 @@ LATE: Final = PurePosixPath("provenance/late")  # records that came after their 
 AGED: Final = PurePosixPath("provenance/aged")
 DAMAGED: Final = PurePosixPath("provenance/damaged")
 LEDGER: Final = PurePosixPath("provenance/ledger")
+SEALS: Final = PurePosixPath("provenance/seals")
 EXPORTS: Final = PurePosixPath("provenance/exports")
 EVENTS: Final = PurePosixPath("events")
 
@@ -87,6 +90,7 @@ def hour_of(completed_ms: int) -> Hour:
     return Hour(f"{moment:%Y%m%d}", f"{moment:%H}")
 
 
+@functools.lru_cache(maxsize=4_096)
 def parse_hour(day: str, hour: str) -> Hour | None:
     """Read the names of a day's and an hour's folder; None when they are not the layout's."""
     if not (_DAY.fullmatch(day) and _HOUR.fullmatch(hour)):
@@ -96,6 +100,21 @@ def parse_hour(day: str, hour: str) -> Hour | None:
     except ValueError:
         return None
     return Hour(day, hour)
+
+
+def relative(root: PurePath, path: PurePath) -> str:
+    """A path as reports and the ledger have it: relative to the root, with slashes."""
+    return path.relative_to(root).as_posix()
+
+
+def hour_in(path: str) -> Hour | None:
+    """The hour of a file, by its path relative to the root; None when it is not in an hour's place."""
+    match path.removesuffix(".parquet").split("/"):
+        case ["events", day, hour, _] | ["provenance", "raw", day, hour, _]:
+            return parse_hour(day, hour)
+        case ["provenance", _, _, day, hour]:
+            return parse_hour(day, hour)
+    return None
 
 
 def raw_folder(hour: Hour) -> PurePosixPath:

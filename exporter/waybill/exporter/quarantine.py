@@ -5,7 +5,7 @@
 
 The report is written first, then the tombstone of a compacted file, and then the file is moved. A crash in
 between leaves a report without a file, which is ignored, and the next compaction does all of it again.
-Whoever has brought the rows back deletes the quarantined file; until then `verify` and `status` report it.
+`verify` and `status` report a quarantined file until somebody settles it with `waybill verify --accept`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import logging
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -46,6 +46,8 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
         at_ms: when it was quarantined, in epoch milliseconds.
         sha256: of its bytes, in hex digits.
         restore: the command that brings its rows back.
+        restored_ms: when a repair filed its rows again, in epoch milliseconds; None while none has.
+        accepted_ms: when somebody settled it, in epoch milliseconds; None while nobody has.
     """
 
     path: str
@@ -56,28 +58,30 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     size_bytes: int
     restore: str
+    restored_ms: int | None = None
+    accepted_ms: int | None = None
 
     @property
     def sentence(self) -> str:
         """What happened to the file, and what to do."""
         moment = datetime.fromtimestamp(self.at_ms // 1_000, UTC)
         return (
-            f"{self.path} was damaged ({self.reason}) and set aside at {moment:%Y-%m-%dT%H:%M:%SZ}; bring "
-            f"its rows back with `{self.restore}`, or from wherever its events are stored, then delete "
-            f"{self.kept}"
+            f"{self.path} was set aside at {moment:%Y-%m-%dT%H:%M:%SZ} ({self.reason}); bring its rows back "
+            f"with `{self.restore}`, or from wherever its events are stored, then settle it with "
+            "`waybill verify --accept`"
         )
 
 
 def quarantine(
     root: Path, path: PurePosixPath, hour: Hour, data: ReadableBuffer, *, reason: str, files: Files
 ) -> Quarantined:
-    """Move a damaged file, given by its path relative to the root and its bytes, to the quarantine.
+    """Move a file, given by its path relative to the root and its bytes, to the quarantine.
 
     The move is durable on return. Only whoever holds the root's lock may do it. Raises `OSError` if the file
     could not be moved.
     """
     sha256 = hashlib.sha256(data).hexdigest()
-    kept = DAMAGED / path.relative_to(DAMAGED.parent)
+    kept = DAMAGED / (path if path.is_relative_to(EVENTS) else path.relative_to(DAMAGED.parent))
     kept = kept.with_name(f"{path.name}.{sha256[:_DIGITS]}{_SUFFIX}")
     one = Quarantined(
         path=str(path),
@@ -87,12 +91,12 @@ def quarantine(
         at_ms=time.time_ns() // 1_000_000,
         sha256=sha256,
         size_bytes=memoryview(data).nbytes,
-        restore=_restoring(root, hour),
+        restore=shlex.join(["waybill", "repair", "--root", str(root)]),
     )
     source, target = root / path, root / kept
     files.make_folder(target.parent)
     sweep(files, target.parent)
-    publish(files, target.with_suffix(_REPORT), msgspec.json.format(msgspec.json.encode(one), indent=1))
+    publish(files, target.with_suffix(_REPORT), _encoded(one))
     if path.is_relative_to(COMPACTED):
         system = path.parts[len(COMPACTED.parts)]
         tombstone = Tombstone(sha256, 0, one.at_ms, one.kept)
@@ -105,26 +109,47 @@ def quarantine(
     return one
 
 
-def list_quarantined(root: Path) -> Iterator[Quarantined]:
-    """The reports on the quarantined files, in order of path; raises `OSError` if one cannot be read."""
+def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Quarantined]:
+    """The reports on the quarantined files that nobody has settled, or on all, in order of path.
+
+    Raises `OSError` if one cannot be read.
+    """
     for path in sorted((root / DAMAGED).rglob(f"*{_SUFFIX}")):
+        report = path.with_suffix(_REPORT)
         try:
-            yield _DECODER.decode(path.with_suffix(_REPORT).read_bytes())
+            one = _DECODER.decode(report.read_bytes())
         except msgspec.DecodeError as error:
-            report = path.with_suffix(_REPORT)
             raise OSError(
                 f"{report} is no report ({error}); bring back what {path} held, then delete both"
             ) from None
+        if also_accepted or one.accepted_ms is None:
+            yield one
 
 
-def _restoring(root: Path, hour: Hour) -> str:
-    moments = [
-        f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-        for at_ms in (hour.start_ms, hour.end_ms)
-    ]
-    stored = ["events", str(root)] if (root / EVENTS).is_dir() else ["journal"]
-    command = ["waybill", "rebuild", "--from", *stored, "--to", str(root)]
-    return shlex.join([*command, "--since", moments[0], "--until", moments[1]])
+def is_quarantined(root: Path, kept: str) -> bool:
+    """Whether a file, given by where it would be in the quarantine, is there and nobody has settled it."""
+    return any(one.kept == kept for one in list_quarantined(root))
+
+
+def settle(root: Path, kept: Collection[str], files: Files) -> None:
+    """Note in the reports on some quarantined files that they are settled; raises `OSError` if that fails."""
+    _note(root, kept, files, accepted_ms=time.time_ns() // 1_000_000)
+
+
+def note_restored(root: Path, kept: Collection[str], files: Files) -> None:
+    """Note in the reports on some quarantined files that their rows were filed again; see `settle`."""
+    _note(root, kept, files, restored_ms=time.time_ns() // 1_000_000)
+
+
+def _note(root: Path, kept: Collection[str], files: Files, **noted_ms: int) -> None:
+    for one in list(list_quarantined(root)):
+        if one.kept in kept:
+            noted = msgspec.structs.replace(one, **noted_ms)
+            publish(files, (root / one.kept).with_suffix(_REPORT), _encoded(noted))
+
+
+def _encoded(one: Quarantined) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(one), indent=1)
 
 
 _DECODER: Final = msgspec.json.Decoder(Quarantined)

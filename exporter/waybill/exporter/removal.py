@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp
-from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.names import COMPACTED, EVENTS, Hour
+from waybill.exporter.ledger import hold_against_ledger, recorded
+from waybill.exporter.names import COMPACTED, EVENTS, Hour, relative
 from waybill.exporter.tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[str, ...]:
     """Remove compacted, late or archived files, and return the paths of those removed, relative to the root.
 
-    One that is no longer the file of its stamp stays. Raises `OSError` if a tombstone could not be written,
-    or a file not removed.
+    One that is no longer the file of its stamp stays, and one that is not the ledger's goes into quarantine.
+    Raises `OSError` if a tombstone could not be written, or a file not removed.
     """
     if not stamps:
         return ()
     hours = {_hour_of(root, path) for path in stamps}
     with recorded(root, files, hours) as changed:
+        hold_against_ledger(root, files, hours, changed, only=stamps.keys())
         current = [path for path, stamp in stamps.items() if _is_same(path, stamp)]
         _write_tombstones(root, current, files)
         for path in current:

@@ -16,8 +16,7 @@ from waybill.exporter import parquet
 from waybill.exporter.archive import archived_files
 from waybill.exporter.directory import FileStamp, files_of, raw_files, raw_hours
 from waybill.exporter.exporting import destinations, is_exported
-from waybill.exporter.ledger import relative
-from waybill.exporter.names import COMPACTED, LATE, Hour, RawName, safe_name
+from waybill.exporter.names import COMPACTED, LATE, Hour, RawName, relative, safe_name
 from waybill.exporter.parquet import Covers
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.removal import remove

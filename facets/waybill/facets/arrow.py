@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from waybill.facets.record import FinalState, record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from waybill.facets.record import ProvenanceRecord
 
@@ -34,21 +36,76 @@ SCHEMA = pa.schema(
 """The columns of the provenance layout, in order."""
 
 
-def to_table(records: Sequence[ProvenanceRecord]) -> pa.Table:
-    """Return the records as a table of `SCHEMA`, in the order given."""
-    columns = ([getattr(record, field.name) for record in records] for field in SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+PIECE_BYTES = 16 * 2**20
+"""How large a table becomes of records that are made to rows piece by piece."""
+
+_FIXED_BYTES = 80  # of a row, beside its texts
+
+
+def to_table(records: Sequence[ProvenanceRecord], schema: pa.Schema = SCHEMA) -> pa.Table:
+    """Return the records as a table of `SCHEMA`, or of one with its columns coded, in the order given."""
+    columns = ([getattr(record, field.name) for record in records] for field in schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def to_tables(records: Iterable[ProvenanceRecord], *, size_bytes: int = PIECE_BYTES) -> Iterator[pa.Table]:
+    """Return the records as tables of `SCHEMA` of about this size, in the order given.
+
+    Records share the texts that they have in common, and rows repeat them, so that few records can be a large
+    table.
+    """
+    piece: list[ProvenanceRecord] = []
+    piece_bytes = 0
+    for record in records:
+        piece.append(record)
+        piece_bytes += _row_bytes(record)
+        if piece_bytes >= size_bytes:
+            yield to_table(piece)
+            piece, piece_bytes = [], 0
+    if piece:
+        yield to_table(piece)
+
+
+def _row_bytes(record: ProvenanceRecord) -> int:
+    texts = len(record.did) + len(record.system_name) + len(record.data_source) + len(record.filename)
+    texts += len(record.parent_did or "") + len(record.data_sink or "") + sum(map(len, record.transforms))
+    annotations = record.annotations
+    return (
+        _FIXED_BYTES + texts + (len("".join(chain.from_iterable(annotations.items()))) if annotations else 0)
+    )
 
 
 def from_table(table: pa.Table) -> list[ProvenanceRecord]:
-    """Return the records of a table that has the columns of `SCHEMA`."""
+    """Return the records of a table that has the columns of `SCHEMA`, whether plain or coded.
+
+    A text that is coded once is one object in all records that have it.
+    """
     columns = {name: table.column(name) for name in SCHEMA.names}
     for name in ("created", "completed"):
         columns[name] = columns[name].cast(pa.int64())
     *texts, transforms, data_sink, states, created, completed, maps = (
-        column.to_pylist() for column in columns.values()
+        [value for chunk in column.chunks for value in _values(chunk)] for column in columns.values()
     )
     annotations = [None if one is None else dict(one) for one in maps]
     paths = (map(tuple, transforms), data_sink, map(FinalState, states))
     return list(map(record_of, *texts, *paths, created, completed, annotations))
+
+
+def _values(array: pa.Array) -> list[Any]:
+    if pt.is_dictionary(array.type):
+        texts = array.dictionary.to_pylist()
+        return [None if at is None else texts[at] for at in array.indices.to_pylist()]
+    if pt.is_map(array.type):
+        return _lists(array, array.keys, array.items)
+    return _lists(array, array.values) if pt.is_list(array.type) else array.to_pylist()
+
+
+def _lists(array: pa.Array, *children: pa.Array) -> list[list[Any] | None]:
+    """What each row has of the only child, or pairs of both."""
+    offsets = array.offsets
+    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    columns = [_values(child.slice(first, last - first)) for child in children]
+    values = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+    edges = zip(pairwise(offsets.to_pylist()), array.is_valid().to_pylist(), strict=True)
+    return [values[start - first : end - first] if is_valid else None for (start, end), is_valid in edges]

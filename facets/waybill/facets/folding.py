@@ -9,6 +9,7 @@ itself); the order of arrival does not matter.
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +20,7 @@ from waybill.facets.overrides import read_error_cause, read_sayings, split_trans
 from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from waybill.facets.event import DeltaFile, RunEvent
 
@@ -204,49 +205,98 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
     return (record_of(*values),)
 
 
-def merge_states(a: RunState, b: RunState) -> RunState:
-    """Merge what two sets of events of one run say: commutative, associative and idempotent.
+def merge_states(first: RunState, *others: RunState) -> RunState:
+    """Merge what sets of events of one run say: commutative, associative and idempotent.
+
+    Many at once take little longer than their number; for states that come one by one, see `Gathered`.
 
     Raises:
         ValueError: they are of different runs.
     """
-    if a.run_id != b.run_id:
-        raise ValueError(f"runs {a.run_id!r} and {b.run_id!r} are not one: merge states of one run only")
+    if not others:
+        return first
+    for other in others:
+        if other.run_id != first.run_id:
+            raise ValueError(
+                f"runs {first.run_id[:40]!r} and {other.run_id[:40]!r} are not one: "
+                "merge states of one run only"
+            )
+    states = (first, *others)
     return RunState(
-        run_id=a.run_id,
-        system_name=max(a.system_name, b.system_name),
-        created_us=min(a.created_us, b.created_us),
-        ending=_lesser(a.ending, b.ending),
-        parent=_lesser(a.parent, b.parent),
-        first_input=_lesser(a.first_input, b.first_input),
-        cause=_lesser(a.cause, b.cause),
-        outputs=a.outputs if a.outputs == b.outputs else tuple(sorted({*a.outputs, *b.outputs})),
-        overrides=_merge_said(a.overrides, b.overrides),
-        annotations=_merge_said(a.annotations, b.annotations),
-        records=tuple(merge_all((*a.records, *b.records)))
-        if a.records and b.records
-        else a.records or b.records,
+        run_id=first.run_id,
+        system_name=max([state.system_name for state in states]),
+        created_us=min([state.created_us for state in states]),
+        ending=_least([state.ending for state in states]),
+        parent=_least([state.parent for state in states]),
+        first_input=_least([state.first_input for state in states]),
+        cause=_least([state.cause for state in states]),
+        outputs=_union([state.outputs for state in states]),
+        overrides=_merge_said([state.overrides for state in states]),
+        annotations=_merge_said([state.annotations for state in states]),
+        records=_merge_records([state.records for state in states]),
     )
+
+
+class Gathered:
+    """What the events of one run say, as they come: n events take n log n, whatever each of them adds.
+
+    Only states of as many events are merged with each other, so that a small one never costs a large one.
+    """
+
+    __slots__ = ("_counts", "_states")
+
+    def __init__(self) -> None:
+        self._states: list[RunState] = []
+        self._counts: list[int] = []
+
+    def add(self, state: RunState) -> None:
+        """Add what one more event, or set of events, says."""
+        count = 1
+        while self._counts and self._counts[-1] == count:
+            count += self._counts.pop()
+            state = merge_states(self._states.pop(), state)
+        self._states.append(state)
+        self._counts.append(count)
+
+    def whole(self) -> RunState:
+        """Return what they say together; raises `IndexError` before there is any."""
+        return merge_states(self._states[0], *self._states[1:])
 
 
 _T = TypeVar("_T", Ending, ParentSeen, InputSeen, CauseSeen)
 
 
-def _lesser(a: _T | None, b: _T | None) -> _T | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return min(a, b)
+def _least(values: list[_T | None]) -> _T | None:
+    found = [value for value in values if value is not None]
+    return min(found) if found else None
 
 
 def _greater(a: Said | None, b: Said) -> Said:
     return b if a is None else max(a, b)
 
 
-def _merge_said(a: Mapping[str, Said], b: Mapping[str, Said]) -> dict[str, Said]:
-    merged = dict(a)
-    for key, said in b.items():
-        merged[key] = _greater(merged.get(key), said)
+def _union(many: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+    first = many[0]
+    if all(one == first for one in many[1:]):
+        return first
+    return tuple(sorted(set().union(*many)))
+
+
+def _merge_said(many: Sequence[Mapping[str, Said]]) -> dict[str, Said]:
+    if not any(many):
+        return {}
+    merged = dict(many[0])
+    for one in many[1:]:
+        for key, said in one.items():
+            merged[key] = _greater(merged.get(key), said)
     return dict(sorted(merged.items()))
+
+
+def _merge_records(many: Sequence[tuple[ProvenanceRecord, ...]]) -> tuple[ProvenanceRecord, ...]:
+    filled = [one for one in many if one]
+    if len(filled) > 1:
+        return tuple(merge_all(chain.from_iterable(filled)))
+    return filled[0] if filled else ()
 
 
 def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
@@ -298,12 +348,4 @@ def fold(events: Iterable[RunEvent], *, system_name: str) -> list[ProvenanceReco
     runs: defaultdict[str, list[RunState]] = defaultdict(list)
     for event in events:
         runs[event.run.runId].append(observe(event, system_name=system_name))
-    return merge_all(record for states in runs.values() for record in records_of(_merge_halves(states)))
-
-
-def _merge_halves(states: list[RunState]) -> RunState:
-    # One by one, a run that says much in many events would be merged in quadratic time.
-    if len(states) == 1:
-        return states[0]
-    middle = len(states) // 2
-    return merge_states(_merge_halves(states[:middle]), _merge_halves(states[middle:]))
+    return merge_all(record for states in runs.values() for record in records_of(merge_states(*states)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -118,6 +120,12 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
     annotations: dict[str, str | None] | None = None
 
 
+class _PlainRecord(
+    SentRecord, frozen=True, kw_only=True, rename="camel", gc=False, forbid_unknown_fields=True
+):
+    """A record with no keys but those of `SentRecord`, as DeltaFi's own client sends it."""
+
+
 def complete_values(
     sent: SentFields, *, system_name: str, data_source: str
 ) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
@@ -158,13 +166,48 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
             sent.completed,
             _present(sent.annotations),
         )
-        for sent in _RECORDS.decode(body)
+        for sent in decode_sent(body)
     ]
 
 
-def count_records(body: bytes | bytearray | memoryview) -> int:
-    """Count the records that `decode_records` would give, at half the cost, and raise as it does."""
-    return len(_RECORDS.decode(body))
+_PLAIN = msgspec.json.Decoder(list[_PlainRecord])
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KEYS = {key.lower(): key for key in SentRecord.__struct_encode_fields__}
+
+
+def decode_sent(body: bytes | bytearray | memoryview) -> list[SentRecord]:
+    """Decode the records as they were sent, at half the cost of `decode_records`, and raise as it does."""
+    return _RECORDS.decode(body)
+
+
+def plain_records(body: bytes) -> tuple[bytes, Sequence[SentRecord]]:
+    """Give the body with all keys as `decode_sent` knows them, and the records in it.
+
+    DeltaFi takes a key in any case, `Did` for `did`; such a record is written anew. Raises as `decode_sent`
+    does.
+    """
+    with contextlib.suppress(msgspec.ValidationError):
+        return body, _PLAIN.decode(body)
+    plain = with_plain_keys(body)
+    return plain, decode_sent(plain)
+
+
+def with_plain_keys(body: bytes) -> bytes:
+    """Give the body with all keys as `decode_sent` knows them; what holds no record stays as it is."""
+    try:
+        records = _ELEMENTS.decode(body)
+    except msgspec.ValidationError:
+        return body
+    others = 0
+    for at, record in enumerate(records):
+        with contextlib.suppress(msgspec.ValidationError):
+            members = _MEMBERS.decode(record)
+            plain = {_KEYS.get(key.lower(), key): value for key, value in members.items()}
+            if plain.keys() != members.keys():
+                records[at] = msgspec.Raw(msgspec.json.encode(plain))
+                others += 1
+    return msgspec.json.encode(records) if others else body
 
 
 WIRE_RECORDS = list[SentRecord]

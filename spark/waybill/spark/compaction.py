@@ -23,7 +23,7 @@ from waybill.exporter.compaction import (
     summed,
 )
 from waybill.exporter.directory import raw_hours
-from waybill.exporter.ledger import recorded
+from waybill.exporter.ledger import hold_against_ledger, recorded
 from waybill.exporter.names import Hour
 from waybill.spark.engine import explained, need_pandas
 from waybill.transport.files import Files
@@ -55,11 +55,12 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     hours = raw_hours(root)
     if not hours:
         return CompactionReport()
-    with recorded(root, Files(), hours) as changed:
+    with recorded(root, Files(), hours, keeps=True) as changed:
+        aside = hold_against_ledger(root, Files(), hours, changed)
         report = _compacted(spark, root, {hour: [] for hour in hours})
         # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
         changed.certain = False
-    return report
+    return msgspec.structs.replace(report, aside=(*aside, *report.aside))
 
 
 def _compacted(spark: SparkSession, root: Path | str, hours: dict[Hour, list[str]]) -> CompactionReport:

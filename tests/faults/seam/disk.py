@@ -118,6 +118,11 @@ class ForgetfulDisk:
 
         self._since[target.parent].append(change)
 
+    def linked(self, source: Path, target: Path) -> None:
+        """A file under a second name in the same folder."""
+        file = self._files[target] = self._files[source]
+        self._since[target.parent].append(lambda names: names.__setitem__(target, file))
+
     def removed(self, path: Path) -> None:
         """A file without its name."""
         if self._files.pop(path, None) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -19,12 +20,12 @@ from seam.emissions import Emission, emission, instant
 from seam.ledger import Teller
 
 from waybill.facets.delta_file import WaybillDeltaFileRunFacet
-from waybill.transport import WaybillConfig, WaybillTransport
+from waybill.transport import WaybillConfig, WaybillError, WaybillTransport
 
 if TYPE_CHECKING:
     from openlineage.client.generated.base import RunFacet
 
-PAUSE_S = 0.001
+PAUSE_S = float(os.environ.get("EMITTER_PAUSE_S", "0.001"))
 PRODUCER = "https://example.org/faults"
 WITH_RECORDS = 2
 """Numbers with this remainder by three are DeltaFi's own records, which no OpenLineage client sends."""
@@ -39,9 +40,13 @@ def main(home: Path, root: Path, first: int, durability: str) -> None:
         if number % 3 == WITH_RECORDS:
             continue
         teller.tell("offer", number)
-        for event in events_of(emission(number)):
-            client.emit(event)
-        teller.tell("ack", number)
+        try:
+            for event in events_of(emission(number)):
+                client.emit(event)
+        except WaybillError as error:
+            teller.tell("refuse", [number, type(error).__name__])
+        else:
+            teller.tell("ack", number)
         time.sleep(PAUSE_S)
 
 

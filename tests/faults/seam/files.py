@@ -44,6 +44,11 @@ class FaultyFiles(Files):
         super().rename(source, target)
         self._plan.noted().renamed(source, target)
 
+    def link(self, source: Path, target: Path) -> None:
+        self._plan.reach("link", target)
+        super().link(source, target)
+        self._plan.noted().linked(source, target)
+
     def fsync_folder(self, path: Path) -> None:
         self._plan.reach("fsync folder", path)
         super().fsync_folder(path)

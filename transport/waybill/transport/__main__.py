@@ -30,15 +30,21 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
     process.prepare()
     stop_requested = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())
+
+    def must_end() -> bool:
+        return stop_requested.is_set() or locks.is_wanted(home)
+
     lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
     while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
             try:
-                last_seq = Runner(journal, obey(journal)).run(idle_s=idle_s, until=stop_requested.is_set)
+                runner = Runner(journal, obey(journal), lease=lease.descriptor)
+                last_seq = runner.run(idle_s=idle_s, until=must_end)
             finally:
                 lease.release()
             # An emitter that looked before the release saw a runner and started none.
-            is_done = stop_requested.is_set() or (journal.last_seq() <= last_seq and not waiting(home))
+            is_done = must_end() or not home.is_dir()
+            is_done = is_done or (journal.last_seq() <= last_seq and not waiting(home))
         lease = None if is_done else locks.take(home)
     return 0
 

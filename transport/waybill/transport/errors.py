@@ -6,6 +6,27 @@ between processes.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why admission refuses a body."""
+
+    MALFORMED = "malformed"
+    """It is no JSON in UTF-8."""
+    TOO_LARGE = "too large"
+    TOO_DEEP = "too deep"
+    INVALID = "invalid"
+    """It is JSON, but not what is asked for."""
+
+    @property
+    def http_status(self) -> int:
+        """The status that every HTTP endpoint answers with."""
+        return _HTTP_STATUSES.get(self, 422)
+
+
+_HTTP_STATUSES = {Reason.MALFORMED: 400, Reason.TOO_LARGE: 413}
+
 
 class WaybillError(Exception):
     """Base of all errors of Waybill; its text is one sentence that ends with the way out."""
@@ -44,13 +65,15 @@ class AdmissionError(WaybillError):
     Args:
         where: JSON path, for example ``$.run.runId``.
         way_out: what the sender can do.
+        reason: the kind of the refusal, for programs.
     """
 
-    def __init__(self, where: str, what: str, way_out: str) -> None:
-        super().__init__(where, what, way_out)
+    def __init__(self, where: str, what: str, way_out: str, reason: Reason = Reason.INVALID) -> None:
+        super().__init__(where, what, way_out, reason)
         self.where = where
         self.what = what
         self.way_out = way_out
+        self.reason = reason
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; {self.way_out}"
@@ -64,8 +87,16 @@ class JournalFullError(JournalError):
     """An entry was not kept because there is no room for it."""
 
 
+class JournalTooLargeError(JournalError):
+    """A value was not kept because it is larger than the journal's database takes."""
+
+
 class JournalVersionError(JournalError):
     """The journal's schema is newer than this Waybill knows."""
+
+
+class RootError(WaybillError):
+    """The folder at the root's path is not the root that the home files into, or is an older copy of it."""
 
 
 class TrackerStateError(WaybillError):

@@ -12,6 +12,7 @@ import fcntl
 import os
 import secrets
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 TEMPORARY_SUFFIX = ".tmp"
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+"""How a file system says that its files have one name each."""
 
 
 class Files:
@@ -49,6 +53,10 @@ class Files:
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
         source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name; raises `FileExistsError` if something has it."""
+        os.link(source, target)
 
     def fsync_folder(self, path: Path) -> None:
         """Make the names in a folder durable."""
@@ -86,21 +94,60 @@ def _sync_path(path: Path, flags: int) -> None:
 def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
     """Write a whole file or nothing, even in a crash: temporary name, write, fsync, rename, fsync the folder.
 
-    The owner of the folder may remove temporary files that crashes left, see `is_temporary`.
+    A file that has the name is replaced. The owner of the folder may remove temporary files that crashes
+    left, see `is_temporary`.
 
     Raises:
         OSError: a step failed; the temporary file is removed and `path` is as it was.
     """
+    with _written(files, path, data) as temporary:
+        files.rename(temporary, path)
+    files.fsync_folder(path.parent)
+
+
+def publish_new(files: Files, path: Path, data: ReadableBuffer) -> None:
+    """Publish a file under a name that nobody else has; where it holds these bytes already, all is well.
+
+    Raises:
+        FileExistsError: there is a file of this name with other bytes, which is as it was.
+        OSError: a step failed; the temporary file is removed.
+    """
+    try:
+        with _written(files, path, data) as temporary:
+            _give_name(files, temporary, path)
+    except FileExistsError:
+        if memoryview(path.read_bytes()) != memoryview(data).cast("B"):
+            raise
+    files.fsync_folder(path.parent)
+
+
+def _give_name(files: Files, temporary: Path, path: Path) -> None:
+    try:
+        files.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(
+                errno.EEXIST, os.strerror(errno.EEXIST), str(temporary), None, str(path)
+            ) from None
+        files.rename(temporary, path)
+    else:
+        files.remove(temporary)
+
+
+@contextlib.contextmanager
+def _written(files: Files, path: Path, data: ReadableBuffer) -> Iterator[Path]:
+    """A durable file under a temporary name beside `path`; removed if the block fails."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         files.write(temporary, data)
         files.fsync(temporary)
-        files.rename(temporary, path)
+        yield temporary
     except OSError:
         with contextlib.suppress(OSError):
             files.remove(temporary)
         raise
-    files.fsync_folder(path.parent)
 
 
 def publish_alone(files: Files, path: Path, data: ReadableBuffer) -> None:

@@ -6,8 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from waybill.transport.admission import Redaction
-from waybill.transport.errors import JournalError
+from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.root import renew_used_node
 from waybill.transport.runner import Supervisor
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Home:
     def __init__(self, journal: Journal, spool: Spool | None, supervisor: Supervisor) -> None:
         self.journal = journal
         self.settings = supervisor.settings
-        self.redaction = Redaction(self.settings.redact)
+        self.redaction = Redaction(self.settings.redact, self.settings.bounds)
         self._spool = spool
         self._supervisor = supervisor
 
@@ -39,14 +40,17 @@ class Home:
         """Open a home, agree on its settings, and start a runner if one is wanted and none is alive.
 
         A caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
+        Where the root knows that the journal's next numbers were used before, it gets another node first.
 
         Raises:
             SettingsConflictError: the home's live runner works with other settings.
             JournalError: the home cannot hold a journal, or cannot be locked.
         """
         journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
+        supervisor = Supervisor.open(journal, settings)
+        renew_used_node(journal, supervisor.settings.root)
         spool = Spool(journal).open() if may_spool and settings.durability == "process" else None
-        return cls(journal, spool, Supervisor.open(journal, settings))
+        return cls(journal, spool, supervisor)
 
     def emit(self, body: bytes) -> None:
         """Admit an OpenLineage event and keep it, redacted.
@@ -63,7 +67,11 @@ class Home:
         Raises:
             JournalError: it could not be kept.
         """
-        (self._spool or self.journal).append(kind, body, system_name)
+        try:
+            (self._spool or self.journal).append(kind, body, system_name)
+        except JournalFullError:
+            self._supervisor.ensure_runner()  # which makes room
+            raise
         self._supervisor.ensure_runner()
 
     def ensure_runner(self) -> None:

@@ -12,14 +12,18 @@ import os
 import time
 from typing import TYPE_CHECKING, Final
 
+from waybill.transport.permissions import open_private
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 RUNNER: Final = "runner"
 
+_WANTED: Final = "runner-wanted"
 _RESERVE_WITHIN_S: Final = 1.0
 _POLL_S: Final = 0.001
+_TAKE_OVER_POLL_S: Final = 0.05
 
 
 class Lease:
@@ -63,6 +67,20 @@ def take(home: Path, name: str = RUNNER) -> Lease | None:
     return lease
 
 
+def take_over(home: Path, timeout_s: float) -> Lease | None:
+    """Become the runner of a home, for which a live one ends by itself; None if it has not in time."""
+    deadline_s = time.monotonic() + timeout_s
+    with locked(home / f"{_WANTED}.lock"):
+        while (lease := take(home)) is None and time.monotonic() < deadline_s:
+            time.sleep(_TAKE_OVER_POLL_S)
+    return lease
+
+
+def is_wanted(home: Path) -> bool:
+    """Whether somebody waits in `take_over` for the runner to end."""
+    return is_held(home, _WANTED)
+
+
 def reserve(home: Path, name: str = RUNNER) -> Lease | None:
     """Take the lease for a process that is about to be started; None if another process has it."""
     deadline_s = time.monotonic() + _RESERVE_WITHIN_S
@@ -90,7 +108,7 @@ def inherit(descriptor: int) -> Lease:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold this lock while the block runs; other threads and processes wait for it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -121,7 +139,7 @@ def holder(home: Path, name: str = RUNNER) -> int | None:
 
 
 def _locked(home: Path, name: str, flags: int, lock: int) -> int | None:
-    descriptor = os.open(home / f"{name}.lock", flags | os.O_CLOEXEC, 0o644)
+    descriptor = open_private(home / f"{name}.lock", flags)
     try:
         fcntl.flock(descriptor, lock | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from waybill.transport.admission import MAX_BODY_BYTES, Redaction
-from waybill.transport.errors import AdmissionError, JournalError, JournalFullError, SettingsError
+from waybill.transport.errors import AdmissionError, JournalError, SettingsError
 from waybill.transport.journal import Kind
 from waybill.transport.loopback import is_loopback, leads_here
 
@@ -39,6 +39,7 @@ _LINE_BYTES_MAX: Final = 1024
 _LENGTH_DIGITS_MAX: Final = 18
 _DRAIN_S: Final = 1.0
 _POLL_S: Final = 0.1
+_RETRY_AFTER_S: Final = 2
 
 
 class EventLog(Protocol):
@@ -160,10 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
             if refusal.unread:
                 self._hang_up()
         except AdmissionError as error:
-            whole = error.where == "$"
-            self._answer(HTTPStatus.BAD_REQUEST if whole else HTTPStatus.UNPROCESSABLE_ENTITY, str(error))
-        except JournalFullError as error:
-            self._answer(HTTPStatus.INSUFFICIENT_STORAGE, str(error))
+            self._answer(HTTPStatus(error.reason.http_status), str(error))
         except JournalError as error:
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         else:
@@ -260,6 +258,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         if body:
             self.send_header("Content-Type", "application/json")
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:
+            self.send_header("Retry-After", str(_RETRY_AFTER_S))
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attr
 from openlineage.client.transport.transport import Config, Transport
 
+from waybill.transport.admission import depth_error
 from waybill.transport.config import Settings
-from waybill.transport.errors import AdmissionError
 from waybill.transport.home import Home
 from waybill.transport.serial import event_to_json
 
@@ -69,7 +69,7 @@ class WaybillTransport(Transport):
         try:
             body = event_to_json(event)
         except RecursionError:
-            raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
+            raise depth_error() from None
         self._home.emit(body)
 
     def close(self, timeout: float = -1) -> bool:

@@ -69,7 +69,8 @@ def age_off(
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
         root = checked_root(agreed)
-        filed = {journal.node: journal.cursor(Layout.name)} if journal else {}
+        nodes = [node.name for node in journal.nodes()] if journal else []
+        filed = dict.fromkeys(nodes, journal.cursor(Layout.name)) if journal else {}
     done = age_off_root(
         root,
         days=agreed.provenance_age_off_days,

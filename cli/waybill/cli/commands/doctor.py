@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -16,14 +17,16 @@ import apsw
 from waybill.cli import console
 from waybill.cli.arguments import JsonArray
 from waybill.cli.findings import Diagnosis, Level, broken, report
-from waybill.cli.home import existing_journal
+from waybill.cli.home import agreed_settings, as_agreed, existing_journal
 from waybill.cli.options import EVERY, with_settings
 from waybill.cli.services import SERVICES
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
-from waybill.transport import JournalError, Settings, locks
+from waybill.transport import JournalError, RootError, Settings, locks
 from waybill.transport.config import SETTINGS, conflicts
 from waybill.transport.files import sync
 from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
+from waybill.transport.permissions import open_to_others
+from waybill.transport.root import check_root
 
 SQLITE_SAFE: Final = (3, 51, 3)
 """Earlier versions can corrupt a WAL when two connections write and checkpoint at once (https://sqlite.org/wal.html)."""
@@ -42,9 +45,9 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
     """Check this machine and these settings.
 
     Prints one line for each check, and a line with the remedy where something could be better: the home's
-    disk and file system, SQLite, settings in conflict with the home's runner, WAYBILL_* variables that name
-    no setting, other packages called waybill, Java, the Spark listener's JAR, and whether Marquez answers.
-    Exit code 1 when something is broken.
+    disk, file system and permissions, SQLite, settings in conflict with the home's runner, the root,
+    WAYBILL_* variables that name no setting, other packages called waybill, with PySpark Java and the Spark
+    listener's JAR, and whether Marquez answers. Exit code 1 when something is broken.
 
     Examples:
 
@@ -53,8 +56,9 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
       waybill doctor --home /var/lib/waybill --marquez-url http://marquez:5000
     """
     findings = []
-    with console.progress("checking", total=len(CHECKS)) as show:
-        for number, check in enumerate(CHECKS, 1):
+    checks = [check for check in CHECKS if find_spec("pyspark") or check not in CHECKS_OF_SPARK]
+    with console.progress("checking", total=len(checks)) as show:
+        for number, check in enumerate(checks, 1):
             findings.append(check(settings))
             show(completed=number)
     report(findings, as_json=as_json)
@@ -71,6 +75,19 @@ def home_is_local(settings: Settings) -> Diagnosis:
         mend = "give a folder on a disk with `home`; this one is empty after a restart of the machine"
         return Diagnosis("file system", Level.NOTE, says, mend)
     return Diagnosis("file system", Level.OK, says)
+
+
+def home_is_closed(settings: Settings) -> Diagnosis:
+    """Whether only those can open the home whom the setting `home_mode` names."""
+    try:
+        mode = agreed_settings(settings).home_mode
+        exposed = open_to_others(settings.home, mode)
+    except (JournalError, OSError) as error:
+        return broken("home", error)
+    if not exposed:
+        return Diagnosis("home", Level.OK, f"{mode}: nobody else can open it")
+    says = f"home_mode is {mode}, and others can open {exposed[0]}"
+    return Diagnosis("home", Level.NOTE, says, "nothing: the next emit or flush of its owner closes it")
 
 
 def home_syncs(settings: Settings) -> Diagnosis:
@@ -116,6 +133,18 @@ def settings_agree(settings: Settings) -> Diagnosis:
         return Diagnosis("settings", Level.BROKEN, says, mend)
     mend = "nothing, if this is intended: the next emit or flush takes it over"
     return Diagnosis("settings", Level.NOTE, says, mend)
+
+
+def root_is_right(settings: Settings) -> Diagnosis:
+    """Whether the root is the one that the home files into."""
+    try:
+        with existing_journal(settings) as journal:
+            root = as_agreed(settings, journal).root
+            if journal is not None:
+                check_root(journal, root)
+    except (JournalError, OSError, RootError) as error:
+        return broken("root", error)
+    return Diagnosis("root", Level.OK, f"{root} is the root that the home files into, or may become it")
 
 
 def variables_are_settings(_: Settings) -> Diagnosis:
@@ -176,15 +205,18 @@ def marquez_answers(settings: Settings) -> Diagnosis:
 
 CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     home_is_local,
+    home_is_closed,
     home_syncs,
     sqlite_is_safe,
     settings_agree,
+    root_is_right,
     variables_are_settings,
     nothing_shadows,
     java_is_there,
     listener_is_there,
     marquez_answers,
 )
+CHECKS_OF_SPARK: Final = (java_is_there, listener_is_there)
 
 
 def foreign_packages(folders: Iterable[str]) -> list[Path]:

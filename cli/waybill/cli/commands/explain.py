@@ -29,7 +29,8 @@ def explain(
 
     Shows each event of the archive and the journal that the records came from, where it is stored, and what
     it added; the records that the events fold to; and the file and row of each record. Exit code 1 when
-    nothing is known of the file, or when the rows are not what the events fold to.
+    nothing is known of the file, when the rows are not what the events fold to, or when a file could not be
+    read.
 
     Examples:
 
@@ -38,6 +39,7 @@ def explain(
       waybill explain "$(waybill find --filename orders.csv --json | jq -r .did | head -1)" --json | jq .rows
     """
     from waybill.exporter import Wanted, explain as explain_file
+    from waybill.exporter.incomplete import IncompleteError
     from waybill.exporter.names import EVENTS
     from waybill.exporter.sources import EventsSource, JournalSource
 
@@ -50,6 +52,8 @@ def explain(
         console.json({**msgspec.to_builtins(found), "is_proven": found.is_proven})
     else:
         _show(found, agreed.root)
+    if found.unread:
+        raise IncompleteError(found.unread)
     if not (found.steps or found.rows):
         console.error(f"nothing is known of {did} in the archive, the journal or the layout; check the did")
     elif not found.is_proven:

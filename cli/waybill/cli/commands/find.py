@@ -11,7 +11,7 @@ from waybill.cli import console, records
 from waybill.cli.arguments import JsonLines, Since, Until
 from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
-from waybill.facets import FinalState
+from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Settings
 
 
@@ -43,7 +43,8 @@ def find(
 ) -> None:
     """Find files by where they came from, what was done to them, and where they ended.
 
-    Shows one record for each path that a file took, newest first. Exit code 0 even when nothing is found.
+    Shows one record for each path that a file took, newest first. Exit code 0 even when nothing is found,
+    and 1 when a file could not be read, so that records may be missing.
 
     Examples:
 
@@ -51,28 +52,41 @@ def find(
       waybill find --state ERROR --since 24h
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
     """
-    from waybill.exporter import Query, find as find_records
+    from waybill.exporter import Query
+    from waybill.exporter.query import IncompleteError, PatternError, scan
+    from waybill.facets.arrow import from_table
 
-    query = Query(
-        did=did,
-        parent_did=parent,
-        data_source=data_source,
-        data_sink=data_sink,
-        system_name=system,
-        filename=filename,
-        final_state=state,
-        annotations=_pairs(annotation or []),
-        since_ms=since_ms,
-        until_ms=until_ms,
-        limit=limit,
-    )
+    try:
+        query = Query(
+            did=did,
+            parent_did=parent,
+            data_source=data_source,
+            data_sink=data_sink,
+            system_name=system,
+            filename=filename,
+            final_state=state,
+            annotations=_pairs(annotation or []),
+            since_ms=since_ms,
+            until_ms=until_ms,
+            limit=limit,
+        )
+    except PatternError as error:
+        raise typer.BadParameter(str(error), param_hint="--filename") from None
     root = checked_root(agreed_settings(settings))
-    found = find_records(root, query)
+    found: list[ProvenanceRecord] = []
+    incomplete: IncompleteError | None = None
+    try:
+        for table in scan(root, query):
+            found += from_table(table)
+    except IncompleteError as error:
+        incomplete = error
     if as_json:
         for record in found:
             console.json(msgspec.to_builtins(record))
     elif found:
         records.show(found)
+    if incomplete:
+        raise incomplete
     if not found:
         console.note(f"nothing found below {root}; `waybill flush` makes the latest events visible")
 

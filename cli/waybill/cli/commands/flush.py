@@ -37,7 +37,8 @@ def flush(
 
     Every hour is compacted, including the current one. The command waits until each projection is done, also
     a backend with a long backlog; --timeout or Ctrl-C ends the waiting. Exit code 1 when a projection is held
-    up, for example by a backend that is down. Nothing is lost: entries stay in the journal.
+    up, for example by a backend that is down, or has set entries aside as poison. Nothing is lost: they stay
+    in the journal.
 
     Examples:
 
@@ -56,7 +57,7 @@ def flush(
 
 
 def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
-    """Print the result of a flush; exit with code 1 when entries are left or a projection has a problem."""
+    """Print the result of a flush; exit with code 1 when something is left, held up or poison."""
     agreed = agreed_settings(settings)
     if as_json:
         console.json(report)
@@ -70,5 +71,9 @@ def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> No
         console.error(f"{name} has {count} entries left: {why}")
     for name in report.problems.keys() - report.left.keys():
         console.error(f"{name}: {report.problems[name]}")
-    if report.left or report.problems:
+    for name, count in report.poison.items():
+        console.error(
+            f"{name} has set aside {count} entries that it cannot apply; `waybill poison list` says why"
+        )
+    if report.left or report.problems or report.poison:
         raise typer.Exit(console.EXIT_FAILED)

@@ -65,7 +65,7 @@ def show(
 
 
 @app.command("replay")
-@with_settings("home", "system_name")
+@with_settings("home", "system_name", "admit_name_chars", "admit_items", "admit_made_chars")
 def replay(
     settings: Settings,
     names: _Ids = None,
@@ -124,7 +124,8 @@ def _rejects(settings: Settings) -> Iterator[Rejects]:
     from waybill.transport.admission import Redaction
 
     with needed_journal(settings) as journal:
-        yield Rejects(journal, Redaction(as_agreed(settings, journal).redact))
+        agreed = as_agreed(settings, journal)
+        yield Rejects(journal, Redaction(agreed.redact, agreed.bounds))
 
 
 def _chosen(rejects: Rejects, names: list[str] | None, *, everything: bool) -> list[str]:

@@ -7,13 +7,15 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
 import typer
 
 from waybill.cli import console
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
+
+EXIT_INTERRUPTED: Final = 130
 
 
 @with_settings(*EVERY)
@@ -38,6 +40,15 @@ def serve(
             help="How long a connection may be without a request.",
         ),
     ] = 300.0,
+    header_timeout_s: Annotated[
+        float,
+        typer.Option(
+            "--header-timeout",
+            metavar="SECONDS",
+            min=1.0,
+            help="How long a request header may take to arrive.",
+        ),
+    ] = 10.0,
     body_timeout_s: Annotated[
         float,
         typer.Option(
@@ -54,7 +65,10 @@ def serve(
     workers: Annotated[
         int, typer.Option(metavar="N", min=1, max=64, help="How many processes serve the address.")
     ] = 1,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the collector's log.")] = False,
+    log_level: Annotated[
+        Literal["error", "warning", "info", "debug"],
+        typer.Option(metavar="LEVEL", help="The least that is logged: error, warning, info or debug."),
+    ] = "info",
 ) -> None:
     """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
 
@@ -73,23 +87,28 @@ def serve(
         raise typer.Exit(console.EXIT_USAGE)
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("--tls-cert and --tls-key go together; give both")
-    if verbose:
-        console.show_log()
     from waybill.collector import serve as serve_collector
+    from waybill.collector.logs import show_log
 
+    show_log(settings.log_format, log_level)
     journal = settings.home / "journal.db"
-    serve_collector(
-        settings,
-        on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
-        drain_timeout_s=drain_timeout_s,
-        idle_timeout_s=idle_timeout_s,
-        body_timeout_s=body_timeout_s,
-        without_keys=without_keys,
-        workers=workers,
-        tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
-    )
+    code = 0
+    try:
+        serve_collector(
+            settings,
+            on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
+            drain_timeout_s=drain_timeout_s,
+            idle_timeout_s=idle_timeout_s,
+            header_timeout_s=header_timeout_s,
+            body_timeout_s=body_timeout_s,
+            without_keys=without_keys,
+            workers=workers,
+            tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
+        )
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
     # Everything is closed and durable. A thread of granian that is still ending would abort the process if it
     # asked for an interpreter that is being torn down, so there is no ordinary exit.
     logging.shutdown()
     sys.stdout.flush()
-    os._exit(0)
+    os._exit(code)

@@ -32,7 +32,7 @@ def sql(
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
     data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
-    in UTC. Needs the extra `sql`.
+    in UTC. Needs the extra `sql`. Exit code 1 when a file cannot be read, or is in quarantine.
 
     Examples:
 
@@ -40,6 +40,8 @@ def sql(
       waybill sql "SELECT final_state, count(*) FROM provenance GROUP BY 1"
       waybill sql --json "SELECT * FROM provenance WHERE filename = 'orders.csv'"
     """
+    from waybill.exporter.incomplete import Unread
+
     root = checked_root(agreed_settings(settings))
     try:
         import duckdb
@@ -58,18 +60,21 @@ def sql(
                 f"the query cannot be answered ({reason}); correct it, or if a file is damaged, see "
                 "`waybill verify`"
             ) from None
+    unread = Unread()
+    unread.add_quarantined(root)
+    unread.raise_any()
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    from waybill.exporter.directory import files_of
     from waybill.exporter.names import COMPACTED, LATE
     from waybill.facets.arrow import SCHEMA
 
     connection.execute("SET TimeZone = 'UTC'")
-    folders = [root / folder for folder in (COMPACTED, LATE)]
-    filed = [str(folder) for folder in folders if any(folder.glob("*/*/*.parquet"))]
-    if filed:
-        patterns = [f"{glob.escape(folder)}/*/*/*.parquet" for folder in filed]
-        listed = ", ".join("'" + pattern.replace("'", "''") + "'" for pattern in patterns)
+    # A pattern would pass over a folder that cannot be read.
+    paths = [path for kind in (COMPACTED, LATE) for files in files_of(root / kind).values() for path in files]
+    if paths:
+        listed = ", ".join("'" + glob.escape(str(path)).replace("'", "''") + "'" for path in paths)
         connection.execute(
             f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from waybill.cli.arguments import JsonObject
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Journal, Settings, locks
-from waybill.transport.runner import lag_s, statuses
+from waybill.transport.runner import lag_s, statuses, unsettled
 
 PLAIN_SPARK: Final = (
     "final states of plain spark-submit runs are the Spark listener's own, which calls some failed writes "
@@ -32,11 +33,16 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a projection is: its last durable entry, how many follow, and how old the first of them is."""
+    """How far a projection is: its last durable entry, how many follow, and how old the first of them is.
+
+    Attributes:
+        unsettled: runs that have ended, whose records are written once they have settled.
+    """
 
     cursor: int
     behind: int
     lag_s: float
+    unsettled: int
     problem: str | None
 
 
@@ -62,6 +68,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         runner_pid: that process; None if there is none, or if it has not written its id yet.
         deliveries: by backend; backends that nothing was sent to yet are left out.
+        poison: by projection, how many entries are set aside because it cannot apply them.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
         notes: what to know when reading the records.
     """
@@ -75,6 +82,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     projections: dict[str, ProjectionStatus]
     deliveries: dict[str, DeliveryStatus]
     dead_letters: int
+    poison: dict[str, int] = {}
     damaged: tuple[str, ...] = ()
     notes: tuple[str, ...] = (PLAIN_SPARK,)
 
@@ -83,7 +91,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def status(settings: Settings, *, as_json: JsonObject = False) -> None:
     """Show what the journal holds and how far each projection is.
 
-    Exit code 1 when a projection is held up; its problem is shown.
+    Exit code 1 when a projection is held up, or when entries are set aside as poison.
 
     Examples:
 
@@ -96,7 +104,7 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
         console.json(found)
     else:
         _show(found)
-    if any(projection.problem for projection in found.projections.values()):
+    if found.poison or any(projection.problem for projection in found.projections.values()):
         raise typer.Exit(console.EXIT_FAILED)
 
 
@@ -118,8 +126,18 @@ def status_of(settings: Settings) -> Status:
             dead_letters=sum(len(dead_letters(journal, name)) for name in journal.cursors())
             if journal
             else 0,
+            poison=journal.poison.counts() if journal else {},
             damaged=_damaged(settings.root),
+            notes=(*_nodes_note(journal), PLAIN_SPARK) if journal else (PLAIN_SPARK,),
         )
+
+
+def _nodes_note(journal: Journal) -> Iterator[str]:
+    """Why the journal has another node than it began with, if it has."""
+    node = journal.nodes()[-1]
+    if node.why:
+        began = datetime.fromtimestamp(node.began_ms // 1000, UTC).isoformat(" ", "seconds")
+        yield f"since {began} entries are filed as {node.name}, because of the journal before: {node.why}"
 
 
 def _damaged(root: Path) -> tuple[str, ...]:
@@ -149,6 +167,7 @@ def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
             cursor=cursors.get(name, 0),
             behind=max(last_seq - cursors.get(name, 0), 0),
             lag_s=round(lag_s(journal, cursors.get(name, 0)), 1),
+            unsettled=unsettled(journal, name),
             problem=written[name].problem if name in written else None,
         )
         for name in sorted(written.keys() | cursors.keys())
@@ -181,11 +200,20 @@ def _show(found: Status) -> None:
     console.line(
         f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
     )
+    if found.poison:
+        each = ", ".join(f"{count} by {name}" for name, count in sorted(found.poison.items()))
+        what = f"poison    entries that cannot be applied: {each} (`waybill poison list`)"
+        console.line((what, "bold red"))
     if found.damaged:
         what = f"damaged   {len(found.damaged)} files were set aside; `waybill verify` says how to mend that"
         console.line((what, "yellow"))
     if not found.provenance_enabled:
         console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
+    for name, one in found.projections.items():
+        if one.unsettled:
+            console.line(
+                f"{name:9} {one.unsettled} runs have ended, and become records once they have settled"
+            )
     if found.projections:
         console.line("")
         console.table(

@@ -44,7 +44,8 @@ def where(
     if as_json:
         console.json(found)
         return
-    console.line(f"journal\t{'there' if found.in_journal else 'let go: every projection has it'}")
+    let_go = "let go: every projection has it" if found.projections else "lost"
+    console.line(f"journal\t{'there' if found.in_journal else let_go}")
     for name, progress in found.projections.items():
         console.line(f"{name}\t{progress}")
     for file in found.files:

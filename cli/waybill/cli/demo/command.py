@@ -103,7 +103,8 @@ def demo(
         )
     else:
         report.show(trail, home, again, marquez_url=own.marquez_url)
-        console.note(f"\n{took_s:.0f} s, the start of Spark included")
+        console.note()
+        console.note(f"{took_s:.0f} s, the start of Spark included")
     if any(one.is_different for one in again):
         raise typer.Exit(console.EXIT_FAILED)
 

@@ -1,5 +1,10 @@
 """The endpoints: OpenLineage's, DeltaFi's, and those for operators."""
 
+from waybill.collector.endpoints.deltafi import (
+    DeltaFiRecord as DeltaFiRecord,
+    DeltaFiStats as DeltaFiStats,
+    Stats as Stats,
+)
 from waybill.collector.endpoints.health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
 from waybill.collector.endpoints.lineage import (
     BATCH_PATH as BATCH_PATH,
@@ -9,7 +14,7 @@ from waybill.collector.endpoints.lineage import (
 )
 from waybill.collector.endpoints.provenance import (
     PROVENANCE_PATH as PROVENANCE_PATH,
+    RECORDS_PATH as RECORDS_PATH,
     ProvenanceEndpoints as ProvenanceEndpoints,
-    Stats as Stats,
     Taken as Taken,
 )

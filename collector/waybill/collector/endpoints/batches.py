@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
 from typing import Final, TypeVar
 
 import msgspec
 
-from waybill.collector.http import Problem
-from waybill.transport.admission import EXPLAINED_BYTES_MAX
-from waybill.transport.errors import AdmissionError
+from waybill.collector.http import Problem, count_values
+from waybill.transport.admission import EXPLAINED_BYTES_MAX, depth_error, without_indices
+from waybill.transport.errors import AdmissionError, Reason
 
-ELEMENTS_MAX: Final = 100_000
-"""How many events or records a body may have, unless all of them are good."""
+ELEMENTS_MAX: Final = 250_000
+"""How many events or records a body may have."""
+
+REFUSED_MAX: Final = 1_000
+"""From how many refused elements on a body is refused as a whole: each takes far longer than a good one."""
+
+VALUES_MAX: Final = 2_500_000
+"""How many values and names of members one element may have: all that is made of it is in memory at once."""
 
 EXPLAINED_MAX: Final = 100
 """Every reason is told for so many refused elements of one body, of `EXPLAINED_BYTES_MAX` together at most;
 for any further one, the first reason.
 """
+
+_PIECE_BYTES: Final = 2**20
+"""The elements of a larger body are checked in pieces of this size, between which others have their turn."""
 
 BETWEEN_REASONS: Final = " | "
 
@@ -47,7 +56,8 @@ def sort_elements(
         What is kept; index and reasons of each refused element; bytes and first reason of the same.
 
     Raises:
-        Problem: the body is no JSON, no array, or one of more than `ELEMENTS_MAX`.
+        Problem: the body is no JSON, no array, one of more than `ELEMENTS_MAX`, or more than `REFUSED_MAX` of
+            them are refused.
     """
     good: list[_T] = []
     failed: list[tuple[int, list[str]]] = []
@@ -65,51 +75,94 @@ def sort_elements(
                 left -= 1
                 left_bytes -= len(single)
                 reasons = [str(fault) for fault in faults_of(single, error)]
+            if len(failed) == REFUSED_MAX:
+                detail = f"more than {REFUSED_MAX:,} elements are wrong; the first: {failed[0][1][0]}"
+                status = HTTPStatus.UNPROCESSABLE_ENTITY
+                raise Problem(status, detail, reason="too many wrong elements") from None
             failed.append((index, reasons))
             refused.append((single, str(error)))
     return good, failed, refused
 
 
+def check_in_pieces(
+    body: bytes, wanted: str, check: Callable[[bytes], tuple[bytes, int]]
+) -> tuple[bytes, int]:
+    """What is to be kept of a JSON array and how many elements it has, as `check` says of its pieces.
+
+    Others have their turn between the pieces, and only one of them is decoded at a time.
+
+    Raises:
+        AdmissionError: `check` has refused a piece.
+        Problem: see `sort_elements`.
+    """
+    if len(body) <= _PIECE_BYTES:
+        return check(body)
+    elements = _elements(body, wanted)
+    total, is_kept_as_sent = 0, True
+    for piece in _pieces(elements):
+        kept, count = check(piece)
+        total += count
+        is_kept_as_sent &= kept is piece
+    if not is_kept_as_sent:
+        body = array_of([check(piece)[0][1:-1] for piece in _pieces(elements)])
+    return body, total
+
+
+def _pieces(elements: Sequence[msgspec.Raw]) -> Iterator[bytes]:
+    piece, size_bytes = [], 0
+    for element in map(bytes, elements):
+        piece.append(element)
+        size_bytes += len(element)
+        if size_bytes >= _PIECE_BYTES:
+            yield array_of(piece)
+            piece, size_bytes = [], 0
+    if piece:
+        yield array_of(piece)
+
+
+def array_of(elements: Sequence[bytes | msgspec.Raw]) -> bytes:
+    """A JSON array of these elements."""
+    return b"[" + b",".join(elements) + b"]"
+
+
 def _elements(body: bytes, wanted: str) -> list[msgspec.Raw]:
     """The elements of a JSON array, each as the bytes that were sent, which are not copied."""
     try:
-        if body.count(b",") >= ELEMENTS_MAX:
-            _count(body)
-        return _ELEMENTS.decode(body)
+        elements = _ELEMENTS.decode(body)
     except msgspec.ValidationError:
-        detail = f"the body is no array; send {wanted}"
+        what, reason = "the body is no array", Reason.INVALID
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        detail = f"the body is no JSON ({error}); send {wanted}"
+        what, reason = f"the body is no JSON ({error})", Reason.MALFORMED
     except RecursionError:
-        detail = f"the body is nested too deeply; send {wanted}"
-    raise Problem(HTTPStatus.BAD_REQUEST, detail)
-
-
-class _Element:
-    """Stands for an element that is only counted."""
-
-
-_COUNTED: Final = _Element()
-
-
-def _count(body: bytes) -> None:
-    """Count the elements while they are decoded, so that no more than `ELEMENTS_MAX` of them take memory."""
-    left = ELEMENTS_MAX
-
-    def count(_: object, __: object) -> _Element:
-        nonlocal left
-        left -= 1
-        if left < 0:
+        raise refusal(depth_error()) from None
+    else:
+        if len(elements) > ELEMENTS_MAX:
             detail = f"the body has more than {ELEMENTS_MAX:,} elements; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-        return _COUNTED
+        if len(body) > 2 * VALUES_MAX:
+            for element in elements:
+                check_values(bytes(element))
+        return elements
+    raise refusal(AdmissionError("$", what, f"send {wanted}", reason))
 
-    msgspec.json.decode(body, type=list[_Element], dec_hook=count)
+
+def check_values(element: bytes) -> None:
+    """Raise a `Problem` for an event or record of more than `VALUES_MAX` values and names of members."""
+    # In JSON at most every other byte is a comma or a colon.
+    if len(element) > 2 * VALUES_MAX and count_values(element) > VALUES_MAX:
+        detail = f"an element has more than {VALUES_MAX:,} values and names of members; send less in one"
+        raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
-def refusal(faults: Sequence[AdmissionError]) -> Problem:
+def refusal(error: AdmissionError, faults: Sequence[AdmissionError] = ()) -> Problem:
     """What a sender is told of a body that may not be kept, with everything that is wrong with it."""
-    error = faults[0]
-    no_json = (error.where == "$" and "is no JSON" in error.what) or "is no UTF-8" in error.what
-    status = HTTPStatus.BAD_REQUEST if no_json else HTTPStatus.UNPROCESSABLE_ENTITY
-    return Problem(status, str(error), errors=[str(fault) for fault in faults])
+    first, *_ = faults = faults or (error,)
+    # The path of a NUL has keys of the body.
+    place = "a NUL" if "NUL" in error.what else without_indices(error.where)
+    is_about_form = first.reason is Reason.INVALID
+    return Problem(
+        HTTPStatus(first.reason.http_status),
+        str(first),
+        errors=[str(fault) for fault in faults],
+        reason=f"wrong: {place}" if is_about_form else first.reason.value,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
@@ -14,6 +15,7 @@ from waybill.collector.http import Answer, Problem, Request, json_answer
 from waybill.collector.intake import STALLED_S, Receipt
 from waybill.collector.metrics import TEXT, home_text
 from waybill.transport.errors import JournalError
+from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
     from waybill.transport import Journal
 
 _OWNER: Final = "collector"
-_NEARLY_FULL: Final = 0.8
+
+BATCH_BYTES: Final = 2**20
+"""Readiness means that a body of this size can be kept; most are smaller."""
+
+_BATCH_ROOM_BYTES: Final = 2 * BATCH_BYTES
+"""It is written to the WAL, and later to the database."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -48,6 +55,7 @@ class HealthEndpoints:
         self._tallies = tallies
         # One probe at a time, on a thread of its own: a disk that does not answer blocks no other thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-ready")
+        self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-metrics")
         self._probe: asyncio.Future[Readiness] | None = None
         self._probe_until_s = 0.0
 
@@ -71,7 +79,8 @@ class HealthEndpoints:
 
     async def metrics(self, _: Request) -> Answer:
         """What was counted, for Prometheus."""
-        text = await asyncio.to_thread(self._metrics_text)
+        loop = asyncio.get_running_loop()
+        text = await loop.run_in_executor(self._metrics_thread, self._metrics_text)
         return Answer(HTTPStatus.OK, [("content-type", TEXT)], text.encode())
 
     async def where(self, request: Request) -> Answer:
@@ -98,12 +107,16 @@ class HealthEndpoints:
             # Only a write tells whether the disk takes one.
             journal.commit(_OWNER, put={"probe": b""})
             problems = {name: status.problem for name, status in statuses(journal).items() if status.problem}
-            size_bytes = journal.size_bytes()
-        except JournalError as error:
+            filled = journal.filled
+            free_bytes = shutil.disk_usage(journal.home).free
+        except (JournalError, OSError) as error:
             return Readiness(ready=False, problems={"journal": str(error)})
-        is_full, setting = size_bytes >= journal.max_bytes, f"journal_max_bytes = {journal.max_bytes}"
-        if is_full:
+        is_full, setting = filled >= 1, f"journal_max_bytes = {journal.max_bytes}"
+        has_room = free_bytes >= _BATCH_ROOM_BYTES
+        if not has_room:
+            problems["journal"] = f"its disk has only {free_bytes} bytes left; make room there"
+        elif is_full:
             problems["journal"] = f"has reached {setting}"
-        elif size_bytes >= journal.max_bytes * _NEARLY_FULL:
-            problems["journal"] = f"holds {size_bytes} bytes, and nothing more is kept from {setting} on"
-        return Readiness(ready=not is_full, problems=problems)
+        elif filled >= NEARLY_FULL:
+            problems["journal"] = f"is {filled:.0%} full, and nothing more is kept from {setting} on"
+        return Readiness(ready=has_room and not is_full, problems=problems)

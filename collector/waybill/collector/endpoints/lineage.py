@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.collector.endpoints.batches import BETWEEN_REASONS, refusal, sort_elements
-from waybill.collector.http import Answer, Request, json_answer, looked_into
+from waybill.collector.endpoints.batches import BETWEEN_REASONS, check_values, refusal, sort_elements
+from waybill.collector.http import Answer, Request, json_answer
 from waybill.transport.admission import event_errors
 from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
@@ -61,23 +61,29 @@ class LineageEndpoints:
         """One event: 201 once it is durable; 400 if it is no JSON, 422 if it breaks the specification."""
         body = await self._bodies.read(request)
         try:
-            admitted = await looked_into(body, self._redaction.admit)
+            admitted = await self._bodies.checked(body, self._admit)
         except AdmissionError as error:
             await self._acceptor.reject(Kind.OPENLINEAGE, [(body, str(error))])
-            raise refusal(await looked_into(body, partial(event_errors, first=error))) from None
+            faults = await self._bodies.sorted(body, partial(event_errors, first=error))
+            raise refusal(error, faults) from None
         headers = await self._acceptor.keep(Kind.OPENLINEAGE, [admitted], 1)
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
         """An array of events: each is kept or refused for itself; 200 says how many were."""
         body = await self._bodies.read(request)
-        good, failed, refused = await looked_into(body, self._sort)
+        good, failed, refused = await self._bodies.sorted(body, self._sort)
         if refused:
+            self._bodies.hold_refused(request, len(refused))
             await self._acceptor.reject(Kind.OPENLINEAGE, refused)
         headers = await self._acceptor.keep(Kind.OPENLINEAGE, good, len(good)) if good else ()
         status = "success" if not failed else "partial_success" if good else "failure"
         summary = BatchSummary(len(good) + len(failed), len(good), len(failed), 0, len(failed))
         return json_answer(BatchResult(status, summary, tuple(failed)), headers=headers)
+
+    def _admit(self, body: bytes) -> bytes:
+        check_values(body)
+        return self._redaction.admit(body)
 
     def _sort(self, body: bytes) -> tuple[list[bytes], list[FailedEvent], list[tuple[bytes, str]]]:
         wanted = "an array of OpenLineage events"

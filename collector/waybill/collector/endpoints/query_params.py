@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from waybill.collector.http import Problem
 from waybill.exporter import Query
+from waybill.exporter.query import PatternError
 from waybill.facets import FinalState
 
 LIMIT_DEFAULT: Final = 100
@@ -16,27 +17,30 @@ LIMIT_MAX: Final = 1000
 _NUMBER_DIGITS_MAX: Final = 15
 _TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
+_PARTIAL: Final = "partial"
 
 
 class QueryParams(NamedTuple):
-    """Which records, and how many of the newest ones the answer leaves out."""
+    """Which records, how many of the newest ones are left out, and whether an incomplete answer will do."""
 
     query: Query
-    offset: int
+    offset: int = 0
+    is_partial: bool = False
 
 
-def query_params_of(text: str) -> QueryParams:
-    """Read the query string of `GET /provenance/query`.
+def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
+    """Read the query string of a question for records.
 
-    A `limit` beyond `LIMIT_MAX` counts as `LIMIT_MAX`, as it does in DeltaFi.
+    A `limit` beyond `LIMIT_MAX` counts as `LIMIT_MAX`. With `from_deltafi`, half an annotation is none:
+    DeltaFi's dashboard asks while the other half is still being typed.
 
     Raises:
         Problem: a parameter is unknown, malformed or given twice; it names the parameter.
     """
-    values = _values(text, (*_TEXTS, *_ANNOTATION, "final_state", "from", "to", "limit", "offset"))
+    values = _values(text, (*_TEXTS, *_ANNOTATION, "final_state", "from", "to", "limit", "offset", _PARTIAL))
     limit = min(_number(values, "limit", 1) or LIMIT_DEFAULT, LIMIT_MAX)
     offset = _number(values, "offset", 0) or 0
-    conditions = _conditions(values)
+    conditions = _conditions(values, from_deltafi=from_deltafi)
     if "final_state" in values:
         try:
             conditions["final_state"] = FinalState(values["final_state"].upper())
@@ -47,22 +51,37 @@ def query_params_of(text: str) -> QueryParams:
     # DeltaFi's `to` is the last instant that counts, ours the first that does not.
     last_ms = _number(values, "to", 0)
     conditions["until_ms"] = None if last_ms is None else last_ms + 1
-    return QueryParams(Query(**conditions, limit=limit), offset)
+    return QueryParams(_query({**conditions, "limit": offset + limit}), offset, _is_partial(values))
 
 
-def filter_of(text: str) -> Query:
-    """Read the query string of `GET /provenance/stats`, as `query_params_of` does."""
-    names = (*(name for name in _TEXTS if name != "system_name"), *_ANNOTATION)
-    return Query(**_conditions(_values(text, names)))
+def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
+    """Read the query string of a question for figures, as `query_params_of` does."""
+    names = (*(name for name in _TEXTS if name != "system_name"), *_ANNOTATION, _PARTIAL)
+    values = _values(text, names)
+    return QueryParams(_query(_conditions(values, from_deltafi=from_deltafi)), is_partial=_is_partial(values))
 
 
-def _conditions(values: dict[str, str]) -> dict[str, Any]:
+def _query(conditions: dict[str, Any]) -> Query:
+    try:
+        return Query(**conditions)
+    except PatternError as error:
+        raise malformed("filename", str(error)) from None
+
+
+def _is_partial(values: dict[str, str]) -> bool:
+    given = values.get(_PARTIAL, "false")
+    if given not in {"true", "false"}:
+        raise malformed(_PARTIAL, f"is {given[:40]!r}; give true or false")
+    return given == "true"
+
+
+def _conditions(values: dict[str, str], *, from_deltafi: bool) -> dict[str, Any]:
     conditions: dict[str, Any] = {name: values[name] for name in _TEXTS if name in values}
     key, value = (values.get(name) for name in _ANNOTATION)
-    if (key is None) != (value is None):
+    if (key is None) != (value is None) and not from_deltafi:
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
         raise malformed(missing, "is missing beside the other one; give both")
-    if key is not None:
+    if key is not None and value is not None:
         conditions["annotations"] = {key: value}
     return conditions
 

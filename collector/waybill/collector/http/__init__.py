@@ -4,7 +4,11 @@ from waybill.collector.http.auth import Auth as Auth
 from waybill.collector.http.bodies import (
     BODY_TIMEOUT_S as BODY_TIMEOUT_S,
     Bodies as Bodies,
-    looked_into as looked_into,
+    count_values as count_values,
+)
+from waybill.collector.http.connections import (
+    CONNECTIONS_MAX as CONNECTIONS_MAX,
+    Connections as Connections,
 )
 from waybill.collector.http.exchange import (
     JSON as JSON,

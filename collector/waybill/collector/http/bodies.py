@@ -10,6 +10,8 @@ import asyncio
 import io
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,14 +27,22 @@ HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
 
-VALUES_MAX: Final = 2_500_000
+PACE_S: Final = 10.0
+PACE_BYTES: Final = 160 * 2**10
+"""A body has to bring so much in each such time, or its rest."""
+
+VALUES_MAX: Final = 6_000_000
 """How many values and names of members a body may have, counted by its commas and colons."""
 
+REFUSED_BYTES: Final = 1024
+"""What the reason for an element that is refused takes of the memory that all bodies share."""
+
+_FOR_SMALL_BYTES: Final = 16 * 2**20
+"""What of that memory only small bodies get, so that large ones keep nobody else out."""
+_SMALL_BYTES: Final = 2**20
 _LARGE_BYTES: Final = 16 * 2**20
-_INLINE_BYTES: Final = 256 * 2**10
-"""A body up to this size is decompressed and looked into by the event loop, a larger one by a thread."""
-_WHOLE_BYTES: Final = 4 * 2**20
-"""A body up to this size is read at once, a larger one in parts, because at once it is in memory twice."""
+_INLINE_BYTES: Final = 64 * 2**10
+"""A body up to this size is decompressed and checked by the event loop, a larger one by a thread."""
 _GZIP_MEMBERS_MAX: Final = 64
 """The rest of a piece is copied after each member, so many members would take long."""
 _PACKED_BYTES: Final = 64 * 2**10
@@ -43,19 +53,17 @@ _ENCODINGS: Final = ("identity", "gzip", "zstd")
 _T = TypeVar("_T")
 
 
-async def looked_into(body: bytes, look: Callable[[bytes], _T]) -> _T:
-    """What `look` returns for a body; other requests are answered while it looks into a large one."""
-    if len(body) <= _INLINE_BYTES:
-        return look(body)
-    return await asyncio.to_thread(look, body)
-
-
 class Bodies:
     """Reads the bodies of one server's requests; a body has `MAX_BODY_BYTES` at most, even decompressed."""
 
-    def __init__(self, *, timeout_s: float = BODY_TIMEOUT_S) -> None:
+    def __init__(self, *, timeout_s: float = BODY_TIMEOUT_S, pace_s: float = PACE_S) -> None:
         self._timeout_s = timeout_s
+        self._pace_s = pace_s
         self._large = asyncio.Lock()
+        self._unpacking = asyncio.Lock()
+        # A thread each, so that what takes long keeps neither the loop nor good bodies waiting.
+        self._checks = ThreadPoolExecutor(1, thread_name_prefix="waybill-checks")
+        self._sorts = ThreadPoolExecutor(1, thread_name_prefix="waybill-sorts")
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
@@ -68,10 +76,24 @@ class Bodies:
         if len(content) > _LARGE_BYTES:
             await self._take_turn(request)
         # In JSON at most every other byte is a comma or a colon.
-        if len(content) > 2 * VALUES_MAX and content.count(b",") + content.count(b":") > VALUES_MAX:
+        if len(content) > 2 * VALUES_MAX and await self.checked(content, count_values) > VALUES_MAX:
             detail = f"the body has more than {VALUES_MAX:,} values and names of members; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         return content
+
+    async def checked(self, body: bytes, check: Callable[[bytes], _T]) -> _T:
+        """What `check` returns, which goes through a body once; a large one is checked beside the loop."""
+        if len(body) <= _INLINE_BYTES:
+            return check(body)
+        return await asyncio.get_running_loop().run_in_executor(self._checks, check, body)
+
+    async def sorted(self, body: bytes, sort: Callable[[bytes], _T]) -> _T:
+        """What `sort` returns, which works on each element of a body: always beside the loop, in turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._sorts, sort, body)
+
+    def hold_refused(self, request: Request, count: int) -> None:
+        """Count the reasons of so many refused elements as memory of their request, or raise a `Problem`."""
+        self._hold(request, count * REFUSED_BYTES)
 
     def release(self, request: Request) -> None:
         """Give back the memory of a request that is over."""
@@ -88,24 +110,32 @@ class Bodies:
 
     async def _content(self, request: Request) -> bytes:
         encoding = self._check_head(request)
+        request.is_arriving = True
         try:
-            async with asyncio.timeout(self._timeout_s):
-                body = await self._read(request)
+            # The pace sets the limit anew.
+            async with asyncio.timeout(min(self._timeout_s, self._pace_s)) as limit:
+                body = await self._read(request, limit)
         except TimeoutError:
-            detail = f"the body did not arrive within {self._timeout_s:g} s; send it again"
+            detail = f"the body did not arrive within {self._timeout_s:g} s, or stopped; send it again"
             raise Problem(HTTPStatus.REQUEST_TIMEOUT, detail, close=True) from None
+        finally:
+            request.is_arriving = False
         if encoding == "identity":
             return body
-        if len(body) > _INLINE_BYTES:
-            await self._take_turn(request)
-            content = await asyncio.to_thread(self._decompress, body, encoding)
-        else:
-            content = self._decompress(body, encoding)
-        self._hold(request, len(content))
+        content = b""
+        if len(body) <= _INLINE_BYTES:
+            content = self._decompress(body, encoding, _INLINE_BYTES + 1)
+        if len(body) <= _INLINE_BYTES and len(content) <= _INLINE_BYTES:
+            self._hold(request, len(content))
+            return content
+        async with self._unpacking:  # so that only one at a time takes memory that is not held yet
+            unpack = partial(self._decompress, encoding=encoding, max_bytes=MAX_BODY_BYTES + 1)
+            content = await asyncio.get_running_loop().run_in_executor(self._checks, unpack, body)
+            self._hold(request, len(content))
         return content
 
     def _check_head(self, request: Request) -> str:
-        if request.header("content-type").partition(";")[0].strip().lower() != JSON:
+        if not request.is_json:
             what = f"the content type is not {JSON}; send JSON and say so"
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
         encoding = request.header("content-encoding").strip().lower() or "identity"
@@ -114,25 +144,36 @@ class Bodies:
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
         return encoding
 
-    async def _read(self, request: Request) -> bytes:
-        # The server reads no more than the sender's content length.
+    async def _read(self, request: Request, limit: asyncio.Timeout) -> bytes:
+        # The server reads no more than the sender's content length; in chunks, there is none.
         length = int(request.header("content-length") or 0)
-        self._hold(request, length)
-        if 0 < length <= _WHOLE_BYTES:
-            return await request.exchange()
-        content = io.BytesIO()
+        if length > MAX_BODY_BYTES:
+            self._refuse_size()
+        clock = asyncio.get_running_loop().time
+        last_s = clock() + self._timeout_s
+        content, in_time_bytes = io.BytesIO(), PACE_BYTES
         async for part in request.exchange:
+            # Memory is held when it is used: what a sender only promises keeps nobody out.
+            self._hold(request, len(part))
+            if len(part) == length > 0:
+                return part
             content.write(part)
-            self._hold(request, max(0, content.tell() - request.held_bytes))
+            if content.tell() == length:
+                break
+            if content.tell() >= in_time_bytes:
+                in_time_bytes = content.tell() + PACE_BYTES
+                limit.reschedule(min(clock() + self._pace_s, last_s))
         if content.tell() < length:
             detail = f"the body broke off after {content.tell():,} of {length:,} bytes; send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail, close=True)
         return content.getvalue()  # its own buffer, not copied
 
     def _hold(self, request: Request, size_bytes: int) -> None:
-        if request.held_bytes + size_bytes > MAX_BODY_BYTES:
+        held_bytes = request.held_bytes + size_bytes
+        if held_bytes > MAX_BODY_BYTES:
             self._refuse_size()
-        if self.held_bytes + size_bytes > HELD_BYTES_MAX:
+        limit_bytes = HELD_BYTES_MAX if held_bytes <= _SMALL_BYTES else HELD_BYTES_MAX - _FOR_SMALL_BYTES
+        if self.held_bytes + size_bytes > limit_bytes:
             raise busy("too much is being sent at once; send it again in a moment")
         request.held_bytes += size_bytes
         self.held_bytes += size_bytes
@@ -141,15 +182,17 @@ class Bodies:
         detail = f"the body is larger than {MAX_BODY_BYTES:,} bytes; send less at once"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, close=True)
 
-    def _decompress(self, body: bytes, encoding: str) -> bytes:
+    def _decompress(self, body: bytes, encoding: str, max_bytes: int) -> bytes:
         try:
-            content = _UNPACK[encoding](body, MAX_BODY_BYTES + 1)
+            return _UNPACK[encoding](body, max_bytes)
         except (OSError, zlib.error) as error:
             detail = f"the body is no {encoding} ({error}); send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
-        if len(content) > MAX_BODY_BYTES:
-            self._refuse_size()
-        return content
+
+
+def count_values(body: bytes) -> int:
+    """How many values and names of members a JSON text has at most."""
+    return body.count(b",") + body.count(b":")
 
 
 def _gunzip(body: bytes, max_bytes: int) -> bytes:

@@ -34,7 +34,7 @@ class Exchange(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("exchange", "has_turn", "held_bytes", "scope")
+    __slots__ = ("exchange", "has_turn", "held_bytes", "is_arriving", "scope")
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
@@ -43,10 +43,17 @@ class Request:
         """What its body takes of the memory that all bodies share."""
         self.has_turn = False
         """Whether its body is the large one that is being looked into."""
+        self.is_arriving = False
+        """Whether its client has to go on with the body."""
 
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty where there is none."""
         return str(self.scope.headers.get(name) or "")
+
+    @property
+    def is_json(self) -> bool:
+        """Whether its header says that its body is JSON."""
+        return self.header("content-type").partition(";")[0].strip().lower() == JSON
 
 
 class Answer(NamedTuple):
@@ -75,6 +82,8 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         detail: what is wrong and what to do, in one sentence.
         errors: every single reason, where there are several; Marquez has the same list.
         close: whether the connection is useless from here on, because some of the body was not read.
+        reason: why, for the log, which has no part of a body; that of the status if there is none.
+        key: the name of the key that came with the request, for the log.
     """
 
     def __init__(
@@ -85,11 +94,15 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
         errors: Sequence[str] = (),
         headers: Sequence[tuple[str, str]] = (),
         close: bool = False,
+        reason: str = "",
+        key: str = "",
     ) -> None:
         super().__init__(status, detail)
         self.status = status
         self.detail = detail
         self.errors = tuple(errors)
+        self.reason = reason or status.phrase
+        self.key = key
         self.headers = tuple(headers) + ((("connection", "close"),) if close else ())
 
     def answer(self) -> Answer:
@@ -108,4 +121,4 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
 def busy(detail: str) -> Problem:
     """Refuse what may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
-    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers)
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, reason=detail)

@@ -120,7 +120,7 @@ class Rejects:
         if reject.kind is Kind.OPENLINEAGE:
             body = self._redaction.admit(body)
         else:
-            check_records(body)
+            body, _ = check_records(body, self._redaction.bounds)
         seq = self._journal.append(reject.kind, body, system_name)
         self.drop([name])
         return seq

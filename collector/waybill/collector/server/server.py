@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import faulthandler
 import logging
 import os
-import resource
 import signal
 import socket
 import ssl
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import uvloop
 
 from waybill.collector.endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints
-from waybill.collector.http import BODY_TIMEOUT_S, Auth, Bodies
+from waybill.collector.http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
 from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
+from waybill.collector.logs import sum_up
 from waybill.collector.metrics import Metrics, Tallies
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
@@ -42,17 +43,27 @@ log = logging.getLogger("waybill.collector")
 COLLECTOR_LEASE: Final = "collector"
 """The name of the lock by which a home has one collector."""
 
-CONNECTIONS_MAX: Final = 4096
 IDLE_TIMEOUT_S: Final = 300.0
 """How long a connection may be without a whole request header: Spark jobs pause between their events."""
 
+HEADER_TIMEOUT_S: Final = 10.0
+"""How long a request header may take to arrive, once it has begun."""
+
 DRAIN_TIMEOUT_S: Final = 30.0
 
-_OTHER_FILES: Final = 256
+REQUESTS_TIMEOUT_S: Final = 30.0
+"""How long the requests under way get at a stop."""
+
+_END_TIMEOUT_S: Final = 10.0
+"""How long everything else may take at a stop, the projections apart."""
+
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_BYTES: Final = 4 * 2**20
+_BUFFER_BYTES: Final = 64 * 2**10
+"""What a connection may have in memory that is not part of a body: its header, most of all."""
 _POLL_S: Final = 0.05
 _CHECK_EVERY_S: Final = 1.0
+_LOOK_EVERY_S: Final = 0.25
 
 
 def serve(
@@ -61,6 +72,7 @@ def serve(
     on_listening: Callable[[str], None] = lambda _: None,
     drain_timeout_s: float = DRAIN_TIMEOUT_S,
     idle_timeout_s: float = IDLE_TIMEOUT_S,
+    header_timeout_s: float = HEADER_TIMEOUT_S,
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
     tls: tuple[Path, Path] | None = None,
@@ -69,13 +81,15 @@ def serve(
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
 
     Requests under way are then finished, and the projections get some time to follow; what they have not
-    dealt with stays in the journal.
+    dealt with stays in the journal. A second signal ends it without waiting. If the end takes longer than all
+    its limits together, this process ends with exit code 1 and says on stderr what its threads were doing.
 
     Args:
         settings: the home, the address, and what the runner beside the server does.
         on_listening: called with the URL once requests are taken.
         drain_timeout_s: how long the projections get at the end.
         idle_timeout_s: how long a connection may be without a whole request header.
+        header_timeout_s: how long a request header may take to arrive, once it has begun.
         body_timeout_s: how long a body may take to arrive.
         without_keys: listen where other machines can come in even if there are no keys.
         tls: PEM files of a certificate with its chain, and of its key; None: plain HTTP.
@@ -87,19 +101,22 @@ def serve(
         JournalError: the journal cannot be used.
     """
     journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
-    with contextlib.closing(journal), _only_collector(settings):
+    with contextlib.closing(journal), _only_collector(settings), contextlib.ExitStack() as at_end:
+        at_end.callback(faulthandler.cancel_dump_traceback_later)
+        at_end.callback(sum_up, at_end=True)
         # What a collector acknowledges is fsynced, whatever the setting `durability` says.
         home = Home.open(settings, journal, may_spool=False)
-        limits = _Limits(idle_timeout_s, body_timeout_s, tls)
+        limits = _Limits(idle_timeout_s, header_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
-        _allow_connections()
         _give_back_large_blocks()
         server = _Server(home, limits, without_keys=without_keys)
         if workers == 1:
-            uvloop.run(server.run(on_listening))
+            with _handlers_restored():
+                may_wait = uvloop.run(server.run(on_listening))
         else:
-            server.run_workers(workers, on_listening)
-        if home.settings.runner == "child":
+            may_wait = server.run_workers(workers, on_listening)
+        if home.settings.runner == "child" and may_wait:
+            _end_within(drain_timeout_s + _END_TIMEOUT_S)
             report = flush(home.settings, timeout_s=drain_timeout_s)
             if report.left:
                 log.warning("the time is up: %s entries left, which stay in the journal", report.left)
@@ -132,6 +149,25 @@ def stop(home: Path, timeout_s: float | None = None) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def _handlers_restored() -> Iterator[None]:
+    """Give back the handlers of signals: uvloop leaves its own, which take signals and do nothing."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_within(timeout_s: float) -> None:
+    """Have this process ended if it has not ended by then, whatever its threads wait for.
+
+    The journal is safe at any moment.
+    """
+    faulthandler.dump_traceback_later(timeout_s, exit=True)
+
+
 def _give_back_large_blocks() -> None:
     """Have glibc take each block of 4 MiB or more from the system by itself (`mallopt(3)`).
 
@@ -142,18 +178,9 @@ def _give_back_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
 
 
-def _allow_connections() -> None:
-    """Ask for as many open files as all connections may need; many systems begin with 1,024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS_MAX + _OTHER_FILES
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 class _Limits(NamedTuple):
     idle_timeout_s: float
+    header_timeout_s: float
     body_timeout_s: float
     tls: tuple[Path, Path] | None
 
@@ -169,6 +196,7 @@ class _Server:
         self._metrics = Metrics()
         self._tallies: Tallies | None = None
         self._host, self._port = _free_address(settings)
+        self._connections = Connections(self._port, header_timeout_s=limits.header_timeout_s)
         loopback = is_loopback(self._host)
         self._auth = Auth(self._metrics, loopback=loopback, without_keys=without_keys)
         self._auth.keys = self._keys.all()
@@ -181,8 +209,8 @@ class _Server:
         name = f"[{self._host}]" if ":" in self._host else self._host
         self._url = f"{'https' if limits.tls else 'http'}://{name}:{self._port}"
 
-    def run_workers(self, count: int, on_listening: Callable[[str], None]) -> None:
-        """Serve with several processes."""
+    def run_workers(self, count: int, on_listening: Callable[[str], None]) -> bool:
+        """Serve with several processes; False if a second signal has ended it."""
         with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
 
             def work(worker: Worker) -> None:
@@ -190,29 +218,54 @@ class _Server:
                 self._tallies.resume(self._metrics)
                 uvloop.run(self.run(lambda _: worker.on_ready(), worker))
                 self._tallies.publish(self._metrics)
+                sum_up(at_end=True)
 
-            Workers(count, work, self._keep_runner_if_due).run(lambda: on_listening(self._url))
+            workers = Workers(count, work, self._keep_runner_if_due)
+            return workers.run(lambda: on_listening(self._url))
 
-    async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> None:
-        """Serve with this process, as the only one or as one of several workers."""
+    async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> bool:
+        """Serve with this process, as the only one or as one of several workers.
+
+        Returns:
+            Whether the end may take its time; False if a second signal has asked for it.
+        """
         loop = asyncio.get_running_loop()
-        housekeeping = loop.create_task(self._keep_house())
+        signals = _Signals(loop, worker)
+        chores = [loop.create_task(self._keep_house()), loop.create_task(self._watch_connections())]
         reconciling = Reconciling(self._journal, self._settings)
         if worker is None or worker.number == 0:
             reconciling.start()
         try:
             server = _granian(self._application(), self._host, self._port, self._limits)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, server.stop)
             if worker is not None:
                 loop.add_reader(worker.life, _end_with_parent, loop, worker.life)
+            serving = loop.create_task(server.serve())
             listening = loop.create_task(self._say_when_listening(on_listening))
-            await server.serve()
-            await listening
+            await asyncio.wait({serving, signals.first}, return_when=asyncio.FIRST_COMPLETED)
+            listening.cancel()
+            _end_within(REQUESTS_TIMEOUT_S + _END_TIMEOUT_S)
+            server.stop()  # type: ignore[no-untyped-call]
+            await self._finish(serving, signals.second)
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
         finally:
-            housekeeping.cancel()
+            for chore in chores:
+                chore.cancel()
             reconciling.end()
             self._journal.close()
+        return not signals.second.done()
+
+    async def _finish(self, serving: asyncio.Task[None], hurry: asyncio.Future[None]) -> None:
+        """Let the requests under way be answered; connections without one are closed."""
+        deadline_s = time.monotonic() + REQUESTS_TIMEOUT_S
+        while not (serving.done() or hurry.done()) and time.monotonic() < deadline_s:
+            await asyncio.wait({serving, hurry}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            # granian waits for some of them until their idle timeout.
+            self._connections.close_waiting()
+        if serving.done():
+            serving.result()
+        else:
+            log.warning("requests under way were cut off; nothing of them was acknowledged")
 
     async def _say_when_listening(self, on_listening: Callable[[str], object]) -> None:
         while True:
@@ -236,7 +289,7 @@ class _Server:
             ProvenanceEndpoints(bodies, acceptor, journal, settings),
             HealthEndpoints(journal, settings.root, self._metrics, self._tallies),
         )
-        return Application(routes, bodies, self._auth, self._metrics)
+        return Application(routes, self._connections, bodies, self._auth, self._metrics)
 
     async def _keep_house(self) -> None:
         while True:
@@ -246,8 +299,17 @@ class _Server:
                 log.exception("keys, runner or figures could not be checked; the next check follows")
             await asyncio.sleep(_CHECK_EVERY_S)
 
+    async def _watch_connections(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            try:
+                self._connections.look()
+            except Exception:
+                log.exception("the connections could not be looked at; the next look follows")
+
     def _check(self) -> None:
         """Read the keys, and keep the runner running or publish the figures for other workers."""
+        sum_up()
         self._auth.keys = self._keys.all()
         if self._tallies is None:
             self._keep_runner()
@@ -257,16 +319,37 @@ class _Server:
     def _keep_runner_if_due(self) -> None:
         if time.monotonic() >= self._check_due_s:
             self._check_due_s = time.monotonic() + _CHECK_EVERY_S
+            sum_up()
             try:
                 self._keep_runner()
             except JournalError:
                 log.exception("the runner could not be checked; the next check follows")
 
     def _keep_runner(self) -> None:
-        """Have a runner for as long as a projection is behind."""
+        """Have a runner for as long as a projection is behind, or room is to be made."""
         cursors, last_seq = self._journal.cursors(), self._journal.last_seq()
-        if any(cursors.get(name, 0) < last_seq for name in statuses(self._journal)):
+        if self._journal.filled >= 1 or any(
+            cursors.get(name, 0) < last_seq for name in statuses(self._journal)
+        ):
             self._home.ensure_runner()
+
+
+class _Signals:
+    """The first and the second signal that tells this process to end, as futures.
+
+    A worker has one only: its parent ends it when there is hurry, and who ends both, as systemd does, and
+    the parent after that, is in none.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker | None) -> None:
+        self.first, self.second = loop.create_future(), loop.create_future()
+        self._due = [self.first] if worker else [self.first, self.second]
+        for number in (signal.SIGTERM,) if worker else (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._take)
+
+    def _take(self) -> None:
+        if self._due:
+            self._due.pop(0).set_result(None)
 
 
 def _end_with_parent(loop: asyncio.AbstractEventLoop, life: int) -> None:
@@ -287,7 +370,9 @@ def _granian(application: Application, host: str, port: int, limits: _Limits) ->
         websockets=False,
         backlog=CONNECTIONS_MAX,
         backpressure=CONNECTIONS_MAX,
-        http1_settings=HTTP1Settings(header_read_timeout=round(limits.idle_timeout_s * 1000)),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=round(limits.idle_timeout_s * 1000), max_buffer_size=_BUFFER_BYTES
+        ),
         log_enabled=False,
         ssl_cert=limits.tls[0] if limits.tls else None,
         ssl_key=limits.tls[1] if limits.tls else None,

@@ -11,10 +11,9 @@ import contextlib
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 log = logging.getLogger("waybill.collector")
 
@@ -74,17 +73,23 @@ class Workers:
         self._work = work
         self._idle = idle
         self._places = [_Place() for _ in range(count)]
-        self._stopping = threading.Event()
+        # No lock may be in it, because a signal can come while the lock is held.
+        self._signals_taken = 0
 
-    def run(self, on_ready: Callable[[], None]) -> None:
-        """Work until SIGTERM or SIGINT, then end all; `on_ready` is called once all workers take requests."""
+    def run(self, on_ready: Callable[[], None]) -> bool:
+        """Work until SIGTERM or SIGINT, then end all; `on_ready` is called once all workers take requests.
+
+        Returns:
+            Whether the end may take its time; False if a second signal has asked for it.
+        """
         awaited = len(self._places)
         life, held = os.pipe()
         ready, ready_end = os.pipe()
         os.set_blocking(ready, False)
         with self._signals():
             try:
-                while not self._stopping.wait(_POLL_S):
+                while not self._signals_taken:
+                    time.sleep(_POLL_S)
                     self._replace(lambda: os.write(ready_end, b"."), life, held)
                     with contextlib.suppress(BlockingIOError):
                         if awaited > 0 and (awaited := awaited - len(os.read(ready, awaited))) == 0:
@@ -94,6 +99,7 @@ class Workers:
                 self._end()
                 for descriptor in (life, held, ready, ready_end):
                     os.close(descriptor)
+        return self._signals_taken == 1
 
     def _replace(self, on_ready: Callable[[], object], life: int, held: int) -> None:
         for number, place in enumerate(self._places):
@@ -105,14 +111,24 @@ class Workers:
                 place.pid = self._fork(Worker(number, on_ready, life), held)
 
     def _fork(self, worker: Worker, held: int) -> int:
-        pid = os.fork()
-        if pid:
-            return pid
+        # A signal must not meet the parent's handlers in the child, where it would be lost.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        try:
+            pid = os.fork()
+            if not pid:
+                self._be(worker, held, blocked)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return pid
+
+    def _be(self, worker: Worker, held: int, blocked: set[signal.Signals | int]) -> NoReturn:
         code = 1
         try:
             os.close(held)
-            for number in _STOPS:
-                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            # Ctrl-C reaches parent and workers, and the parent tells its workers itself.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             self._work(worker)
             code = 0
         except BaseException:
@@ -123,12 +139,15 @@ class Workers:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, lambda *_: self._stopping.set()) for number in _STOPS}
+        before = {number: signal.signal(number, self._on_signal) for number in _STOPS}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _on_signal(self, *_: object) -> None:
+        self._signals_taken += 1
 
     def _end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -136,7 +155,9 @@ class Workers:
                 if place.pid is not None:
                     os.kill(place.pid, number)
             deadline_s = time.monotonic() + END_TIMEOUT_S
-            while time.monotonic() < deadline_s and any(place.pid is not None for place in self._places):
+            while any(place.pid is not None for place in self._places) and time.monotonic() < deadline_s:
+                if self._signals_taken > 1 and number == signal.SIGTERM:
+                    break
+                time.sleep(_POLL_S)
                 for place in self._places:
                     place.reap()
-                time.sleep(_POLL_S)

@@ -9,3 +9,4 @@ from waybill.exporter.archive.projection import (
     Archive as Archive,
     open_archive as open_archive,
 )
+from waybill.exporter.archive.refiling import Refiled as Refiled, refile as refile

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter.directory import names
-from waybill.exporter.names import EVENTS, RawName
-from waybill.exporter.parquet import fill_in, seal_in, to_be_sealed
+from waybill.exporter.names import EVENTS, Hour, RawName, parse_hour
+from waybill.exporter.parquet import can_hold, fill_in, seal_in, to_be_sealed
 from waybill.facets import UNREADABLE, parse_instant_us
 from waybill.transport.journal import Entry, Kind
 
@@ -41,6 +41,11 @@ EVENTS_SCHEMA: Final = pa.schema(
 )
 """The columns of the archive, in order. `node` is the journal's own id, `system_name` the stamped name."""
 
+ENTRIES_MAX: Final = 50_000
+"""No file gets more entries than this."""
+BYTES_MAX: Final = 32 * 2**20
+"""A file whose entries are as large as this together gets no more."""
+
 _LEVEL: Final = 1  # of zstd: what repeats as events do is no smaller at 3, which takes half as long again
 _DICTIONARY: Final = ["node", "event_type", "job_namespace", "job_name", "kind", "system_name"]
 _ENCODING: Final = {
@@ -52,6 +57,10 @@ _ENCODING: Final = {
 }
 _ROWS_READ: Final = 4_096
 _ROW_GROUP: Final = 16_384
+_FALSE_POSITIVES: Final = 0.01  # of the Bloom filter on run ids
+_ASKED_MAX: Final = 64  # for more runs, reading the column is faster than asking the filter
+_FIRST_HOUR: Final = Hour("00000000", "00")
+_LAST_HOUR: Final = Hour("99999999", "99")
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -86,7 +95,7 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
     heads = [_read_head(entry) for entry in entries]
     runs = [head.run or _NO_RUN for head in heads]
     jobs = [head.job or _NO_JOB for head in heads]
-    columns = [
+    columns: list[list[Any]] = [
         [entry.seq for entry in entries],
         [node] * len(entries),
         [entry.received_ms for entry in entries],
@@ -108,6 +117,9 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
         compression_level=_LEVEL,
         use_dictionary=_DICTIONARY,
         column_encoding=_ENCODING,
+        bloom_filter_options={
+            "run_id": {"ndv": min(max(len(set(columns[4])), 1), _ROW_GROUP), "fpp": _FALSE_POSITIVES}
+        },
         store_schema=False,
     ) as writer:
         writer.write_table(pa.Table.from_arrays(arrays, schema=EVENTS_SCHEMA), row_group_size=_ROW_GROUP)
@@ -147,7 +159,7 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
     opened = pa.BufferReader(file) if isinstance(file, bytes) else pa.OSFile(str(file))
     with pq.ParquetFile(opened) as archived:
         columns = ["sequence", "arrived", "kind", "system_name", "body"]
-        groups = None if run_ids is None else _groups_of(archived, run_ids)
+        groups = None if run_ids is None else _groups_of(archived, opened, run_ids)
         columns += [] if run_ids is None else ["run_id"]
         for batch in archived.iter_batches(_ROWS_READ, row_groups=groups, columns=columns, use_threads=False):
             if run_ids is not None:
@@ -162,11 +174,18 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
             ]
 
 
-def _groups_of(file: pq.ParquetFile, run_ids: Collection[str]) -> list[int]:
+def _groups_of(file: pq.ParquetFile, source: pa.NativeFile, run_ids: Collection[str]) -> list[int]:
+    place = file.schema_arrow.get_field_index("run_id")
     return [
         group
         for group in range(file.num_row_groups)
-        if pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
+        if (
+            len(run_ids) > _ASKED_MAX
+            or any(
+                can_hold(source, file.metadata.row_group(group).column(place), run_id) for run_id in run_ids
+            )
+        )
+        and pc.any(_is_of(file.read_row_group(group, ["run_id"])["run_id"], run_ids)).as_py()
     ]
 
 
@@ -174,15 +193,23 @@ def _is_of(column: pa.Array, run_ids: Collection[str]) -> pa.Array:
     return pc.is_in(column, pa.array(sorted(run_ids), pa.string()))
 
 
-def archived_files(root: Path) -> list[tuple[RawName, Path]]:
-    """The archive's files, in order of hour, node and sequence."""
-    paths = (root / EVENTS).glob("[0-9]*/[0-9]*/*.parquet")
-    found = [
-        (path.parent.parent.name, path.parent.name, name, path)
-        for path in paths
-        if (name := RawName.parse(path.name)) is not None
-    ]
-    return [(name, path) for _, _, name, path in sorted(found)]
+def archived_files(
+    root: Path, first: Hour = _FIRST_HOUR, last: Hour = _LAST_HOUR
+) -> list[tuple[RawName, Path]]:
+    """The archive's files of some hours, in order of hour, node and sequence."""
+    files: list[tuple[RawName, Path]] = []
+    for day in sorted(names(root / EVENTS)):
+        if not first.day <= day <= last.day:
+            continue
+        for hour in sorted(names(root / EVENTS / day)):
+            if parse_hour(day, hour) is None or not first <= (day, hour) <= last:
+                continue
+            folder = root / EVENTS / day / hour
+            found = [
+                (raw, folder / name) for name in names(folder) if (raw := RawName.parse(name)) is not None
+            ]
+            files += sorted(found)
+    return files
 
 
 def _read_head(entry: Entry) -> _Head:

@@ -2,9 +2,8 @@
 
 Entries gather in memory until they make a large file, have waited for a while, a flush asks for them, or
 their hour of arrival has ended. A file holds one range of one hour. The range is stored before the file is
-written, and deleted by the commit that moves the cursor over it. A restart in between writes exactly that
-range again, so that its file is overwritten. Each file is sealed, names the one before it, and is in the
-root's ledger.
+written, and deleted by the commit that moves the cursor over it. A restart in between makes exactly the same
+file again. Each file is sealed, names the one before it, and is in the root's ledger.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from waybill.exporter import parquet
-from waybill.exporter.archive.files import encode_entries, last_seal
-from waybill.exporter.ledger import recorded, relative
-from waybill.exporter.names import Hour, RawName, events_folder, hour_of
-from waybill.transport.files import Files, publish, sweep
-from waybill.transport.runner import Step
+from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, encode_entries, last_seal
+from waybill.exporter.ledger import recorded
+from waybill.exporter.names import Hour, RawName, events_folder, hour_of, relative
+from waybill.transport import RootError
+from waybill.transport.files import Files, publish_new, sweep
+from waybill.transport.root import Filing
+from waybill.transport.runner import Step, left_s
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,13 +31,9 @@ GATHER_S: Final = 60.0
 """Entries wait so long for others, so that there are few large files rather than many small ones."""
 
 _NAME: Final = "archive"
-_RANGE: Final = "range"
-_ENTRIES_MAX: Final = 50_000
-_BYTES_MAX: Final = 32 * 2**20
 _READ_MAX: Final = 10_000
 _READ_BYTES_MAX: Final = 8 * 2**20
 _RETRY_S: Final = 5.0
-_RANGE_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
 
 
 def open_archive(journal: Journal, settings: Settings) -> Archive | None:
@@ -59,7 +54,7 @@ class Archive:
         *,
         files: Files | None = None,
         gather_s: float = GATHER_S,
-        entries_max: int = _ENTRIES_MAX,
+        entries_max: int = ENTRIES_MAX,
         read_max: int = _READ_MAX,
     ) -> None:
         self._entries_max = entries_max
@@ -67,18 +62,25 @@ class Archive:
         self._journal = journal
         self._root: Path = settings.root
         self._files = files or Files()
-        self._gather_ms = int(gather_s * 1_000)
+        self._filing = Filing(journal, settings.root, _NAME, self._files)
+        self._gather_s = gather_s
+        self._due_s = 0.0
+        """When the gathered entries have waited for others long enough, on the monotonic clock."""
         self._cursor: int | None = None
         self._gathered: list[Entry] = []
         self._gathered_bytes = 0
         self._flush: int | None = None
         self._stored_range: tuple[int, int] | None = None
+        self._node = ""
         self._seal: str | None = None
 
     def step(self) -> Step:
         """Gather new entries, and write one file if it is due."""
         try:
             return self._step(finishing=False)
+        except RootError as error:
+            self._reset()
+            return Step(retry_s=_RETRY_S, problem=str(error))
         except OSError as error:
             self._reset()
             return Step(
@@ -122,6 +124,9 @@ class Archive:
         self._add(entries)
 
     def _add(self, entries: list[Entry]) -> None:
+        if entries and not self._gathered:
+            gathered_ms = entries[0].received_ms + int(self._gather_s * 1_000)
+            self._due_s = time.monotonic() + left_s(gathered_ms, self._gather_s)
         self._gathered += entries
         self._gathered_bytes += sum(len(entry.body) for entry in entries)
         if self._flush is None:
@@ -133,7 +138,7 @@ class Archive:
 
     @property
     def _full(self) -> bool:
-        return self._gathered_bytes >= _BYTES_MAX or len(self._gathered) >= self._entries_max
+        return self._gathered_bytes >= BYTES_MAX or len(self._gathered) >= self._entries_max
 
     def _step(self, *, finishing: bool) -> Step:
         if self._cursor is None:
@@ -147,22 +152,18 @@ class Archive:
             return self._write(count)
         if not self._gathered:
             return Step()
-        waits_ms = self._gathered[0].received_ms + self._gather_ms - time.time_ns() // 1_000_000
-        return Step(retry_s=max(waits_ms, 0) / 1_000)
+        return Step(retry_s=max(self._due_s - time.monotonic(), 0.0))
 
     def _begin(self) -> None:
         self._reset()
+        self._filing.open()
         self._cursor = self._journal.cursor(_NAME)
-        stored = self._journal.state_get(_NAME, _RANGE)
-        self._stored_range = None if stored is None else _RANGE_DECODER.decode(stored)
-        self._seal = None
-        # A damaged file has no seal to be named by; `verify` reports it.
-        with contextlib.suppress(*parquet.DAMAGED):
-            self._seal = last_seal(self._root, self._journal.node, self._cursor)
+        self._stored_range = self._filing.begun()
+        self._node, self._seal = "", None
 
     def _gather(self) -> bool:
         """Read on; return False when there is nothing new."""
-        entries = self._journal.read(self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
+        entries = self._journal.feed(_NAME, self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
         self._add(entries)
         return bool(entries)
 
@@ -179,9 +180,7 @@ class Archive:
             return next(at for at, entry in enumerate(self._gathered) if _hour(entry) != hour)
         if self._flush is not None:
             return self._upto(self._flush)
-        # After a clock was set back, they must not wait until it is that late again.
-        waited_ms = time.time_ns() // 1_000_000 - self._gathered[0].received_ms
-        gathering = 0 <= waited_ms < self._gather_ms
+        gathering = time.monotonic() < self._due_s
         return None if gathering and not self._full else len(self._gathered)
 
     def _upto(self, seq: int) -> int:
@@ -189,22 +188,34 @@ class Archive:
 
     def _write(self, count: int) -> Step:
         entries = self._gathered[:count]
-        name = RawName(self._journal.node, entries[0].seq, entries[-1].seq)
+        node = self._filing.begin(entries[0].seq, entries[-1].seq)
+        if node != self._node:
+            self._begin_chain(node)
+        name = RawName(node, entries[0].seq, entries[-1].seq)
         folder = self._root / events_folder(_hour(entries[0]))
-        if self._stored_range is None:
-            self._journal.commit(_NAME, put={_RANGE: msgspec.msgpack.encode((name.first, name.last))})
-        else:
+        if self._stored_range is not None:
             sweep(self._files, folder, f"{name}.")
         path = folder / str(name)
-        data, seal = encode_entries(name.node, entries, self._seal)
-        with recorded(self._root, self._files, [_hour(entries[0])]) as changed:
-            self._files.make_folder(folder)
-            publish(self._files, path, data)
-            changed[relative(self._root, path)] = seal
-        self._journal.commit(_NAME, cursor=name.last, delete=[_RANGE])
+        data, seal = encode_entries(node, entries, self._seal)
+        try:
+            with recorded(self._root, self._files, [_hour(entries[0])], keeps=True) as changed:
+                self._files.make_folder(folder)
+                publish_new(self._files, path, data)
+                changed[relative(self._root, path)] = seal
+        except FileExistsError:
+            self._filing.is_taken(node, path)
+            return self._write(count)
+        self._filing.done(node, name.last)
         self._cursor, self._stored_range, self._seal = name.last, None, seal
         self._keep(self._gathered[count:])
         return Step(applied=count)
+
+    def _begin_chain(self, node: str) -> None:
+        """Go on with the chain of a node's files."""
+        self._node, self._seal = node, None
+        # A damaged file has no seal to be named by; `verify` reports it.
+        with contextlib.suppress(*parquet.DAMAGED):
+            self._seal = last_seal(self._root, node, self._journal.cursor(_NAME))
 
 
 def _hour(entry: Entry) -> Hour:

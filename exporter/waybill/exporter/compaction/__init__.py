@@ -8,6 +8,7 @@ from waybill.exporter.compaction.compactor import (
     summed as summed,
 )
 from waybill.exporter.compaction.raw import (
+    HELD_BYTES_MAX as HELD_BYTES_MAX,
     RawWriter as RawWriter,
     by_hour as by_hour,
     squash_hour as squash_hour,

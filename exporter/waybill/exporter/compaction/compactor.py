@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +10,7 @@ import msgspec
 
 from waybill.exporter.compaction.restartable_hour import HourCompaction, Retraction
 from waybill.exporter.directory import raw_hours
-from waybill.exporter.ledger import recorded
+from waybill.exporter.ledger import hold_against_ledger, recorded
 from waybill.exporter.names import Hour
 from waybill.exporter.parallel import in_parallel, workers_default
 from waybill.exporter.parquet import WINDOW_ROWS
@@ -56,7 +56,7 @@ class Compactor:
     """Compacts the hours of a root. Several may work on one root: they take turns.
 
     Args:
-        node: whose unpublished raw files may be removed, since nobody else writes them.
+        nodes: whose unpublished raw files may be removed, since nobody else writes them.
         workers: how many hours are compacted at once.
         window_rows: about how many rows of each hour are in memory at once.
     """
@@ -65,13 +65,13 @@ class Compactor:
         self,
         root: Path,
         *,
-        node: str | None = None,
+        nodes: Collection[str] = (),
         files: Files | None = None,
         workers: int | None = None,
         window_rows: int = WINDOW_ROWS,
     ) -> None:
         self._root = root
-        self._node = node
+        self._nodes = nodes
         self._files = files or Files()
         self._window_rows = window_rows
         self._workers = min(workers or workers_default(), _HOURS_AT_ONCE_MAX)
@@ -88,13 +88,14 @@ class Compactor:
         wanted |= retraction.hours() if retraction else set()
         if not wanted:
             return CompactionReport()
-        with recorded(self._root, self._files, wanted) as changed:
+        with recorded(self._root, self._files, wanted, keeps=retraction is None) as changed:
+            aside = hold_against_ledger(self._root, self._files, sorted(wanted), changed)
             reports = in_parallel(
                 lambda hour: compact_hour(
                     self._root,
                     hour,
                     self._files,
-                    node=self._node,
+                    nodes=self._nodes,
                     retraction=retraction,
                     window_rows=self._window_rows,
                 ),
@@ -106,7 +107,7 @@ class Compactor:
                 changed.update(report.changed)
                 # Published, and failed after: then more changed than the report tells.
                 changed.certain &= report.failed is None
-        return summed(reports)
+        return summed(reports, aside)
 
 
 def compact_hour(
@@ -114,12 +115,12 @@ def compact_hour(
     hour: Hour,
     files: Files,
     *,
-    node: str | None = None,
+    nodes: Collection[str] = (),
     retraction: Retraction | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> HourReport:
     """Compact one hour, with the arguments of `Compactor`; only whoever holds the root's lock may."""
-    compaction = HourCompaction(root, hour, files, node, window_rows)
+    compaction = HourCompaction(root, hour, files, nodes, window_rows)
     failed = None
     try:
         compaction.run(retraction)
@@ -137,13 +138,13 @@ def compact_hour(
     )
 
 
-def summed(reports: Iterable[HourReport]) -> CompactionReport:
-    """Make one report of those of all hours."""
+def summed(reports: Iterable[HourReport], aside: Iterable[Quarantined] = ()) -> CompactionReport:
+    """Make one report of those of all hours, and of the files that were quarantined before."""
     reports = list(reports)
     published = sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
     return CompactionReport(
         published=tuple(published),
-        aside=tuple(quarantined for one in reports for quarantined in one.aside),
+        aside=(*aside, *(quarantined for one in reports for quarantined in one.aside)),
         unreadable={one.hour: one.unreadable for one in reports if one.unreadable is not None},
         failed={one.hour: one.failed for one in reports if one.failed is not None},
     )

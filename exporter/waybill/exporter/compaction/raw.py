@@ -1,6 +1,7 @@
 """Raw files: the records of one range of the journal, a file for each hour touched.
 
-A file's name is its range and its bytes follow from its records, so writing a range again overwrites it.
+A file's name is its range and its bytes follow from its records, so writing a range again makes the same
+file. The layout never replaces a file that has the name and other bytes: it is somebody else's.
 
 While an hour has not ended, its many small raw files are squashed: joined to few, each of one longer range. A
 reader opens every raw file of an hour, and compacting again and again what still grows would rewrite all of
@@ -12,9 +13,11 @@ squash removes what is left of the smaller ones.
 
 from __future__ import annotations
 
+import tempfile
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +28,8 @@ from waybill.exporter.ledger import root_lock
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from waybill.exporter.parallel import in_parallel
 from waybill.exporter.parquet import Covers
-from waybill.facets.arrow import to_table
-from waybill.transport.files import Files, publish
+from waybill.facets.arrow import SCHEMA, to_tables
+from waybill.transport.files import Files, publish, publish_new
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -34,36 +37,115 @@ if TYPE_CHECKING:
 LARGE_BYTES: Final = 16 * 2**20
 """A raw file of this size is not made larger."""
 
+HELD_BYTES_MAX: Final = 64 * 2**20
+"""More rows than this, in memory, of one range wait on the disk."""
+
+_SPILL_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
+
 
 class RawWriter:
-    """Writes raw files below a root, with so many workers at once."""
+    """Writes raw files below a root, with so many workers at once.
 
-    def __init__(self, root: Path, *, files: Files | None = None, workers: int = 1) -> None:
+    Args:
+        replaces: whether a file of the same name is replaced, since nobody else can have written it.
+    """
+
+    def __init__(
+        self, root: Path, *, files: Files | None = None, workers: int = 1, replaces: bool = True
+    ) -> None:
         self._root = root
         self._files = files or Files()
         self._workers = workers
+        self._publish = publish if replaces else publish_new
 
     def write(self, raw: RawName, records: Sequence[ProvenanceRecord]) -> list[Hour]:
-        """Write the records of one range, in any order; see `write_table`."""
-        return self.write_table(raw, to_table(records))
+        """Write the records of one range, in any order; see `write_tables`."""
+        return self.write_tables(raw, to_tables(records))
 
-    def write_table(self, raw: RawName, table: pa.Table) -> list[Hour]:
-        """Write the records of one range, a table of `SCHEMA` in any order; durable on return.
+    def write_tables(self, raw: RawName, tables: Iterable[pa.Table]) -> list[Hour]:
+        """Write the records of one range, tables of `SCHEMA` in any order; durable on return.
 
-        It returns the hours touched, in order.
+        What is too much for memory waits on the disk. It returns the hours touched, in order.
 
         Raises:
+            FileExistsError: there is a file of this name with other bytes, its `filename2`; see `replaces`.
             OSError: a file could not be written. Others of the range may have been; writing the range again
                 makes it whole.
         """
-        parts = list(by_hour(table))
-        in_parallel(lambda part: self._publish(raw, *part), parts, workers=self._workers)
-        return [hour for hour, _ in parts]
+        spill: _Spill | None = None
+        held: list[pa.Table] = []
+        held_bytes = 0
+        for table in tables:
+            held.append(table)
+            held_bytes += table.nbytes
+            if held_bytes > HELD_BYTES_MAX:
+                if spill is None:
+                    self._files.make_folder(self._root)
+                    spill = _Spill(self._root)
+                spill.add(pa.concat_tables(held))
+                held, held_bytes = [], 0
+        parts = list(by_hour(pa.concat_tables(held))) if held else []
+        if spill is None:
+            in_parallel(lambda part: self._write(raw, part[0], [part[1]]), parts, workers=self._workers)
+            return [hour for hour, _ in parts]
+        with spill:
+            spill.add(pa.concat_tables(held or [SCHEMA.empty_table()]))
+            hours = spill.hours
+            for hour in hours:
+                self._write(raw, hour, spill.read(hour), rows=spill.rows(hour), spool=self._root)
+        return hours
 
-    def _publish(self, raw: RawName, hour: Hour, table: pa.Table) -> None:
+    def _write(
+        self,
+        raw: RawName,
+        hour: Hour,
+        tables: Iterable[pa.Table],
+        *,
+        rows: int = 0,
+        spool: Path | None = None,
+    ) -> None:
+        encoder = parquet.Encoder(parquet.RAW_FILTERS, rows=rows, spool=spool)
+        for table in tables:
+            encoder.add(table)
         folder = self._root / raw_folder(hour)
         self._files.make_folder(folder)
-        publish(self._files, folder / str(raw), parquet.encode(table, parquet.RAW_FILTERS))
+        self._publish(self._files, folder / str(raw), encoder.finish())
+
+
+class _Spill:
+    """Rows that wait on the disk until all of their hour are there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it is closed by `__exit__`
+        self._pieces: defaultdict[Hour, list[tuple[int, int, int]]] = defaultdict(list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, table: pa.Table) -> None:
+        for hour, part in by_hour(table):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, part.schema, options=_SPILL_OPTIONS) as writer:
+                writer.write_table(part)
+            size_bytes = self._file.write(sink.getvalue())
+            self._pieces[hour].append((self._file.tell() - size_bytes, size_bytes, part.num_rows))
+
+    @property
+    def hours(self) -> list[Hour]:
+        """Those that have rows, in order."""
+        return sorted(self._pieces)
+
+    def rows(self, hour: Hour) -> int:
+        return sum(rows for _, _, rows in self._pieces[hour])
+
+    def read(self, hour: Hour) -> Iterator[pa.Table]:
+        """The rows of an hour, in the pieces in which they came."""
+        for at, size_bytes, _ in self._pieces[hour]:
+            self._file.seek(at)
+            yield pa.ipc.open_stream(self._file.read(size_bytes)).read_all()
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
@@ -111,7 +193,10 @@ def squash_hour(
             except parquet.DAMAGED:
                 continue  # The compaction reports it.
             raw = RawName(node, group[0].first, group[-1].last)
-            publish(files, root / raw_folder(hour) / str(raw), data)
+            try:
+                publish_new(files, root / raw_folder(hour) / str(raw), data)
+            except FileExistsError:
+                continue  # It is somebody else's; these stay as they are.
             for one in group:
                 files.remove(paths[one])
             made.append(raw)
@@ -167,13 +252,15 @@ def _joined(paths: Sequence[Path]) -> memoryview:
     rows = sum(parquet.open_file(path).metadata.num_rows for path in paths)
     encoder = parquet.Encoder(parquet.RAW_FILTERS, rows=rows)
     waiting: list[pa.Table] = []
-    rows = 0
+    rows = size_bytes = 0
     for table in (table for file in opened for table in parquet.row_groups(file)):
-        if rows and rows + table.num_rows > parquet.ROW_GROUP:
+        full = rows + table.num_rows > parquet.ROW_GROUP or size_bytes + table.nbytes > HELD_BYTES_MAX
+        if rows and full:
             _add(encoder, waiting)
-            waiting, rows = [], 0
+            waiting, rows, size_bytes = [], 0, 0
         waiting.append(table)
         rows += table.num_rows
+        size_bytes += table.nbytes
     _add(encoder, waiting)
     return encoder.finish()
 

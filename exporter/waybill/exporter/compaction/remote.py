@@ -8,9 +8,11 @@ several processes may compact at once, and a compaction that was cut short is si
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -83,10 +85,17 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
             what = f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); do it again"
             return HourReport(hour=hour, changed={}, failed=what)
         # The report is about the store, wherever the work was done.
-        aside = [
-            msgspec.structs.replace(one, restore=one.restore.replace(folder, url)) for one in report.aside
-        ]
+        aside = [msgspec.structs.replace(one, restore=_rebuilding(url, hour)) for one in report.aside]
         return msgspec.structs.replace(report, aside=aside)
+
+
+def _rebuilding(url: str, hour: Hour) -> str:
+    since, until = (
+        f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        for at_ms in (hour.start_ms, hour.end_ms)
+    )
+    command = ["waybill", "rebuild", "--from", "journal", "--to", url, "--since", since, "--until", until]
+    return shlex.join(command)
 
 
 def as_exported(report: HourReport, exported: Exported) -> HourReport:

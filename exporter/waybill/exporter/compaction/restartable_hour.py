@@ -41,7 +41,7 @@ from waybill.exporter.names import (
     raw_folder,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, cut, finish_sealed, is_intact, merge_table, without
+from waybill.exporter.parquet import Covers, finish_sealed, in_windows, is_intact, merge_table, without
 from waybill.exporter.quarantine import Quarantined, quarantine
 from waybill.exporter.tombstones import was_removed
 from waybill.facets.merge_rule import RecordKey
@@ -63,10 +63,12 @@ class Retraction(msgspec.Struct, frozen=True):
         raw: the range whose entries take them back. What that range itself says stands, as does what comes
             after it.
         keys: the natural keys of the records.
+        earlier: the nodes that the journal had before that of the range.
     """
 
     raw: RawName
     keys: frozenset[RecordKey]
+    earlier: frozenset[str] = frozenset()
 
     def hours(self) -> set[Hour]:
         """The hours that the records are in."""
@@ -82,7 +84,9 @@ class Retraction(msgspec.Struct, frozen=True):
 
     def takes_from(self, raw: RawName) -> bool:
         """Whether the records of a raw file came before this range, from the same journal."""
-        return raw.node == self.raw.node and raw.last < self.raw.first
+        if raw.node == self.raw.node:
+            return raw.last < self.raw.first
+        return raw.node in self.earlier
 
 
 class _Raw(NamedTuple):
@@ -147,7 +151,9 @@ class HourCompaction:
         unreadable: a sentence for each file that cannot be read now.
     """
 
-    def __init__(self, root: Path, hour: Hour, files: Files, node: str | None, window_rows: int) -> None:
+    def __init__(
+        self, root: Path, hour: Hour, files: Files, nodes: Collection[str], window_rows: int
+    ) -> None:
         self.published: dict[str, str] = {}
         self.removed: list[str] = []
         self.quarantined: list[Quarantined] = []
@@ -155,7 +161,7 @@ class HourCompaction:
         self._root = root
         self._hour = hour
         self._files = files
-        self._node = node
+        self._nodes = nodes
         self._window_rows = window_rows
         self._folder = root / raw_folder(hour)
         self._raws: dict[RawName, _Raw] = {}
@@ -165,8 +171,8 @@ class HourCompaction:
 
     def run(self, retraction: Retraction | None) -> None:
         """Compact the hour; where a step raises `OSError`, running it again goes on from there."""
-        if self._node is not None:
-            sweep(self._files, self._folder, f"{self._node}-")
+        for node in self._nodes:
+            sweep(self._files, self._folder, f"{node}-")
         paths = raw_files(self._root, self._hour)
         self._raws = {raw: one for raw, path in paths.items() if (one := self._open_raw(path)) is not None}
         while True:
@@ -218,18 +224,27 @@ class HourCompaction:
             *(one.known.file.metadata for one in systems.values() if one.known.file is not None),
         ]
         spans = [span for metadata in files for span in parquet.spans(metadata)]
-        for window in cut(spans, self._window_rows):
-            read = functools.partial(parquet.read_window, window=window)
-            parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
-            for system, one in list(systems.items()):
-                try:
-                    base = _NO_ROWS if one.known.file is None else read(one.known.file)
-                except parquet.DAMAGED as error:
-                    self._is_complete = False
-                    self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
-                    del systems[system]
-                else:
-                    one.add(base, parts.get(system, []))
+        windows = in_windows(spans, self._window_rows, functools.partial(self._read_all, systems))
+        for bases, parts in windows:
+            while bases:
+                system, base = bases.popitem()
+                systems[system].add(base, parts.pop(system, []))
+
+    def _read_all(
+        self, systems: dict[str, _SystemCompaction], room: parquet.Room
+    ) -> tuple[dict[str, pa.Table], dict[str, list[_Part]]]:
+        """The rows of a window, by system: those of its compacted file, and those of the raw files."""
+        read = functools.partial(parquet.read_window, room=room)
+        parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
+        bases = {}
+        for system, one in list(systems.items()):
+            try:
+                bases[system] = _NO_ROWS if one.known.file is None else read(one.known.file)
+            except parquet.DAMAGED as error:
+                self._is_complete = False
+                self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
+                del systems[system]
+        return bases, parts
 
     def _read(self, raw: RawName, how: Callable[[pq.ParquetFile], _Read]) -> _Read:
         one = self._raws[raw]
@@ -342,6 +357,9 @@ def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:
     """Cut raw tables by system; the rows of one are together in a file that `RawWriter` wrote."""
     parts: dict[str, list[_Part]] = defaultdict(list)
     for raw, table in tables.items():
+        if not table.num_rows:
+            continue
+        table = table.unify_dictionaries().combine_chunks()  # noqa: PLW2901 - the same rows
         names = table["system_name"].combine_chunks()
         runs = pc.run_end_encode(names.indices)
         start = 0

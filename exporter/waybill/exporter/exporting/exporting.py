@@ -33,9 +33,10 @@ from waybill.exporter.parallel import in_parallel
 from waybill.exporter.parquet import (
     WINDOW_ROWS,
     Covers,
+    Room,
     check_seal,
-    cut,
     finish_sealed,
+    in_windows,
     merge_table,
     seal_in,
     seal_of,
@@ -46,6 +47,7 @@ from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.parquet as pq
     from _typeshed import ReadableBuffer
 
@@ -276,12 +278,16 @@ def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
     rows = min(sum(span.rows for span in spans), WINDOW_ROWS)
     encoder = parquet.Encoder(parquet.COMPACTED_FILTERS, rows=rows)
     is_new = False
-    for window in cut(spans, WINDOW_ROWS):
+
+    def read(room: Room) -> tuple[pa.Table, pa.Table]:
         try:
-            known = parquet.read_window(file, window)
+            known = parquet.read_window(file, room)
         except parquet.DAMAGED as error:
             raise _DamagedFileError(parquet.unreadable(where, error)) from None
-        merged = merge_table(parquet.join([known, parquet.read_window(more, window)]))
+        return known, parquet.read_window(more, room)
+
+    for known, added in in_windows(spans, WINDOW_ROWS, read):
+        merged = merge_table(parquet.join([known, added]))
         is_new = is_new or not merged.cast(SCHEMA).equals(merge_table(known).cast(SCHEMA))
         if merged.num_rows:
             encoder.add(merged)

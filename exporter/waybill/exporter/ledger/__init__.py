@@ -1,12 +1,19 @@
 """The ledger of a root: every change of its files, in a chain of small entries."""
 
+from waybill.exporter.ledger.changes import Changes as Changes
+from waybill.exporter.ledger.holding import (
+    hold_against_ledger as hold_against_ledger,
+    seal_there as seal_there,
+)
 from waybill.exporter.ledger.ledger import (
-    Changes as Changes,
-    LedgerState as LedgerState,
-    is_archived as is_archived,
-    is_of as is_of,
-    read_ledger as read_ledger,
+    accept as accept,
     recorded as recorded,
-    relative as relative,
     root_lock as root_lock,
+)
+from waybill.exporter.ledger.state import (
+    Doubt as Doubt,
+    LedgerState as LedgerState,
+    finding_id as finding_id,
+    is_archived as is_archived,
+    read_ledger as read_ledger,
 )

@@ -4,97 +4,35 @@ An entry holds the hash of the one before it. So no entry can be changed, left o
 follow are rewritten, and the hash of the last one, kept anywhere else, vouches for everything before it. An
 entry is begun, with the hours that are about to change, before the first file changes, and completed after
 the last. After a crash in between, the next change first completes it from the files of those hours.
-`waybill.exporter.ledger.entries` knows how entries are stored.
+
+Whoever changes compacted or late files first holds them against the ledger (see `holding` in this package).
+An entry says what was found there, so that it shows where that was not what the ledger had (see `state`).
+`entries` knows how entries are stored.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_in, names
-from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path, read_entries
-from waybill.exporter.names import EVENTS, RAW, Hour, RawName, events_folder
-from waybill.exporter.parquet import seal_in
+from waybill.exporter.directory import compacted_hours, compacted_in, names
+from waybill.exporter.ledger.changes import Changes
+from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path
+from waybill.exporter.ledger.entry import LedgerEntry, decode, encode, hash_of
+from waybill.exporter.ledger.holding import note_seals
+from waybill.exporter.ledger.state import LedgerState, is_archived, read_ledger
+from waybill.exporter.names import EVENTS, RAW, Hour, RawName, events_folder, parse_hour, relative
+from waybill.exporter.parquet import before_in, seal_in
 from waybill.exporter.quarantine import list_quarantined
 from waybill.transport.files import Files, publish, sweep
 from waybill.transport.locks import locked
-
-if TYPE_CHECKING:
-    from pathlib import PurePath
-
-    from waybill.exporter.quarantine import Quarantined
-
-
-class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of a root.
-
-    Attributes:
-        before: SHA-256 of the entry before it, in hex digits; empty in the first.
-        at_ms: when it was begun, in epoch milliseconds.
-        hours: the hours that it concerns.
-        files: by path relative to the root, the seal of each changed file, and None for each removed one.
-            None as a whole: the entry is begun and not completed.
-        whole: `files` are all files of these hours.
-        aside: for each file that was quarantined, where it was and where it is.
-    """
-
-    before: str
-    at_ms: int
-    hours: tuple[Hour, ...]
-    files: dict[str, str | None] | None = None
-    whole: bool = False
-    aside: dict[str, str] = {}
-
-
-class LedgerState(msgspec.Struct):
-    """What the entries of a ledger say together.
-
-    Attributes:
-        head: SHA-256 of the last completed entry, in hex digits; empty where there is none.
-        entries: how many entries are completed.
-        heads: the SHA-256 of each of them.
-        seals: by path, the seals of the file there and of its predecessor, each None where there is none.
-        changing: hours that an entry was begun for.
-        broken: a sentence for each entry that does not follow the one before it.
-    """
-
-    head: str = ""
-    entries: int = 0
-    heads: set[str] = msgspec.field(default_factory=set)
-    seals: dict[str, tuple[str | None, str | None]] = {}
-    changing: frozenset[Hour] = frozenset()
-    broken: list[str] = []
-
-
-class Changes(dict[str, str | None]):
-    """By path relative to the root, the seal of each published file, and None for each removed one.
-
-    Attributes:
-        certain: False where something failed on the way, so that only the files can tell what they are.
-        quarantined: for each file that was quarantined, where it was and where it is.
-    """
-
-    certain = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.quarantined: dict[str, str] = {}
-
-    def add_quarantined(self, files: Iterable[Quarantined]) -> None:
-        """Note that damaged files left. What was published in their place since is for `update` to say."""
-        for one in files:
-            self.quarantined[one.path] = one.kept
-            if not one.path.startswith(f"{RAW}/"):
-                self[one.path] = None
 
 
 @contextlib.contextmanager
@@ -107,70 +45,79 @@ def root_lock(root: Path, files: Files) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def recorded(root: Path, files: Files, hours: Iterable[Hour]) -> Iterator[Changes]:
+def recorded(
+    root: Path, files: Files, hours: Iterable[Hour], *, keeps: bool = False, refiles: bool = False
+) -> Iterator[Changes]:
     """Take the root's lock, and record what changes in some hours: the caller fills in the changes.
 
-    Raises `OSError` if an entry cannot be read or written.
+    With `keeps` the caller removes no file, with `refiles` it files again what the archive lacked. Raises
+    `OSError` if an entry cannot be read or written.
     """
     with root_lock(root, files):
-        last = _complete(root, files)
-        entry = LedgerEntry(
-            _hash(last.content) if last else "", time.time_ns() // 1_000_000, tuple(sorted(hours))
+        last = _complete(root, files) or _adopt(root, files)
+        begun = LedgerEntry(
+            hash_of(last.content) if last else "",
+            time.time_ns() // 1_000_000,
+            tuple(sorted(hours)),
+            keeps=keeps,
+            refiles=refiles,
         )
-        path = next_path(root, last, entry.at_ms)
+        path = next_path(root, last, begun.at_ms)
         if last is not None and last.path.parent != path.parent:
             fold_days(root, files, path.parent.name)
         files.make_folder(path.parent)
         sweep(files, path.parent)
-        publish(files, path, _ENCODER.encode(entry))
+        publish(files, path, encode(begun))
         changed = Changes()
         yield changed
         if not changed.certain:
-            _complete_by_files(root, files, path, entry)
-        elif changed or changed.quarantined:
-            done = msgspec.structs.replace(entry, files=dict(changed), aside=changed.quarantined)
-            publish(files, path, _ENCODER.encode(done))
+            _complete_by_files(root, files, path, begun, changed)
+        elif changed or changed.quarantined or changed.restored or changed.accepted:
+            found = {path: changed.found.get(path) for path in changed if not is_archived(path)}
+            done = msgspec.structs.replace(
+                begun,
+                files=dict(changed),
+                aside=changed.quarantined,
+                found=found,
+                reasons=changed.reasons,
+                accepted=changed.accepted,
+                restored=changed.restored,
+            )
+            publish(files, path, encode(done))
+            note_seals(root, files, changed.found | changed)
         else:
             files.remove(path)
 
 
-def read_ledger(root: Path) -> LedgerState | None:
-    """Follow a ledger from its first entry, if there is one; raises `OSError` if an entry cannot be read."""
-    state, is_empty = LedgerState(), True
-    for path, _, content in read_entries(root):
-        is_empty = False
-        try:
-            entry = _DECODER.decode(content)
-        except msgspec.DecodeError as error:
-            state.broken.append(f"{path} is no entry of a ledger ({error}); restore it")
-            continue
-        if entry.files is None:
-            state.changing |= frozenset(entry.hours)
-            continue
-        if entry.before != state.head:
-            state.broken.append(f"{path} does not follow the entry before it; restore both from a copy")
-        _follow(state, entry)
-        state.head = _hash(content)
-        state.heads.add(state.head)
-        state.entries += 1
-    return None if is_empty else state
+def accept(root: Path, files: Files, accepted: Mapping[str, str], adopted: Mapping[str, str]) -> None:
+    """Record that findings, by id, are accepted, each for a reason.
+
+    With them the files that were not the ledger's and are from now on, by path, with their seals. Raises
+    `OSError` if an entry cannot be read or written.
+    """
+    with recorded(root, files, ()) as changed:
+        changed.accepted = accepted
+        changed.update(adopted)
 
 
-def _follow(state: LedgerState, entry: LedgerEntry) -> None:
-    if entry.files is None:
-        return
-    if entry.whole:
-        ends = tuple(f"/{hour.day}/{hour.hour}.parquet" for hour in entry.hours)
-        begins = tuple(f"{events_folder(hour)}/" for hour in entry.hours)
-        for path, (seal, _) in state.seals.items():
-            is_concerned = path.endswith(ends) or path.startswith(begins)
-            if seal is not None and is_concerned and path not in entry.files:
-                state.seals[path] = (None, seal)
-    for path, seal in entry.files.items():
-        # What replaces a quarantined file begins a new chain.
-        before = (None, None) if path in entry.aside else state.seals.get(path, (None, None))
-        if seal != before[0] or not entry.whole:
-            state.seals[path] = (seal, before[0])
+def _adopt(root: Path, files: Files) -> EntryFile | None:
+    """Begin a ledger with the files that are there already; None where there are none."""
+    archived = {parse_hour(day, hour) for day in names(root / EVENTS) for hour in names(root / EVENTS / day)}
+    hours = compacted_hours(root) | set(filter(None, archived))
+    there = {path: seals for path, seals in _seals(root, sorted(hours)) if seals[0] is not None}
+    if not there:
+        return None
+    entry = LedgerEntry(
+        "",
+        time.time_ns() // 1_000_000,
+        tuple(sorted(hours)),
+        files={path: seal for path, (seal, _) in there.items()},
+        found={path: before for path, (_, before) in there.items()},
+    )
+    path = next_path(root, None, entry.at_ms)
+    files.make_folder(path.parent)
+    publish(files, path, encode(entry))
+    return EntryFile(path, 1, encode(entry))
 
 
 def _complete(root: Path, files: Files) -> EntryFile | None:
@@ -179,55 +126,57 @@ def _complete(root: Path, files: Files) -> EntryFile | None:
     if last is None:
         return None
     try:
-        entry = _DECODER.decode(last.content)
+        entry = decode(last.content)
     except msgspec.DecodeError as error:
         raise OSError(f"{last.path} is no entry of a ledger ({error}); restore it from a copy") from None
     if entry.files is None:
-        _complete_by_files(root, files, last.path, entry)
+        _complete_by_files(root, files, last.path, entry, Changes())
         last = last._replace(content=last.path.read_bytes())
     return last
 
 
-def _complete_by_files(root: Path, files: Files, path: Path, entry: LedgerEntry) -> None:
-    found = dict(_seals(root, entry.hours))
-    aside = {
-        one.path: one.kept
-        for one in list_quarantined(root)
-        if one.hour in entry.hours and one.at_ms >= entry.at_ms
+def _complete_by_files(root: Path, files: Files, path: Path, begun: LedgerEntry, changed: Changes) -> None:
+    """Complete an entry by what is there, and by what is known of the change."""
+    state = read_ledger(root) or LedgerState()
+    there = dict(_seals(root, begun.hours))
+    gone = []
+    for known in state.files_of(begun.hours):
+        if known not in there and (root / known).exists():
+            there[known] = (state.seal(known), None)  # Reading it fails, and says nothing of its seal.
+        elif known not in there:
+            gone.append(known)
+    reports = [one for one in list_quarantined(root) if one.hour in begun.hours and one.at_ms >= begun.at_ms]
+    found = {
+        path: changed.found.get(path, before)
+        for path, (seal, before) in there.items()
+        if seal != state.seal(path) and not is_archived(path)
     }
-    done = msgspec.structs.replace(entry, files=found, whole=True, aside=aside)
-    publish(files, path, _ENCODER.encode(done))
+    if begun.keeps:
+        aside = {one.path for one in reports}
+        found |= dict.fromkeys(path for path in gone if path not in aside)
+    done = msgspec.structs.replace(
+        begun,
+        files={path: seal for path, (seal, _) in there.items()},
+        whole=True,
+        aside={one.path: one.kept for one in reports},
+        found=found,
+        reasons={one.kept: one.reason for one in reports},
+        restored=changed.restored,
+    )
+    publish(files, path, encode(done))
+    note_seals(root, files, {**dict.fromkeys(gone), **(done.files or {})})
 
 
-def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, str | None]]:
+def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
+    """By path, the seals of the files that are there and of their predecessors."""
     for hour in hours:
         folder = root / events_folder(hour)
         archived = [folder / name for name in names(folder) if RawName.parse(name)]
         for path in [path for _, path in compacted_in(root, hour)] + archived:
             # A missing file raises an `OSError`, and one that cannot be read has no seal to be known by.
             with contextlib.suppress(*parquet.DAMAGED):
-                yield relative(root, path), seal_in(pq.read_metadata(path).metadata)
-
-
-def is_of(path: str, hour: Hour) -> bool:
-    """Whether a path in a ledger is of a file of this hour."""
-    return path.endswith(f"/{hour.day}/{hour.hour}.parquet") or path.startswith(f"{events_folder(hour)}/")
-
-
-def is_archived(path: str) -> bool:
-    """Whether a path in a ledger is of a file of the archive."""
-    return path.startswith(f"{EVENTS}/")
-
-
-def relative(root: Path, path: PurePath) -> str:
-    """A path as the ledger has it: relative to the root, with slashes."""
-    return path.relative_to(root).as_posix()
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+                metadata = pq.read_metadata(path).metadata
+                yield relative(root, path), (seal_in(metadata), before_in(metadata))
 
 
 _LOCK: Final = ".compact.lock"
-_ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(LedgerEntry)

@@ -1,6 +1,8 @@
 """Parquet files as the layout has them: encoded, sealed, merged, and read in parts."""
 
+from waybill.exporter.parquet.bloom import can_hold as can_hold
 from waybill.exporter.parquet.covers import Covers as Covers
+from waybill.exporter.parquet.decoded import in_pieces as in_pieces, row_bytes as row_bytes
 from waybill.exporter.parquet.encoding import (
     CODED_SCHEMA as CODED_SCHEMA,
     COMPACTED_FILTERS as COMPACTED_FILTERS,
@@ -12,12 +14,19 @@ from waybill.exporter.parquet.encoding import (
     join as join,
     sort as sort,
 )
-from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
+from waybill.exporter.parquet.merge import (
+    merge_selected as merge_selected,
+    merge_table as merge_table,
+    without as without,
+)
 from waybill.exporter.parquet.reading import (
     DAMAGED as DAMAGED,
     WINDOW_ROWS as WINDOW_ROWS,
+    Room as Room,
+    Span as Span,
     TimeWindow as TimeWindow,
     cut as cut,
+    in_windows as in_windows,
     open_bytes as open_bytes,
     open_file as open_file,
     open_stream as open_stream,
@@ -39,6 +48,7 @@ from waybill.exporter.parquet.seal import (
     to_be_sealed as to_be_sealed,
 )
 from waybill.exporter.parquet.selection import (
+    SELECTED_SCHEMA as SELECTED_SCHEMA,
     Selectable as Selectable,
     matching_row_groups as matching_row_groups,
     open_selectable as open_selectable,

@@ -36,6 +36,8 @@ ROW_GROUP: Final = 131_072
 _GROUP_BYTES: Final = 64 * 2**20
 """About how much memory a row group takes: where texts are huge it has fewer rows."""
 
+_DICTIONARY_BYTES: Final = 256 * 2**10  # a smaller one stays a dictionary in the file, too
+
 # Texts that hardly repeat gain nothing from a dictionary. Identifiers in order of time begin alike, file
 # names mostly have the same length, and times in order shrink to their differences.
 _ANNOTATIONS: Final = ("annotations.key_value.key", "annotations.key_value.value")
@@ -94,7 +96,7 @@ class Encoder:
                 bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
-        rows = table.num_rows * _GROUP_BYTES // max(table.nbytes, 1)
+        rows = table.num_rows * _GROUP_BYTES // max(_plain_bytes(table), 1)
         self._writer.write_table(table, row_group_size=max(min(rows, ROW_GROUP), 1))
 
     @property
@@ -124,6 +126,17 @@ class Encoder:
         return {name: {"ndv": distinct[name], "fpp": false} for name, false in self._filters.items()}
 
 
+def _plain_bytes(table: pa.Table) -> int:
+    """How much memory a table takes with every text in its row, as a large dictionary is written."""
+    size_bytes = 0
+    for chunk in (chunk for column in table.columns for chunk in column.chunks):
+        if pa.types.is_dictionary(chunk.type) and chunk.dictionary.nbytes > _DICTIONARY_BYTES:
+            size_bytes += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
+        else:
+            size_bytes += chunk.nbytes
+    return size_bytes
+
+
 class _UnnamedFile:
     """A large file while it is written: on the disk rather than in memory, and gone when it is abandoned."""
 
@@ -141,7 +154,7 @@ class _UnnamedFile:
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of `CODED_SCHEMA` as one, in one chunk."""
+    """Tables of one coded schema as one, in one chunk; of `CODED_SCHEMA` where there are none."""
     plain = [table.replace_schema_metadata() for table in tables]
     return pa.concat_tables(plain or [CODED_SCHEMA.empty_table()]).unify_dictionaries().combine_chunks()
 

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet.encoding import code, join, sort
+from waybill.exporter.parquet.decoded import in_pieces, row_bytes
+from waybill.exporter.parquet.encoding import CODED_SCHEMA, code, join, sort
+from waybill.exporter.parquet.selection import SELECTED_SCHEMA
 from waybill.facets import merge_all, record_key
-from waybill.facets.arrow import from_table, to_table
+from waybill.facets.arrow import from_table, to_table, to_tables
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
 
 _PLACE: Final = ("completed", "did")
-_KEY: Final = (*_PLACE, "system_name", "has_sink", "data_sink", "path", "steps", "final_state")
+_KEY: Final = (*_PLACE, "system_name", "data_sink", "path", "steps", "final_state")
 """A row's natural key as columns that can be compared and sorted, in the order of `merge_all`."""
 _SEPARATOR: Final = "\0"
+_DECODED_BYTES: Final = 16 * 2**20
 
 
 def merge_table(table: pa.Table) -> pa.Table:
@@ -39,13 +42,33 @@ def merge_table(table: pa.Table) -> pa.Table:
     return sort(join(settled), *_PLACE)
 
 
+def merge_selected(table: pa.Table) -> pa.Table:
+    """Merge rows of `SELECTED_SCHEMA` as `merge_table` does, with few of them decoded at once."""
+    table = sort(table, *_PLACE)
+    repeats = _same_as_before(table, _PLACE)
+    if not pc.any(repeats).as_py():
+        return table
+    tied = _whole_groups(repeats)
+    pieces = in_pieces(table.filter(tied), _DECODED_BYTES, groups=pc.invert(repeats.filter(tied)))
+    merged = join([table.filter(pc.invert(tied)), *map(_merge_piece, pieces)])
+    return sort(merged, *_PLACE)
+
+
+def _merge_piece(table: pa.Table) -> pa.Table:
+    if pc.sum(row_bytes(table)).as_py() > _DECODED_BYTES:
+        # As records, rows share their texts still.
+        return to_table(merge_all(from_table(table)), SELECTED_SCHEMA)
+    return merge_table(table.cast(CODED_SCHEMA)).cast(SELECTED_SCHEMA)
+
+
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
     """The rows whose natural key is none of these."""
     candidates = pc.is_in(table["did"], pa.array(sorted({key[1] for key in keys}), pa.string()))
     if not pc.any(candidates).as_py():
         return table
-    kept = [record for record in from_table(table.filter(candidates)) if record_key(record) not in keys]
-    return join([table.filter(pc.invert(candidates)), code(to_table(kept))])
+    named = (record_key(record) in keys for record in from_table(table.filter(candidates)))
+    stays = [not (one and next(named)) for one in candidates.to_pylist()]
+    return table.filter(pa.array(stays, pa.bool_()))
 
 
 def _merge_tied(table: pa.Table) -> pa.Table:
@@ -64,8 +87,8 @@ def _merge_tied(table: pa.Table) -> pa.Table:
     differing = _whole_groups(_same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
         return table
-    merged = code(to_table(merge_all(from_table(table.filter(differing)))))
-    return _by_key(join([table.filter(pc.invert(differing)), merged]))[0]
+    merged = map(code, to_tables(merge_all(from_table(table.filter(differing)))))
+    return _by_key(join([table.filter(pc.invert(differing)), *merged]))[0]
 
 
 def _by_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -74,16 +97,22 @@ def _by_key(table: pa.Table) -> tuple[pa.Table, pa.Table]:
         {
             "completed": table["completed"],
             "did": table["did"],
-            "system_name": table["system_name"].cast(pa.string()),
-            "has_sink": table["data_sink"].is_valid().cast(pa.int8()),
-            "data_sink": table["data_sink"].cast(pa.string()).fill_null(""),
+            "system_name": _ranks(table["system_name"]),
+            "data_sink": _ranks(table["data_sink"]),
             "path": pc.binary_join(table["transforms"], _SEPARATOR),
             "steps": pc.list_value_length(table["transforms"]),
-            "final_state": table["final_state"].cast(pa.string()),
+            "final_state": _ranks(table["final_state"]),
         }
     )
     order = pc.sort_indices(keys, [(name, "ascending") for name in _KEY])
     return table.take(order), keys.take(order)
+
+
+def _ranks(column: pa.ChunkedArray) -> pa.Array:
+    """The places of texts in their order, to be compared in their stead; -1 for none, which comes first."""
+    codes = column.combine_chunks()
+    ranks = pc.rank(codes.dictionary, tiebreaker="min").cast(pa.int64())
+    return ranks.take(codes.indices).fill_null(-1)
 
 
 def _comparable(table: pa.Table) -> pa.Table:
@@ -94,8 +123,8 @@ def _comparable(table: pa.Table) -> pa.Table:
     for name, items in (("keys", annotations.keys), ("values", annotations.items)):
         lists = pa.ListArray.from_arrays(offsets, items)
         texts[name] = pc.if_else(annotations.is_valid(), pc.binary_join(lists, _SEPARATOR), None)
-    columns = {name: table[name] for name in ("parent_did", "data_source", "filename", "created")}
-    return pa.table({**columns, **texts})
+    columns = {name: table[name] for name in ("parent_did", "filename", "created")}
+    return pa.table({**columns, "data_source": _ranks(table["data_source"]), **texts})
 
 
 def _same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:

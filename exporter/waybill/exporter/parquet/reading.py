@@ -1,22 +1,25 @@
 """How files of the layout are read back, whole or an hour in windows of `completed`.
 
 Repeats of a record share their `completed`, so each is in the same window as the others: what is done window
-by window gives the same as if it were done at once.
+by window gives the same as if it were done at once. A footer tells how many rows there are, and not how large
+they are in memory, where a text is repeated in each row. So a window that turns out to be too large is cut
+while it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
-from waybill.facets.arrow import SCHEMA
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
@@ -28,8 +31,20 @@ DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 _ROW_BYTES: Final = 256
 """A row group of larger rows, as they are encoded, counts for as many rows of this size."""
 
+_ROOM_BYTES: Final = 2 * _ROW_BYTES
+"""As much memory there is for each row of a window."""
+
 WINDOW_ROWS: Final = 250_000
 """About how many rows of an hour are in memory at once."""
+
+_DICTIONARY_BYTES: Final = 256 * 2**10
+
+_CUT_BY: Final = ("completed", "did", "data_sink")
+_Value = int | str
+_Bounds = tuple[Any, Any]
+"""The least value, and the least after all values."""
+
+_Read = TypeVar("_Read")
 
 
 class TimeWindow(NamedTuple):
@@ -48,6 +63,81 @@ class Span(NamedTuple):
     """Its latest `completed`, in epoch milliseconds."""
     rows: int
     """How many rows it has, or counts for where they are large; see `_ROW_BYTES`."""
+
+
+class WindowTooLargeError(Exception):
+    """A window holds more than there is room for; `parts` of it can be read instead, in order."""
+
+    def __init__(self, parts: tuple[Room, Room]) -> None:
+        super().__init__(parts)
+        self.parts = parts
+
+
+class Room:
+    """A window, and the memory for its rows.
+
+    Where a single instant is too large it is cut by `did`, and where a single file is, by `data_sink`: rows
+    that share a natural key are in one window all the same.
+    """
+
+    def __init__(self, bounds: Mapping[str, _Bounds], size_bytes: int) -> None:
+        self.bounds = bounds
+        self._size_bytes = self._left_bytes = size_bytes
+        self._tables: list[pa.Table] = []
+
+    def take(self, table: pa.Table) -> None:
+        """Take room for rows of the window; raises `WindowTooLargeError` where there is too little."""
+        self._left_bytes -= table.nbytes
+        self._tables.append(table)
+        if self._left_bytes >= 0:
+            return
+        for name in _CUT_BY:
+            if (middle := _middle([found[name] for found in self._tables if found.num_rows])) is not None:
+                since, until = self.bounds.get(name, (None, None))
+                parts = (since, middle), (middle, until)
+                first, second = (Room({**self.bounds, name: part}, self._size_bytes) for part in parts)
+                raise WindowTooLargeError((first, second))
+        self._left_bytes = sys.maxsize  # It cannot be cut.
+
+
+def _middle(columns: list[pa.ChunkedArray]) -> _Value | None:
+    """A value with about half of all values before it, and one at least; None where all are the same."""
+    values = [value for column in columns for value in _distinct(column)]
+    ordered = sorted(values)
+    if not ordered or ordered[0] == ordered[-1]:
+        return None
+    middle: _Value = ordered[len(ordered) // 2]
+    return middle if middle > ordered[0] else min(value for value in ordered if value > ordered[0])
+
+
+def _distinct(column: pa.ChunkedArray) -> list[Any]:
+    unique = column.unique()
+    if pa.types.is_dictionary(unique.type):
+        unique = unique.dictionary_decode()
+    if pa.types.is_timestamp(unique.type):
+        unique = unique.cast(pa.int64())
+    return ["" if value is None else value for value in unique.to_pylist()]
+
+
+def in_windows(spans: Iterable[Span], rows_max: int, read: Callable[[Room], _Read]) -> Iterator[_Read]:
+    """Read row groups in windows, oldest first, of about `rows_max` rows and the memory that so many take.
+
+    `read` gives what is in the window of a room, and takes the room for it; it is called again for the parts
+    of a window that is too large.
+    """
+    waiting = [
+        Room({"completed": window}, rows_max * _ROOM_BYTES) for window in reversed(cut(spans, rows_max))
+    ]
+    while waiting:
+        room = waiting.pop()
+        try:
+            found = read(room)
+        except WindowTooLargeError as error:
+            waiting += reversed(error.parts)
+            continue
+        del room
+        yield found
+        del found  # before the next is read
 
 
 def cut(spans: Iterable[Span], rows_max: int) -> list[TimeWindow]:
@@ -133,19 +223,59 @@ def systems_in(file: pq.ParquetFile) -> list[str]:
     return names
 
 
-def read_window(file: pq.ParquetFile, window: TimeWindow) -> pa.Table:
-    """The rows of an open file whose `completed` is within a window."""
-    known = spans(file.metadata)
-    groups = [
-        at
-        for at, span in enumerate(known)
-        if span.first_ms < window.until_ms and span.last_ms >= window.since_ms
-    ]
-    table = file.read_row_groups(groups, use_threads=False)
-    whole = all(
-        window.since_ms <= known[at].first_ms and known[at].last_ms < window.until_ms for at in groups
+def read_window(file: pq.ParquetFile, room: Room) -> pa.Table:
+    """The rows of an open file that are within a window, a row group at a time.
+
+    Raises:
+        WindowTooLargeError: there is no room for them.
+    """
+    since_ms, until_ms = room.bounds["completed"]
+    tables = [CODED_SCHEMA.empty_table()]
+    for at, span in enumerate(spans(file.metadata)):
+        if not (span.first_ms < until_ms and span.last_ms >= since_ms):
+            continue
+        within = None
+        if len(room.bounds) > 1 or not (since_ms <= span.first_ms and span.last_ms < until_ms):
+            # Most of a row group need not be read to see whether any of its rows is wanted.
+            named = file.read_row_group(at, list(room.bounds), use_threads=False)
+            masks = [_within(named[name], bounds) for name, bounds in room.bounds.items()]
+            within = functools.reduce(pc.and_, masks)
+            if not pc.any(within).as_py():
+                continue
+        table = file.read_row_group(at, use_threads=False).replace_schema_metadata()
+        if within is not None:
+            table = _trimmed(table.filter(within.combine_chunks()))
+        room.take(table)
+        tables.append(table)
+    return pa.concat_tables(tables)
+
+
+def _within(column: pa.ChunkedArray, bounds: _Bounds) -> pa.ChunkedArray:
+    """For each value whether it is within bounds; none counts as an empty text."""
+    found = []
+    for chunk in column.chunks:
+        is_coded = pa.types.is_dictionary(chunk.type)
+        values = chunk.dictionary if is_coded else chunk
+        since, until = (None if one is None else pa.scalar(one, values.type) for one in bounds)
+        within = pa.repeat(True, len(values))  # noqa: FBT003 - the value of all
+        within = within if since is None else pc.and_(within, pc.greater_equal(values, since))
+        within = within if until is None else pc.and_(within, pc.less(values, until))
+        found.append(pc.fill_null(within.take(chunk.indices) if is_coded else within, not bounds[0]))
+    return pa.chunked_array(found, pa.bool_())
+
+
+def _trimmed(table: pa.Table) -> pa.Table:
+    """The same rows, with dictionaries that hold no more than they need."""
+    for name in CODED:
+        chunks = table[name].chunks
+        if any(chunk.dictionary.nbytes > _DICTIONARY_BYTES for chunk in chunks):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, table.schema.field(place), pa.chunked_array(map(_used, chunks)))
+    return table
+
+
+def _used(coded: pa.DictionaryArray) -> pa.DictionaryArray:
+    used = coded.indices.unique().drop_null()
+    return pa.DictionaryArray.from_arrays(
+        pc.index_in(coded.indices, used, skip_nulls=True), coded.dictionary.take(used)
     )
-    if whole:
-        return table
-    since, until = (pa.scalar(epoch_ms, SCHEMA.field("completed").type) for epoch_ms in window)
-    return table.filter((pc.field("completed") >= since) & (pc.field("completed") < until))

@@ -7,20 +7,39 @@ the others, the columns that are asked about are read first.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
 from waybill.exporter.parquet.bloom import can_hold
 from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, join
-from waybill.exporter.parquet.reading import check
+from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
+
+
+_FEW_ROWS: Final = 1_000
+
+_CODE: Final = pa.dictionary(pa.int32(), pa.string())
+
+SELECTED_SCHEMA: Final = pa.schema(
+    [
+        field.with_type(
+            {
+                "parent_did": _CODE,
+                "transforms": pa.list_(pa.field("element", _CODE)),
+                "annotations": pa.map_(pa.string(), _CODE),
+            }.get(field.name, field.type)
+        )
+        for field in CODED_SCHEMA
+    ]
+)
+"""`SCHEMA` as rows are selected: a text that many rows share is in memory once."""
 
 
 class Selectable(NamedTuple):
@@ -39,7 +58,8 @@ def open_selectable(path: Path) -> Selectable:
     """Open a file of the layout to select from it; raises what `open_file` does."""
     source = pa.OSFile(str(path))
     fragment = _format().make_fragment(source)
-    check(fragment.physical_schema)
+    if fragment.physical_schema.remove_metadata() != SELECTED_SCHEMA:
+        raise pa.ArrowInvalid("its columns are not those of the provenance layout")
     return Selectable(fragment, source)
 
 
@@ -48,32 +68,43 @@ def _format() -> ds.ParquetFileFormat:
     # It loads pandas where that is installed, which takes longer than all the rest of a command.
     import pyarrow.dataset as ds
 
-    return ds.ParquetFileFormat(dictionary_columns=list(CODED))
+    shared = ["parent_did", "transforms.list.element", "annotations.key_value.value"]
+    return ds.ParquetFileFormat(dictionary_columns=[*CODED, *shared])
 
 
-def select(file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
-    """The rows of an open file that meet a condition, in `CODED_SCHEMA`, a row group at a time in memory.
+def select(
+    file: Selectable, wanted: pc.Expression, texts: Mapping[str, str], columns: Sequence[str] = SCHEMA.names
+) -> pa.Table:
+    """The rows of an open file that meet a condition, as `SELECTED_SCHEMA` has these columns.
 
-    `texts` are, by column, what the condition asks it to be; these are looked up in Bloom filters. Raises
-    `DAMAGED` if some of the file cannot be read.
+    A row group at a time is in memory. `texts` are, by column, what the condition asks it to be; these are
+    looked up in Bloom filters. Raises `DAMAGED` if some of the file cannot be read.
     """
     found = [
-        part.to_table(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1)
+        part.to_table(
+            columns=list(columns),
+            filter=wanted,
+            use_threads=False,
+            batch_readahead=1,
+            fragment_readahead=1,
+        )
         for part in matching_row_groups(file, wanted, texts)
     ]
-    return join(found) if found else CODED_SCHEMA.empty_table()
+    return join(found) if found else SELECTED_SCHEMA.empty_table().select(list(columns))
 
 
 def matching_row_groups(
     file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]
 ) -> Iterator[ds.ParquetFileFragment]:
-    """The row groups of an open file that hold rows which meet a condition; see `select`."""
+    """The row groups of an open file that may hold rows which meet a condition; see `select`."""
     schema = file.metadata.schema
     places = {schema.column(at).path: at for at in range(len(schema)) if texts}
     for part in file.fragment.split_by_row_group(wanted):
         group = file.metadata.row_group(part.row_groups[0].id)
         if not all(can_hold(file.source, group.column(places[name]), text) for name, text in texts.items()):
             continue
-        # Counting reads only the columns asked about.
-        if part.count_rows(filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1):
+        # Counting reads only the columns asked about, which does not pay where there is little to read.
+        if group.num_rows <= _FEW_ROWS or part.count_rows(
+            filter=wanted, use_threads=False, batch_readahead=1, fragment_readahead=1
+        ):
             yield part

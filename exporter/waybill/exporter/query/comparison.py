@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.query.reader import scan_hours
 from waybill.facets import ProvenanceRecord, record_key
-from waybill.facets.arrow import from_table
+from waybill.facets.arrow import SCHEMA, from_table
 
 _STRETCH_ROWS: Final = 16_384
+_STRETCH_BYTES: Final = 16 * 2**20
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -32,28 +33,34 @@ class Difference(msgspec.Struct, frozen=True):
 def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
     """The differences between the records of two roots, by hour, whichever files they are in.
 
-    A file that cannot be read is logged as a warning, and its records are missing.
+    Raises:
+        IncompleteError: a file of a root could not be read, or is in quarantine, so that its records count as
+            missing; all that could be read came before.
+        OSError: a folder could not be read.
     """
     for tables in scan_hours(ours, theirs):
-        mine, other = (
-            parquet.sort(table, "completed", "did", "system_name").combine_chunks() for table in tables
-        )
-        if mine.equals(other):
-            continue
-        for one, two in _stretches(mine, other):
+        mine, other = (parquet.sort(table, "completed") for table in tables)
+        for stretches in _stretches(mine, other):
+            one, two = map(_decoded, stretches)
             if not one.equals(two):
                 yield from _by_key(from_table(one), from_table(two))
 
 
 def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Both tables cut at the same instants, so that no key is in two stretches."""
+    decoded_bytes = pc.sum(parquet.row_bytes(ours)).as_py() or 1
+    rows = max(min(_STRETCH_ROWS, _STRETCH_BYTES * ours.num_rows // decoded_bytes), 1)
     mine_from = other_from = 0
     while mine_from < ours.num_rows:
-        last = ours["completed"][min(mine_from + _STRETCH_ROWS, ours.num_rows) - 1]
+        last = ours["completed"][min(mine_from + rows, ours.num_rows) - 1]
         mine_to, other_to = _after(ours, last), _after(theirs, last)
         yield ours.slice(mine_from, mine_to - mine_from), theirs.slice(other_from, other_to - other_from)
         mine_from, other_from = mine_to, other_to
     yield ours.slice(mine_from), theirs.slice(other_from)
+
+
+def _decoded(stretch: pa.Table) -> pa.Table:
+    return parquet.sort(stretch.cast(SCHEMA), "completed", "did", "system_name").combine_chunks()
 
 
 def _after(table: pa.Table, instant: pa.Scalar) -> int:

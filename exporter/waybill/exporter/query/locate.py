@@ -13,6 +13,7 @@ from waybill.exporter.directory import FileStamp, raw_files
 from waybill.exporter.exporting import ExportedFile, ExportState, destinations
 from waybill.exporter.names import Hour, RawName, compacted_path, late_path, safe_name
 from waybill.exporter.parquet import Covers
+from waybill.exporter.quarantine import is_quarantined
 from waybill.exporter.query.backlog import hours_of
 from waybill.exporter.tombstones import tombstones
 
@@ -71,8 +72,10 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Locat
         try:
             stamp = FileStamp.of(path.stat())
             covers = Covers.read(parquet.open_file(path).metadata.metadata)
-        except parquet.DAMAGED:
+        except FileNotFoundError:
             continue
+        except parquet.DAMAGED as error:
+            raise OSError(parquet.unreadable(path, error)) from None
         if covers.has(one):
             yield Located(
                 file=str(relative),
@@ -95,7 +98,7 @@ def _removed(root: Path, states: list[ExportState], system: str, hour: Hour) -> 
     if removed is None:
         return
     if removed.kept is not None:
-        if (root / removed.kept).exists():
+        if is_quarantined(root, removed.kept):
             yield Located(file=removed.kept, place=Place.DAMAGED)
         return
     relative = compacted_path(system, hour)

@@ -11,16 +11,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.facets import FinalState
+from waybill.transport.errors import WaybillError
 
 if TYPE_CHECKING:
     from waybill.exporter.names import Hour
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
+_EMPTY_CLASS: Final = re.compile(r"\[!?\]")
+
+
+class PatternError(WaybillError):
+    """A pattern of file names cannot be matched."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
+
+    Raises:
+        PatternError: `filename` is a pattern that nothing can match.
 
     Attributes:
         filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
@@ -41,6 +50,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int | None = None
     until_ms: int | None = None
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.filename is not None and _GLOB.search(self.filename):
+            try:
+                # Only the engine itself knows all that it refuses.
+                pc.match_substring_regex(pa.array([""]), _expression(self.filename))
+            except pa.ArrowInvalid:
+                raise _bad_pattern(self.filename) from None
 
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""
@@ -100,8 +117,18 @@ def _instant(epoch_ms: int) -> pa.Scalar:
     return pa.scalar(epoch_ms, pa.timestamp("ms", tz="UTC"))
 
 
+def _bad_pattern(pattern: str) -> PatternError:
+    return PatternError(
+        f"{pattern[:60]!r} is no pattern that a name can match; between [ and ] give letters, or spans in "
+        "order such as [a-z], and write [[] for a bracket itself"
+    )
+
+
 def _expression(pattern: str) -> str:
-    """A glob as a regular expression of RE2; `fnmatch.translate` writes Python's own kind."""
+    """A glob as a regular expression of RE2; `fnmatch.translate` writes Python's own kind.
+
+    Raises `PatternError` where a class is empty.
+    """
     parts, at = [], 0
     while at < len(pattern):
         found = _CLASS.match(pattern, at)
@@ -109,6 +136,8 @@ def _expression(pattern: str) -> str:
             letters = re.sub(r"([\\\[\]^])", r"\\\1", found[2])
             parts.append(f"[{'^' if found[1] else ''}{letters}]")
             at = found.end()
+        elif _EMPTY_CLASS.match(pattern, at):
+            raise _bad_pattern(pattern)
         else:
             parts.append({"*": ".*", "?": "."}.get(pattern[at]) or re.escape(pattern[at]))
             at += 1

@@ -1,19 +1,20 @@
 """Reading the layout while it is written: each record is returned once at any moment.
 
 A compaction publishes an hour's compacted files first, and removes its raw files then. So raw files are
-listed before compacted ones, and compacted files are opened before any raw file is read: each row is in one
-or the other. Rows of a raw file that the opened compacted file of their system covers are left out. The rows
-of a raw file that vanishes before it is opened may be in a compacted file that is newer than the one listed,
-so the hour is listed again.
+listed and read before compacted ones: each row is in one or the other. Rows of a raw file that the compacted
+file of their system covers are left out. The rows of a raw file that vanishes before it is read may be in
+another raw file that is newer than the list, so the hour is listed again.
+
+One file is open at a time. Texts that rows share stay shared until the rows are handed out, in tables of
+bounded size.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -22,14 +23,17 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.compaction import by_hour
 from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
-from waybill.exporter.names import Hour, RawName, safe_name
+from waybill.exporter.incomplete import Unread
+from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, safe_name
 from waybill.exporter.parquet import (
+    SELECTED_SCHEMA,
     WINDOW_ROWS,
     Covers,
-    Selectable,
+    Span,
     TimeWindow,
     cut,
-    merge_table,
+    in_pieces,
+    merge_selected,
     open_selectable,
     select,
 )
@@ -37,9 +41,11 @@ from waybill.exporter.query.query import Query
 from waybill.facets.arrow import SCHEMA, from_table
 
 if TYPE_CHECKING:
+    from waybill.exporter.quarantine import Quarantined
     from waybill.facets import ProvenanceRecord
 
-log = logging.getLogger("waybill.exporter")
+PIECE_BYTES: Final = 16 * 2**20
+"""How large a table of plain rows may be, unless it is one row."""
 
 
 def find(
@@ -49,14 +55,9 @@ def find(
     unfiled: pa.Table | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> list[ProvenanceRecord]:
-    """The records of a root that answer a query, newest first; see `scan`."""
-    query = query or Query()
-    found: list[ProvenanceRecord] = []
-    for table in scan(root, query, unfiled=unfiled, window_rows=window_rows):
-        found += from_table(table if query.limit is None else table.slice(0, query.limit - len(found)))
-        if query.limit is not None and len(found) >= query.limit:
-            break
-    return found
+    """The records of a root that answer a query, newest first; it raises what `scan` does."""
+    tables = scan(root, query, unfiled=unfiled, window_rows=window_rows)
+    return [record for table in tables for record in from_table(table)]
 
 
 def scan(
@@ -65,85 +66,67 @@ def scan(
     *,
     unfiled: pa.Table | None = None,
     window_rows: int = WINDOW_ROWS,
+    columns: Sequence[str] = SCHEMA.names,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, newest first.
 
-    One table is an hour, or a part of it that fits into memory. The caller has to apply `Query.limit`. A file
-    that cannot be read is logged as a warning.
+    Where not all `columns` are asked for, the tables have only these, and records of one instant come in any
+    order.
 
-    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. A table
-    is made of at most about `window_rows` rows.
+    One table is an hour, or a part of it that fits into memory: at most `PIECE_BYTES`, or one row.
+
+    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. About
+    `window_rows` rows are looked at together.
+
+    Raises:
+        IncompleteError: a file could not be read, or is in quarantine; all that could be read came before.
+        OSError: a folder could not be read.
     """
     query = query or Query()
-    waiting = {} if unfiled is None else {hour: parquet.code(part) for hour, part in by_hour(unfiled)}
+    waiting = {} if unfiled is None else {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled)}
+    reader = _Reader(root, query)
+    left = query.limit
     # Raw hours are listed first: an hour that is compacted between the two lists is in the second.
     hours = raw_hours(root)
     hours |= compacted_hours(root, query.system_name) | waiting.keys()
+    oldest: Hour | None = None
     for hour in sorted(filter(query.touches, hours), reverse=True):
-        opened = _open_hour(root, hour, query)
         # The records of one file are few, so they need no windows.
-        windows = [query] if query.did is not None else _windows(query, [opened], window_rows)
-        for window in reversed(windows):
-            table = _read(opened, window, waiting.get(hour))
-            if table.num_rows:
-                yield parquet.sort(table, "completed", "did", order="descending").cast(SCHEMA)
+        spans = () if query.did is not None else reader.spans(hour)
+        for window in reversed(_windows(query, spans, window_rows)):
+            found = reader.read(hour, window, waiting.get(hour), columns)
+            if order := [name for name in ("completed", "did") if name in columns]:
+                found = parquet.sort(found, *order, order="descending")
+            for piece in in_pieces(found.slice(0, left), PIECE_BYTES):
+                if piece.num_rows:
+                    yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+            left = None if left is None else left - found.num_rows
+            if left is not None and left <= 0:
+                break
+        if left is not None and left <= 0:
+            oldest = hour
+            break
+    reader.check(oldest)
 
 
 def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
     """The records of several roots side by side, in any order.
 
     Each tuple is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
+    Raises what `scan` does.
     """
     hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
+    readers = [_Reader(root, Query()) for root in roots]
     for hour in sorted(hours):
-        opened = [_open_hour(root, hour, Query()) for root in roots]
-        for window in _windows(Query(), opened, WINDOW_ROWS):
-            yield tuple(_read(one, window).cast(SCHEMA) for one in opened)
+        spans = [span for reader in readers for span in reader.spans(hour)]
+        for window in _windows(Query(), spans, WINDOW_ROWS):
+            yield tuple(reader.read(hour, window) for reader in readers)
+    for reader in readers:
+        reader.check()
 
 
-class _Opened(NamedTuple):
-    """An open file, and what it covers if it is a compacted or late one."""
-
-    path: Path
-    file: Selectable
-    covers: Covers = Covers()
-
-
-class _OpenHour(NamedTuple):
-    """An hour's open files, which stay readable when they are removed or replaced."""
-
-    raws: Mapping[RawName, _Opened]
-    compacted: Mapping[str, Sequence[_Opened]]
-
-    def files(self) -> list[Selectable]:
-        compacted = (one.file for several in self.compacted.values() for one in several)
-        return [*(one.file for one in self.raws.values()), *compacted]
-
-
-def _open_hour(root: Path, hour: Hour, query: Query) -> _OpenHour:
-    while True:
-        raws = raw_files(root, hour)
-        compacted = _open_compacted(root, hour, query)
-        try:
-            opened = {raw: file for raw, path in raws.items() if (file := _open_raw(path)) is not None}
-        except FileNotFoundError:
-            continue  # A raw file vanished between its listing and its opening.
-        return _OpenHour(opened, compacted)
-
-
-def _open_raw(path: Path) -> _Opened | None:
-    try:
-        return _Opened(path, open_selectable(path))
-    except FileNotFoundError:
-        raise
-    except parquet.DAMAGED as error:
-        _warn(path, error)
-        return None
-
-
-def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> list[Query]:
+def _windows(query: Query, spans: Iterable[Span], window_rows: int) -> list[Query]:
     """The query cut by `completed`, oldest first."""
-    spans = (span for one in opened for file in one.files() for span in parquet.spans(file.metadata))
     windows = [
         TimeWindow(
             since_ms if query.since_ms is None else max(since_ms, query.since_ms),
@@ -158,60 +141,106 @@ def _windows(query: Query, opened: Sequence[_OpenHour], window_rows: int) -> lis
     ]
 
 
-def _read(opened: _OpenHour, query: Query, unfiled: pa.Table | None = None) -> pa.Table:
-    by_key, texts = query.by_key(), query.texts_of_key()
-    waiting = [] if unfiled is None else [unfiled.filter(by_key)]
-    read = [_read_raw(raw, one, opened.compacted, by_key, texts) for raw, one in opened.raws.items()]
-    fresh = parquet.join([*(table for table in read if table.num_rows), *waiting])
-    files = [one for several in opened.compacted.values() for one in several]
-    if not fresh.num_rows and len(files) == len(opened.compacted):
-        wanted = by_key & query.by_rest()
-        return parquet.join([_select(one, wanted, query.texts()) for one in files])
-    # Repeats are merged before the conditions on what a merge can change apply.
-    known = [_select(one, by_key, texts) for one in files]
-    return merge_table(parquet.join([*known, fresh])).filter(query.by_rest())
+class _Reader:
+    """Reads the hours of one root, and keeps what could not be read."""
+
+    def __init__(self, root: Path, query: Query) -> None:
+        self._root = root
+        self._query = query
+        self._unread = Unread()
+
+    def spans(self, hour: Hour) -> list[Span]:
+        """What the footers of an hour's files tell of their row groups."""
+        compacted = (path for _, path in compacted_in(self._root, hour, self._query.system_name))
+        found: list[Span] = []
+        for path in (*raw_files(self._root, hour).values(), *compacted):
+            try:
+                found += parquet.spans(open_selectable(path).metadata)
+            except FileNotFoundError:
+                continue  # What it held has moved to another file.
+            except parquet.DAMAGED as error:
+                self._unread.add(path, error)
+        return found
+
+    def read(
+        self,
+        hour: Hour,
+        query: Query,
+        unfiled: pa.Table | None = None,
+        columns: Sequence[str] = SCHEMA.names,
+    ) -> pa.Table:
+        """The records of an hour that answer a query, as `SELECTED_SCHEMA` has these columns."""
+        by_key, texts = query.by_key(), query.texts_of_key()
+        raws = self._read_raw(hour, by_key, texts)
+        waiting = [] if unfiled is None else [unfiled.filter(by_key)]
+        listed = compacted_in(self._root, hour, query.system_name)
+        paths = [(system, path) for system, path in listed if path.exists()]
+        # Repeats are merged before the conditions on what a merge can change apply.
+        is_merged = bool(raws or waiting) or len({system for system, _ in paths}) < len(paths)
+        wanted = by_key if is_merged else by_key & query.by_rest()
+        read = SCHEMA.names if is_merged else columns
+        known: list[pa.Table] = []
+        covers: defaultdict[str, list[Covers]] = defaultdict(list)
+        for system, path in paths:
+            try:
+                file = open_selectable(path)
+                covered = Covers.read(file.metadata.metadata)
+                known.append(select(file, wanted, texts if is_merged else query.texts(), read))
+                covers[system].append(covered)
+            except FileNotFoundError:
+                continue
+            except parquet.DAMAGED as error:
+                self._unread.add(path, error)
+        if not is_merged:
+            return _join(known).select(list(columns))
+        fresh = [_without_covered(raw, rows, covers) for raw, rows in raws.items()]
+        merged = merge_selected(_join([*known, *fresh, *waiting])).filter(query.by_rest())
+        return merged.select(list(columns))
+
+    def _read_raw(
+        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, str]
+    ) -> dict[RawName, pa.Table]:
+        """The rows of an hour's raw files, without files that have none."""
+        while True:
+            found = {}
+            try:
+                for raw, path in raw_files(self._root, hour).items():
+                    try:
+                        rows = select(open_selectable(path), wanted, texts)
+                    except FileNotFoundError:
+                        raise
+                    except parquet.DAMAGED as error:
+                        self._unread.add(path, error)
+                    else:
+                        if rows.num_rows:
+                            found[raw] = rows
+            except FileNotFoundError:
+                continue  # It vanished between its listing and its opening.
+            return found
+
+    def check(self, oldest: Hour | None = None) -> None:
+        """Raise `IncompleteError` if records of the hours that were read, down to the oldest, may lack."""
+        self._unread.add_quarantined(
+            self._root, lambda one: (oldest is None or one.hour >= oldest) and self._asks_for(one)
+        )
+        self._unread.raise_any()
+
+    def _asks_for(self, one: Quarantined) -> bool:
+        kind, system, *_ = PurePosixPath(one.path).relative_to(COMPACTED.parent).parts
+        wanted = self._query.system_name
+        is_of_another = kind != RAW.name and wanted is not None and system != safe_name(wanted)
+        return self._query.touches(one.hour) and not is_of_another
 
 
-def _open_compacted(root: Path, hour: Hour, query: Query) -> dict[str, list[_Opened]]:
-    found = defaultdict(list)
-    for name, path in compacted_in(root, hour, query.system_name):
-        try:
-            file = open_selectable(path)
-            found[name].append(_Opened(path, file, Covers.read(file.metadata.metadata)))
-        except FileNotFoundError:
-            continue
-        except parquet.DAMAGED as error:
-            _warn(path, error)
-    return found
+def _join(tables: Sequence[pa.Table]) -> pa.Table:
+    return parquet.join(tables) if tables else SELECTED_SCHEMA.empty_table()
 
 
-def _read_raw(
-    raw: RawName,
-    one: _Opened,
-    compacted: Mapping[str, Sequence[_Opened]],
-    wanted: pc.Expression,
-    texts: Mapping[str, str],
-) -> pa.Table:
-    table = _select(one, wanted, texts)
-    if not table.num_rows:
-        return table
+def _without_covered(raw: RawName, rows: pa.Table, covers: Mapping[str, Sequence[Covers]]) -> pa.Table:
+    """The rows of a raw file that are in none of the compacted files, given by safe name."""
     covered = [
         system
-        for system in pc.unique(table["system_name"].cast(pa.string())).to_pylist()
-        if any(known.covers.has(raw) for known in compacted.get(safe_name(system), ()))
+        for system in pc.unique(rows["system_name"].cast(pa.string())).to_pylist()
+        if any(known.has(raw) for known in covers.get(safe_name(system), ()))
     ]
-    if covered:
-        table = table.filter(~pc.field("system_name").cast(pa.string()).isin(covered))
-    return table
-
-
-def _select(one: _Opened, wanted: pc.Expression, texts: Mapping[str, str]) -> pa.Table:
-    try:
-        return select(one.file, wanted, texts)
-    except parquet.DAMAGED as error:
-        _warn(one.path, error)
-    return parquet.CODED_SCHEMA.empty_table()
-
-
-def _warn(path: Path, error: Exception) -> None:
-    log.warning("%s", parquet.unreadable(path, error))
+    return rows.filter(~pc.field("system_name").cast(pa.string()).isin(covered)) if covered else rows

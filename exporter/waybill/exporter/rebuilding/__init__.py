@@ -18,8 +18,8 @@ from waybill.exporter.rebuilding.resumable_job import (
     place_below as place_below,
 )
 from waybill.exporter.rebuilding.spill import (
+    GatheredRuns as GatheredRuns,
     StatesByRun as StatesByRun,
-    add_run as add_run,
     decode_state as decode_state,
     encode_state as encode_state,
 )

@@ -8,28 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
-from waybill.exporter.compaction import RawWriter
+from waybill.exporter.compaction import HELD_BYTES_MAX, RawWriter
 from waybill.exporter.exporting import BlobStore
 from waybill.exporter.names import Hour, RawName
-from waybill.exporter.rebuilding.spill import Spill, StatesByRun, add_run, read_bucket
+from waybill.exporter.rebuilding.spill import GatheredRuns, Spill, StatesByRun, read_bucket
 from waybill.exporter.rebuilding.wanted import Wanted
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored
 from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE, has_record, observe, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.transport.files import Files
+from waybill.transport.journal import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NUMBERS: Final = 2**20
 """How many numbers of raw files each piece has for itself."""
-_BATCH_RECORDS: Final = 5_000
 RUNS_MAX: Final = 50_000
+_SAID_BYTES_MAX: Final = 256 * 2**20  # as many bytes of events are folded before their runs are spilled
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,13 +100,14 @@ class _Writing:
         self._node = task.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
         self._pending: list[pa.Table] = []
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def add(self, records: pa.Table) -> None:
-        if self._rows >= self._records_max:
+        if self._rows >= self._records_max or self._bytes >= HELD_BYTES_MAX:
             self._write(self._next)
         self._pending.append(records)
         self._rows += records.num_rows
+        self._bytes += records.nbytes
 
     def finish(self) -> None:
         # The last file takes all remaining numbers, so that the compacted files cover one range.
@@ -113,9 +116,9 @@ class _Writing:
     def _write(self, last: int) -> None:
         if self._rows:
             raw = RawName(self._node, self._next, last)
-            self.hours.update(self._writer.write_table(raw, pa.concat_tables(self._pending)))
+            self.hours.update(self._writer.write_tables(raw, self._pending))
         self.count += self._rows
-        self._pending, self._rows = [], 0
+        self._pending, self._rows, self._bytes = [], 0, 0
         self._next = last + 1
 
 
@@ -156,23 +159,25 @@ def read_folded(
     cannot be read. About `runs_max` runs come at once. Raises `OSError` or `SourceUnreachableError` if the
     source cannot be read now.
     """
-    runs: StatesByRun = {}
+    runs, runs_bytes = GatheredRuns(), 0
     try:
         for batch in read():
             report.entries += len(batch)
             records = _read(batch, wanted, runs, lambda at, error: report.note(place(at), error))
-            full = len(runs) >= runs_max
-            yield records, runs if full else {}
-            runs = {} if full else runs
+            runs_bytes += sum(len(stored.body) for stored in batch if stored.kind is Kind.OPENLINEAGE)
+            full = len(runs) >= runs_max or runs_bytes >= _SAID_BYTES_MAX
+            yield records, runs.states() if full else {}
+            if full:
+                runs, runs_bytes = GatheredRuns(), 0
     except SourceUnreachableError:
         raise
     except SourceError as error:
         report.damaged = str(error)
-    yield SCHEMA.empty_table(), runs
+    yield SCHEMA.empty_table(), runs.states()
 
 
 def _read(
-    batch: Sequence[Stored], wanted: Wanted, runs: StatesByRun, on_error: Callable[[int, Exception], None]
+    batch: Sequence[Stored], wanted: Wanted, runs: GatheredRuns, on_error: Callable[[int, Exception], None]
 ) -> pa.Table:
     """Return the records that entries hold by themselves, and add to `runs` what the other events say."""
     found = decode_entries(
@@ -192,7 +197,7 @@ def _read(
             except UNREADABLE as error:
                 on_error(stored.at, error)
                 continue
-        add_run(runs, event.run.runId, state)
+        runs.add(event.run.runId, state)
     return wanted.rows(found.records)
 
 
@@ -203,14 +208,16 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
     """
     writing = _Writing(task, piece)
     for bucket in buckets:
-        runs: StatesByRun = {}
+        runs = GatheredRuns()
         for index in range(parts):
             if (file := task.store.open(runs_name(index))) is not None:
                 with file:
                     for run_id, state in read_bucket(file, bucket):
-                        add_run(runs, run_id, state)
-        derived = (record for state in runs.values() if state is not None for record in records_of(state))
-        while batch := list(islice(derived, _BATCH_RECORDS)):
-            writing.add(task.wanted.table(batch))
+                        runs.add(run_id, state)
+        derived = (
+            record for state in runs.states().values() if state is not None for record in records_of(state)
+        )
+        for table in task.wanted.tables(derived):
+            writing.add(table)
     writing.finish()
     return PartReport(hours=writing.hours, records=writing.count)

@@ -206,7 +206,7 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         progress("folding", len(folded), len(folds))
     hours = {hour for report in (*read, *folded) for hour in report.hours}
     progress("compacting", 0, len(hours))
-    compacted = Compactor(task.root, node=plan.node, files=task.files, workers=workers).compact(hours)
+    compacted = Compactor(task.root, nodes=[plan.node], files=task.files, workers=workers).compact(hours)
     progress("compacting", len(hours), len(hours))
     return RebuildReport.of(
         read,

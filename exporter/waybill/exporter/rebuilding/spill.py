@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from waybill.facets import RunState, merge_states
+from waybill.facets import RunState
+from waybill.facets.folding import Gathered
 
 BUCKETS: Final = 64
 
@@ -39,10 +40,25 @@ def decode_state(encoded: bytes | None) -> RunState | None:
     return None if encoded is None else _DECODER.decode(encoded)
 
 
-def add_run(runs: StatesByRun, run_id: str, state: RunState | None) -> None:
-    """Add what some events say of a run to what is known of it."""
-    known = runs.get(run_id, state)
-    runs[run_id] = None if known is None or state is None else merge_states(known, state)
+class GatheredRuns:
+    """What is known of runs, as their events come."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, Gathered | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, run_id: str, state: RunState | None) -> None:
+        """Add what some events say of a run to what is known of it."""
+        if state is None:
+            self._runs[run_id] = None
+        elif (known := self._runs.setdefault(run_id, Gathered())) is not None:
+            known.add(state)
+
+    def states(self) -> StatesByRun:
+        """By run what all of its events say together."""
+        return {run_id: None if known is None else known.whole() for run_id, known in self._runs.items()}
 
 
 class Spill:

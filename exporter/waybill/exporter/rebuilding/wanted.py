@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waybill.exporter.names import HOUR_MS, Hour
 from waybill.facets import ProvenanceRecord, keep_annotations
-from waybill.facets.arrow import to_table
+from waybill.facets.arrow import to_tables
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
         systems: only records of these systems; empty: of all.
+        hours: only records of these hours; empty: of all.
     """
 
     system_name: str
@@ -28,10 +30,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int | None = None
     until_ms: int | None = None
     systems: frozenset[str] = frozenset()
+    hours: frozenset[Hour] = frozenset()
 
-    def table(self, records: Iterable[ProvenanceRecord]) -> pa.Table:
-        """The records that are wanted, as a table, with the annotations that are allowed."""
-        return self.rows(to_table([keep_annotations(one, self.annotations_allowed) for one in records]))
+    def tables(self, records: Iterable[ProvenanceRecord]) -> Iterator[pa.Table]:
+        """The records that are wanted, as tables of bounded size, with the annotations that are allowed."""
+        kept = (keep_annotations(one, self.annotations_allowed) for one in records)
+        return map(self.rows, to_tables(kept))
 
     def rows(self, table: pa.Table) -> pa.Table:
         """The rows that are wanted."""
@@ -41,6 +45,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             completed = table["completed"].cast(pa.int64())
         if self.until_ms is not None:
             table = table.filter(pc.less(completed, self.until_ms))
+            completed = table["completed"].cast(pa.int64())
+        if self.hours:
+            wanted = pa.array(sorted(hour.start_ms // HOUR_MS for hour in self.hours))
+            table = table.filter(pc.is_in(pc.divide(completed, HOUR_MS), wanted))
         if self.systems:
             table = table.filter(pc.is_in(table["system_name"], pa.array(sorted(self.systems))))
         return table

@@ -1,5 +1,10 @@
 """The proof that a root is right, and the proof behind one file's records."""
 
+from waybill.exporter.verification.acceptance import (
+    NoLedgerError as NoLedgerError,
+    accept_findings as accept_findings,
+)
+from waybill.exporter.verification.continuity import claims as claims
 from waybill.exporter.verification.explanation import (
     Explanation as Explanation,
     RowSeen as RowSeen,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.incomplete import Unread
 from waybill.exporter.parquet import matching_row_groups, open_selectable
 from waybill.facets import (
     UNREADABLE,
@@ -26,16 +27,23 @@ from waybill.facets import (
     merge_states,
     observe,
     parse_instant_us,
+    record_key,
     records_of,
 )
-from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.arrow import from_table
 from waybill.facets.event import EventType
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
     from waybill.exporter.rebuilding import Wanted
     from waybill.exporter.sources import Source, Stored
+    from waybill.facets.folding import Said
+    from waybill.facets.merge_rule import RecordKey
 
+RECORDS_SHOWN_MAX: Final = 100
+"""How many records a step shows, so that a run of many outputs is explained in linear time."""
+
+_WORDS_SEARCHED_MAX: Final = 64
 _RANK: Final = {kind: rank for rank, kind in enumerate(EventType)}
 
 
@@ -46,7 +54,8 @@ class StepSeen(msgspec.Struct, frozen=True):
         places: where it is stored, for a person.
         run_id: its run; None for an array of records, as are the next two.
         changed: the parts of the run's state that it changed.
-        records: what would be recorded if it were the last.
+        records: what would be recorded if it were the last; empty where the run says more than
+            `RECORDS_SHOWN_MAX` of them.
     """
 
     places: tuple[str, ...]
@@ -68,18 +77,28 @@ class RowSeen(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """What is stored about one file: steps by run, the records that they fold to, and the layout's rows."""
+    """What is stored about one file: steps by run, the records that they fold to, and the layout's rows.
+
+    Attributes:
+        unread: a sentence about each file of the layout that could not be read, or is in quarantine: its rows
+            are missing here.
+    """
 
     did: str
     steps: tuple[StepSeen, ...]
     records: tuple[ProvenanceRecord, ...]
     rows: tuple[RowSeen, ...]
+    unread: tuple[str, ...] = ()
 
     @property
     def is_proven(self) -> bool:
         """Whether the layout's rows are exactly what the stored events fold to."""
-        found = [row.record for row in self.rows]
-        return all(row.as_folded for row in self.rows) and all(one in found for one in self.records)
+        found = {record_key(row.record) for row in self.rows}
+        return (
+            not self.unread
+            and all(row.as_folded for row in self.rows)
+            and all(record_key(record) in found for record in self.records)
+        )
 
 
 def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> Explanation:
@@ -100,7 +119,10 @@ def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> 
         steps.append(StepSeen(tuple(places), None, None, None, ("records",), found))
         records += found
     records = merge_all(records)
-    return Explanation(did, tuple(steps), tuple(records), tuple(_rows(did, root, records)))
+    unread = Unread()
+    rows = tuple(_rows(did, root, records, unread))
+    unread.add_quarantined(root)
+    return Explanation(did, tuple(steps), tuple(records), rows, unread.sentences)
 
 
 _Key = tuple[bytes, str]
@@ -136,7 +158,10 @@ def _mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[t
         for part in source.parts():
             for batch in source.read(part):
                 for stored in batch:
-                    if stored.kind is not Kind.MARK and any(form in stored.body for form in forms):
+                    # Many words take longer to search for than the body to decode.
+                    if stored.kind is not Kind.MARK and (
+                        len(words) > _WORDS_SEARCHED_MAX or any(form in stored.body for form in forms)
+                    ):
                         yield source.place(part, stored.at), stored
 
 
@@ -165,17 +190,62 @@ def _fold_steps(
         if (event := _run_event(body)) is not None
     ]
     steps: list[StepSeen] = []
-    states: dict[str, RunState] = {}
+    runs: dict[str, _Run] = {}
     for event, system_name, places in sorted(of_runs, key=_place):
         seen = observe(event, system_name=system_name)
-        before = states.get(seen.run_id)
+        if seen.run_id not in runs:
+            runs[seen.run_id] = _Run(msgspec.structs.replace(seen, outputs=(), annotations={}, records=()))
+            before = None
+        else:
+            before = runs[seen.run_id].about(seen)
+        run = runs[seen.run_id]
         after = seen if before is None else merge_states(before, seen)
-        states[seen.run_id] = after
+        run.take(after)
         changed = tuple(_changed(before, after))
-        so_far = _of(did, records_of(after), allowed)
+        so_far = _of(did, records_of(run.state()), allowed) if run.size() <= RECORDS_SHOWN_MAX else ()
         steps.append(StepSeen(places, seen.run_id, event.eventTime, event.eventType, changed, so_far))
-    records = [one for state in states.values() for one in _of(did, records_of(state), allowed)]
+    records = [one for run in runs.values() for one in _of(did, records_of(run.state()), allowed)]
     return steps, records
+
+
+class _Run:
+    """What the events of one run say so far; to add an event costs what the event says."""
+
+    def __init__(self, rest: RunState) -> None:
+        self._rest = rest
+        self._outputs: dict[tuple[str, str], None] = {}
+        self._annotations: dict[str, Said] = {}
+        self._records: dict[RecordKey, ProvenanceRecord] = {}
+
+    def size(self) -> int:
+        """About how many records it says."""
+        return len(self._outputs) + len(self._records)
+
+    def about(self, seen: RunState) -> RunState:
+        """The state without what another does not speak of."""
+        keys = map(record_key, seen.records)
+        return msgspec.structs.replace(
+            self._rest,
+            outputs=tuple(one for one in seen.outputs if one in self._outputs),
+            annotations={key: self._annotations[key] for key in seen.annotations if key in self._annotations},
+            records=tuple(self._records[key] for key in keys if key in self._records),
+        )
+
+    def take(self, merged: RunState) -> None:
+        """Take over what `about` gave, once it is merged."""
+        self._outputs.update(dict.fromkeys(merged.outputs))
+        self._annotations.update(merged.annotations)
+        self._records.update((record_key(record), record) for record in merged.records)
+        self._rest = msgspec.structs.replace(merged, outputs=(), annotations={}, records=())
+
+    def state(self) -> RunState:
+        """All of the state."""
+        return msgspec.structs.replace(
+            self._rest,
+            outputs=tuple(sorted(self._outputs)),
+            annotations=dict(sorted(self._annotations.items())),
+            records=tuple(merge_all(self._records.values())),
+        )
 
 
 def _place(one: tuple[RunEvent, str, tuple[str, ...]]) -> tuple[str, int, int, tuple[str, ...]]:
@@ -197,16 +267,21 @@ def _of(
     return tuple(keep_annotations(record, allowed) for record in records if record.did == did)
 
 
-def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord]) -> Iterator[RowSeen]:
+def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord], unread: Unread) -> Iterator[RowSeen]:
+    folded = {record_key(record): record for record in records}
     for hour in sorted(raw_hours(root) | compacted_hours(root)):
         compacted = [path for _, path in compacted_in(root, hour)]
         for path in [*raw_files(root, hour).values(), *compacted]:
             try:
                 found = list(_numbered(did, path))
-            except (FileNotFoundError, *parquet.DAMAGED):
+            except FileNotFoundError:
+                continue
+            except parquet.DAMAGED as error:
+                unread.add(path, error)
                 continue
             for number, record in found:
-                yield RowSeen(str(path.relative_to(root)), number, record, record in records)
+                as_folded = folded.get(record_key(record)) == record
+                yield RowSeen(str(path.relative_to(root)), number, record, as_folded)
 
 
 def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
@@ -217,5 +292,5 @@ def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
         first = sum(file.metadata.row_group(at).num_rows for at in before)
         table = part.to_table(use_threads=False)
         numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
-        records = from_table(table.take(numbers).cast(SCHEMA))
+        records = from_table(table.take(numbers))
         yield from zip([first + number for number in numbers.to_pylist()], records, strict=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
-from waybill.exporter.parquet import WINDOW_ROWS, cut, merge_table
+from waybill.exporter.parquet import WINDOW_ROWS, in_windows, merge_table
 from waybill.facets import FinalState
 
 if TYPE_CHECKING:
@@ -46,8 +46,11 @@ class Rows:
         """Count the rows that repeat a record of the file; raises `DAMAGED` if it cannot be read."""
         if self._whole is not None:
             return int(self._whole.num_rows - merge_table(self._whole).num_rows)
-        windows = cut(parquet.spans(self._file.metadata), WINDOW_ROWS)
-        tables = (parquet.read_window(self._file, window) for window in windows)
+        tables = in_windows(
+            parquet.spans(self._file.metadata),
+            WINDOW_ROWS,
+            lambda room: parquet.read_window(self._file, room),
+        )
         return sum(table.num_rows - merge_table(table).num_rows for table in tables)
 
     def faults(self) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ finding.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -18,23 +19,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.archive import EVENTS_SCHEMA, archived_files
-from waybill.exporter.ledger import is_archived, is_of, read_ledger
+from waybill.exporter.archive import EVENTS_SCHEMA
+from waybill.exporter.ledger import LedgerState, finding_id, read_ledger
 from waybill.exporter.names import (
     COMPACTED,
     EVENTS,
     LATE,
-    LEDGER,
     RAW,
     Hour,
     RawName,
     compacted_path,
+    hour_in,
     late_path,
     parse_hour,
     safe_name,
 )
 from waybill.exporter.parquet import Covers, before_in, is_intact, seal_in
 from waybill.exporter.quarantine import list_quarantined
+from waybill.exporter.verification.continuity import Claims, Link, claims, gaps, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
 from waybill.transport.files import is_temporary
@@ -50,18 +52,27 @@ class Finding(msgspec.Struct, frozen=True):
 
     Attributes:
         path: the file, relative to the root.
+        id: a short name for it, the same whenever the same is found; what happens anew has another one.
         kind: ``unreadable``; ``stray``: its name is none of the layout's; ``empty``; ``system`` or ``hour``:
             rows that belong elsewhere; ``order``; ``repeats``; ``state``: an unknown final state; ``left``: a
             raw file of which everything is compacted; ``altered``: its bytes are not those that were sealed;
             ``unrecorded``, ``removed`` or ``ledger``: the ledger says otherwise, or is broken itself;
-            ``chain``: a file of the archive does not name the one before it; ``manifest``: a destination's
-            manifest says otherwise; ``damaged``: it was quarantined, and its rows may be missing.
+            ``chain``: a file of the archive does not name the one before it; ``gap``: the archive lacks
+            entries of a journal; ``manifest``: a destination's manifest says otherwise; ``damaged``: it was
+            quarantined, and its rows may be missing.
         what: a sentence about it.
+        was: where the rows of a quarantined file were, relative to the root; else as `path`.
+        accepted: why somebody accepted it with `waybill verify --accept`; None while nobody has.
+        restored: whether `waybill repair` has filed its rows again.
     """
 
     path: str
     kind: str
     what: str
+    id: str
+    was: str
+    accepted: str | None = None
+    restored: bool = False
 
 
 class CheckedFile(msgspec.Struct, frozen=True):
@@ -77,11 +88,6 @@ class CheckedFile(msgspec.Struct, frozen=True):
     rows: int = 0
     findings: tuple[Finding, ...] = ()
 
-    @classmethod
-    def with_finding(cls, path: str, kind: str, what: str) -> CheckedFile:
-        """Return a file whose rows were not counted, with one finding."""
-        return cls(path, 0, (Finding(path, kind, what),))
-
 
 def check(root: Path) -> Iterator[CheckedFile]:
     """Check every file of a root, each when the iterator comes to it.
@@ -90,107 +96,128 @@ def check(root: Path) -> Iterator[CheckedFile]:
     record twice, and is the file that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
-    A destination's manifests list its compacted files as they are. No file is quarantined.
+    The files of each journal follow each other without a gap. A destination's manifests list its compacted
+    files as they are. No file is quarantined, or was replaced by anything else than its successor.
 
     Raises:
         OSError: a folder cannot be listed.
     """
-    ledger = _LedgerView(root)
-    yield from ledger.broken()
+    view = _LedgerView(root)
+    claimed = claims(root)
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
     for kind, judge in judges.items():
         for path in _files(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
-                rows, said = judge(ledger, relative)
+                rows, said = judge(view, relative)
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
                 rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
-            findings = tuple(Finding(str(relative), *one) for one in said)
-            yield CheckedFile(str(relative), rows, findings)
-    yield from ledger.chained()
-    yield from ledger.missing()
+            evidence = hash_of(path) if said else ""
+            found = tuple(view.finding(str(relative), kind, what, evidence) for kind, what in said)
+            yield CheckedFile(str(relative), rows, found)
+    view.read_again()
+    for one in (*view.unrecorded(), *view.chained(), *view.gaps(claimed), *view.missing(), *view.doubts()):
+        yield CheckedFile(one.path, 0, (one,))
     for file, what in contradictions(root):
-        yield CheckedFile.with_finding(file, "manifest", what)
-    for one in list_quarantined(root):
-        yield CheckedFile.with_finding(one.kept, "damaged", one.sentence)
+        yield CheckedFile(file, 0, (view.finding(file, "manifest", what, hash_of(root / file)),))
 
 
 _Said = list[tuple[str, str]]
 
 
 class _LedgerView:
-    """What the ledger of a root says, read again where the files are newer."""
+    """What the ledger of a root says: when the check begins, and once more when all files are read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._state = read_ledger(root)
-        self._links: dict[Path, tuple[str | None, str | None]] = {}
+        self._state = read_ledger(root) or LedgerState()
+        self._has_ledger = bool(self._state.entries)
+        self._links: dict[Path, Link] = {}
+        self._suspects: dict[PurePosixPath, str | None] = {}
 
-    def broken(self) -> Iterator[CheckedFile]:
-        """What is wrong with the ledger itself."""
-        for what in self._state.broken if self._state else ():
-            yield CheckedFile.with_finding(str(LEDGER), "ledger", what)
+    def read_again(self) -> None:
+        """Have what was recorded since the check began."""
+        self._state = read_ledger(self.root) or LedgerState()
 
-    def missing(self) -> Iterator[CheckedFile]:
+    def finding(self, path: str, kind: str, what: str, evidence: str, was: str | None = None) -> Finding:
+        """A finding, with what the ledger says of it."""
+        found = finding_id(kind, path, evidence)
+        if found in self._state.restored:
+            what = f"{what}; its rows have been filed again"
+        return Finding(
+            path,
+            kind,
+            what,
+            found,
+            path if was is None else was,
+            self._state.accepted.get(found),
+            found in self._state.restored,
+        )
+
+    def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
+        """Hold the footer of a file against the ledger; see `unrecorded`."""
+        if not self._agrees(path, metadata):
+            self._suspects[path] = seal_in(metadata)
+
+    def unrecorded(self) -> Iterator[Finding]:
+        """Files that were judged not to be those of the ledger, and still are not."""
+        for path, seal in self._suspects.items():
+            # If the file was replaced since it was opened, that footer is no longer its own.
+            with contextlib.suppress(*parquet.DAMAGED):
+                metadata = pq.read_metadata(self.root / path).metadata
+                if seal_in(metadata) == seal and not self._agrees(path, metadata):
+                    what = "the ledger does not know this file; restore it from a copy, or `waybill repair`"
+                    yield self.finding(str(path), "unrecorded", what, hash_of(self.root / path))
+
+    def doubts(self) -> Iterator[Finding]:
+        """What the ledger itself has in doubt, and the quarantined files that it does not know of."""
+        reports = {one.kept: one for one in list_quarantined(self.root, also_accepted=True)}
+        for one in self._state.doubts.values():
+            report = reports.pop(one.path, None)
+            if self._is_gone(one.path) and one.evidence == self._state.seal(one.path):
+                continue  # `missing` has it.
+            what = one.what if report is None else report.sentence
+            yield self.finding(one.path, one.kind, what, one.evidence, one.was)
+        for kept, report in reports.items():
+            yield self.finding(kept, "damaged", report.sentence, report.sha256, report.path)
+
+    def missing(self) -> Iterator[Finding]:
         """Files that the ledger has but the root has not."""
-        before = self._state
-        self._state = read_ledger(self.root)
-        if before is None or self._state is None:
-            return
         for path, (seal, _) in sorted(self._state.seals.items()):
-            if seal is None or (self.root / path).exists() or self._changes(path):
-                continue
-            what = (
-                f"{self.root / path} is gone, and no age-off took it; restore it from a copy, or rebuild it"
-            )
-            yield CheckedFile.with_finding(path, "removed", what)
-
-    def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> Iterator[tuple[str, str]]:
-        """Whether the file with this footer is the one that the ledger has."""
-        if self._agrees(path, metadata):
-            return
-        self._state = read_ledger(self.root)
-        if self._agrees(path, metadata):
-            return
-        # If the file was replaced since it was opened, this footer is no longer its own.
-        current = seal_in(pq.read_metadata(self.root / path).metadata)
-        if current == seal_in(metadata):
-            what = "the ledger does not know this file; restore it from a copy, or rebuild the hour"
-            yield "unrecorded", what
+            if seal is not None and self._is_gone(path):
+                way_out = "restore it from a copy, or `waybill repair`"
+                what = f"{self.root / path} is gone, and no age-off took it; {way_out}"
+                yield self.finding(path, "removed", what, seal)
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
         """Remember which predecessor a file of the archive names, for `chained`."""
-        self._links[self.root / path] = (seal_in(metadata), before_in(metadata))
+        self._links[self.root / path] = Link(seal_in(metadata), before_in(metadata))
 
-    def chained(self) -> Iterator[CheckedFile]:
+    def chained(self) -> Iterator[Finding]:
         """Files of the archive that do not name the one before them."""
-        last: dict[str, Path] = {}
-        aged = set(self._aged())
-        for name, path in sorted(archived_files(self.root)):
-            before = last.get(name.node)
-            last[name.node] = path
-            # An unreadable file has been reported already, and a newer one is for the next check.
-            if path not in self._links or (before is not None and before not in self._links):
-                continue
-            named = self._links[path][1]
-            if before is None and named in aged:
-                continue  # An age-off removed the file before it.
-            if named != (None if before is None else self._links[before][0]):
-                what = f"the file before {path} is not the one that it names; restore that one from a copy"
-                yield CheckedFile.with_finding(path.relative_to(self.root).as_posix(), "chain", what)
+        for path in unchained(self.root, self._links, self._state):
+            what = f"the file before {path} is not the one that it names; restore that one from a copy"
+            relative = path.relative_to(self.root).as_posix()
+            yield self.finding(relative, "chain", what, self._links[path].before or "")
 
-    def _aged(self) -> Iterator[str | None]:
-        """The seals of archived files that an age-off removed, or is removing now."""
-        for path, (seal, before) in self._state.seals.items() if self._state else ():
-            if is_archived(path) and seal is None:
-                yield before
-            elif is_archived(path) and self._changes(path):
-                yield seal
+    def gaps(self, claimed: Claims) -> Iterator[Finding]:
+        """Ranges of a journal's entries that the archive lacks, and no finding about a file tells of."""
+        reports = list_quarantined(self.root, also_accepted=True)
+        for raw in gaps(self.root, self._state, claimed, [one.path for one in reports]):
+            path = str(EVENTS / str(raw))
+            entries = f"entry {raw.first}" if raw.first == raw.last else f"entries {raw.first} to {raw.last}"
+            what = f"the archive lacks {entries} of journal {raw.node}; run `waybill repair` at its home"
+            yield self.finding(path, "gap", what, "")
+
+    def _is_gone(self, path: str) -> bool:
+        return (
+            self._state.seal(path) is not None and not (self.root / path).exists() and not self._changes(path)
+        )
 
     def _agrees(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> bool:
-        if self._state is None or self._changes(str(path)):
+        if not self._has_ledger or self._changes(str(path)):
             return True
         known = self._state.seals.get(str(path))
         if path.is_relative_to(EVENTS):
@@ -199,7 +226,16 @@ class _LedgerView:
         return known == (seal_in(metadata), before_in(metadata))
 
     def _changes(self, path: str) -> bool:
-        return any(is_of(path, hour) for hour in (self._state.changing if self._state else ()))
+        return hour_in(path) in self._state.changing
+
+
+def hash_of(path: Path) -> str:
+    """What tells one content of a file from another; empty where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -215,8 +251,8 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _judge_compacted(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root = ledger.root
+def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root = view.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
@@ -235,7 +271,7 @@ def _judge_compacted(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Sa
     if is_altered:
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
-        said += ledger.judge(path, metadata)
+        view.judge(path, metadata)
     if foreign := [name for name in sorted(rows.systems) if safe_name(name) != parts[0]]:
         said.append(("system", f"it holds rows of {', '.join(map(repr, foreign[:3]))}; rebuild the hour"))
     elif len(rows.systems) > 1:
@@ -247,8 +283,8 @@ def _judge_compacted(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Sa
     return file.metadata.num_rows, said
 
 
-def _judge_raw(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root = ledger.root
+def _judge_raw(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root = view.root
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
     raw = RawName.parse(path.name)
@@ -263,8 +299,8 @@ def _judge_raw(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
     return file.metadata.num_rows, said
 
 
-def _judge_archived(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
-    root, parts = ledger.root, path.parts
+def _judge_archived(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
+    root, parts = view.root, path.parts
     hour = parse_hour(parts[1], parts[2]) if len(parts) == len(EVENTS.parts) + _PARTS else None
     name = RawName.parse(path.name)
     if hour is None or name is None:
@@ -279,8 +315,8 @@ def _judge_archived(ledger: _LedgerView, path: PurePosixPath) -> tuple[int, _Sai
     if seal is not None and not is_intact(io.BytesIO(data), seal):
         said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
     else:
-        said += ledger.judge(path, metadata)
-    ledger.note(path, metadata)
+        view.judge(path, metadata)
+    view.note(path, metadata)
     table = file.read(["sequence", "arrived"], use_threads=False)
     numbers, arrived = table["sequence"].combine_chunks(), table["arrived"].cast(pa.int64())
     inside = [name.first, *numbers.to_pylist(), name.last]

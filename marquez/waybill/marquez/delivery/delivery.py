@@ -179,7 +179,8 @@ class Delivery:
             return 0
         if admitted := self._admit_owed():
             return admitted
-        entries = self._journal.read(self._pending.read_after(), limit=room, max_bytes=_READ_MAX_BYTES)
+        after = self._pending.read_after()
+        entries = self._journal.feed(self.name, after, limit=room, max_bytes=_READ_MAX_BYTES)
         envelopes = [
             envelope_of(entry.body) if entry.kind is Kind.OPENLINEAGE else Envelope() for entry in entries
         ]
@@ -263,8 +264,8 @@ class Delivery:
         is_job = seq < 0
         body = self._job_graph.event(self._job_graph.node(seq)) if is_job else self._coalescing.event(seq)
         if body is None:
-            entry = next(iter(self._journal.read(seq - 1, limit=1)), None)
-            if entry is not None and entry.seq == seq:
+            entry = next(iter(self._journal.feed(self.name, seq - 1, limit=1)), None)
+            if entry is not None and entry.seq == seq and entry.kind is Kind.OPENLINEAGE:
                 return entry
             body = dead_letter_body(self._journal, seq, self.name)
         return None if body is None else Entry(seq, 0, Kind.OPENLINEAGE, "", body)
@@ -287,7 +288,9 @@ class Delivery:
                 self._schedule.give_back(seq, self._clock())
                 raise
             if entry is None:
-                log.warning("entry %d left the journal before %s had it", seq, self.name)
+                log.warning(
+                    "entry %d left the journal, or was damaged in it, before %s had it", seq, self.name
+                )
                 self._schedule.settle(seq)
                 self._no_longer_owed(seq)
                 pruned += 1

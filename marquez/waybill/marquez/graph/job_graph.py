@@ -125,7 +125,7 @@ def paths_of_records(entry: Entry) -> list[Path]:
     if entry.kind is not Kind.PROVENANCE:
         return []
     try:
-        records = admit_records(entry.body)
+        records = admit_records(entry.body, bounds=None)
     except AdmissionError:
         return []
     return [

@@ -144,7 +144,8 @@ class Coalescing:
         """Note that everything that waits has been read, and close the summaries that are due."""
         at_ms = now_ms()
         for summary in list(self._open.values()):
-            if self._is_behind or at_ms - summary.first_ms >= WINDOW_MS:
+            # After the clock was set back, it must not wait until it is that late again.
+            if self._is_behind or not 0 <= at_ms - summary.first_ms < WINDOW_MS:
                 self._close(summary)
         self._is_behind = False
 

@@ -11,17 +11,19 @@ import secrets
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-import pyarrow as pa
 
 from waybill.exporter import export, open_destination
 from waybill.exporter.compaction import HourReport, RawWriter, as_exported, compact_hour
 from waybill.exporter.exporting import BlobStore
-from waybill.exporter.ledger import recorded
+from waybill.exporter.ledger import hold_against_ledger, recorded
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of
 from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _RAW_ROWS_MAX: Final = 250_000
 _PREFIX: Final = "hour-"
@@ -54,7 +56,8 @@ class HourTarget(msgspec.Struct, frozen=True):
         if isinstance(self.root, str) or not hours:
             yield
             return
-        with recorded(self.root, Files(), hours) as changed:
+        with recorded(self.root, Files(), hours, keeps=True) as changed:
+            hold_against_ledger(self.root, Files(), hours, changed)
             # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
             changed.certain = False
             yield
@@ -81,7 +84,7 @@ def write_hour(target: HourTarget, number: int, tables: Iterable[pa.Table]) -> W
             folder = staging.enter_context(tempfile.TemporaryDirectory(prefix="waybill-rebuild-"))
             root, node = Path(folder), secrets.token_hex(6)
         records = _write_raws(root, node, tables)
-        report = compact_hour(root, hour, Files(), node=node)
+        report = compact_hour(root, hour, Files(), nodes=[node])
         if isinstance(target.root, str):
             report = as_exported(report, export(root, open_destination(target.root)))
     written = WrittenHour(report, records)
@@ -101,7 +104,7 @@ def _write_raws(root: Path, node: str, tables: Iterable[pa.Table]) -> int:
         nonlocal files, written_rows
         files += 1
         # One task alone writes this hour, so the numbers need only differ within it.
-        writer.write_table(RawName(node, files, files), pa.concat_tables(pieces).combine_chunks())
+        writer.write_tables(RawName(node, files, files), pieces)
         written_rows = rows
         pieces.clear()
 

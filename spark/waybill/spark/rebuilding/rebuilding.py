@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 from waybill.exporter.compaction import summed
 from waybill.exporter.names import HOUR_MS
 from waybill.exporter.rebuilding import (
+    GatheredRuns,
     RebuildReport,
-    StatesByRun,
-    add_run,
     begin_job,
     decode_state,
     place_below,
@@ -111,21 +110,26 @@ def _rebuild(
 def _fold(wanted: Wanted, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Fold runs that come in order of their ids."""
     records: list[ProvenanceRecord] = []
-    run: StatesByRun = {}
+    known, run = None, GatheredRuns()
     for batch in batches:
         for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
-            if run_id not in run:
+            if run_id != known:
                 records += _records_of(run)
-                run = {}
-            add_run(run, run_id, decode_state(state))
+                known, run = run_id, GatheredRuns()
+            run.add(run_id, decode_state(state))
         if len(records) >= PIECE_RECORDS:
-            yield from record_rows(wanted.table(records))
+            yield from _rows(wanted, records)
             records = []
-    yield from record_rows(wanted.table(records + _records_of(run)))
+    yield from _rows(wanted, records + _records_of(run))
 
 
-def _records_of(run: StatesByRun) -> list[ProvenanceRecord]:
-    return [one for state in run.values() if state is not None for one in records_of(state)]
+def _rows(wanted: Wanted, records: list[ProvenanceRecord]) -> Iterator[pa.RecordBatch]:
+    for table in wanted.tables(records):
+        yield from record_rows(table)
+
+
+def _records_of(run: GatheredRuns) -> list[ProvenanceRecord]:
+    return [one for state in run.states().values() if state is not None for one in records_of(state)]
 
 
 def _write(target: HourTarget, batches: Batches) -> Iterator[pa.RecordBatch]:

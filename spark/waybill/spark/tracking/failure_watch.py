@@ -81,20 +81,24 @@ class FailureWatch:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
             log.warning("Spark's listener is behind, a failed write may read as complete: %s", error)
-        self._look(executions, last=True)
+        self._look(executions, last=True, is_end=True)
 
-    def _look(self, executions: Executions, *, last: bool) -> None:
+    def _look(self, executions: Executions, *, last: bool, is_end: bool = False) -> None:
         """Match failed executions with the listener's runs, and report them.
 
-        A backend believes the event that comes last, so ours waits for the listener's, but not forever.
+        A backend believes the event that comes last, so ours waits for the listener's, but not forever: until
+        the last look, if the failure was known at the one before, or until the end of the application.
         """
         try:
+            known = list(self._unmatched)
             self._unmatched.extend(executions.newly_failed())
+            if last and len(self._unmatched) > len(known):
+                self._woken.set()  # These wait for another round of looks.
             with self._lock:
                 found = match_failure(self._unmatched, self._observed)
                 rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
             for failed, run in found:
-                if last or run.ended_ms == failed.completed_ms:
+                if is_end or run.ended_ms == failed.completed_ms or (last and failed in known):
                     self._report_once(run, failed.error, failed.completed_ms)
                     self._unmatched.remove(failed)
             for run in rdds:

@@ -1,11 +1,15 @@
 """Admission: which events and records are kept, why one is refused, and what is taken out of one first."""
 
 from waybill.transport.admission.admission import (
+    DEPTH_MAX as DEPTH_MAX,
     MAX_BODY_BYTES as MAX_BODY_BYTES,
     admit_event as admit_event,
     admit_records as admit_records,
     check_records as check_records,
+    depth_error as depth_error,
+    without_indices as without_indices,
 )
+from waybill.transport.admission.bounds import DEFAULT_BOUNDS as DEFAULT_BOUNDS, Bounds as Bounds
 from waybill.transport.admission.redaction import Redaction as Redaction, parse_rules as parse_rules
 from waybill.transport.admission.validation_errors import (
     EXPLAINED_BYTES_MAX as EXPLAINED_BYTES_MAX,

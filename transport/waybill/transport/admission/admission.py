@@ -14,16 +14,25 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from waybill.facets import RunEvent, decode_event, decode_records, parse_instant_us
-from waybill.facets.record import count_records
-from waybill.transport.errors import AdmissionError
+from waybill.facets.record import plain_records
+from waybill.transport.admission.bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
+from waybill.transport.errors import AdmissionError, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from waybill.facets import Event, ProvenanceRecord
+    from waybill.transport.admission.bounds import Bounds
 
 MAX_BODY_BYTES: Final = 64 << 20
 """The largest body admitted, in bytes."""
+
+DEPTH_MAX: Final = 200
+"""How deep arrays and objects may be nested: readers with little of the stack left drop what is deeper."""
+
+# All brackets as square ones, everything else but the quotes that texts are between is left out.
+_SQUARE: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
 # An escaped NUL, and not the text `\u0000` behind an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -72,13 +81,15 @@ _WAYS_OUT: Final = {
 _T = TypeVar("_T")
 
 
-def admit_event(body: bytes) -> Event:
-    """Decode an OpenLineage event if it may be kept.
+def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
+    """Decode an OpenLineage event if it may be kept; without `bounds` it is as large as the body has it.
 
     Raises:
         AdmissionError: it may not; where, why, and what the sender can do.
     """
     event = _decode(body, decode_event, EVENT_FORM)
+    if bounds is not None and len(body) > bounds.free_bytes:
+        check_event_bounds(event, bounds)
     check_instant(event.eventTime, "$.eventTime")
     if isinstance(event, RunEvent) and event.run.facets is not None:
         facet = event.run.facets.delta_file
@@ -88,26 +99,37 @@ def admit_event(body: bytes) -> Event:
     return event
 
 
-def admit_records(body: bytes) -> list[ProvenanceRecord]:
+def admit_records(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> list[ProvenanceRecord]:
     """Decode DeltaFi's array of provenance records if all of them may be kept.
 
-    A record without a system name gets an empty one here; it is stamped where the entry is read.
+    A record without a system name gets an empty one here; it is stamped where the entry is read. Without
+    `bounds` the records may be as large as the body has them.
 
     Raises:
         AdmissionError: one of them may not; which and where, why, and what the sender can do.
     """
+    if bounds is not None:
+        check_records(body, bounds)
     return _decode(body, partial(decode_records, system_name=""), RECORDS_FORM)
 
 
-def check_records(body: bytes) -> int:
-    """Count the records that `admit_records` would decode, or refuse them as it does."""
-    return _decode(body, count_records, RECORDS_FORM)
+def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, int]:
+    """Count the records that `admit_records` would decode, or refuse them as it does.
+
+    Returns:
+        What is to be kept, which is the body itself unless a key has another case; and the number of records.
+    """
+    plain, records = _decode(body, plain_records, RECORDS_FORM)
+    if len(body) > bounds.free_bytes:
+        check_record_bounds(records, bounds)
+    return plain, len(records)
 
 
 def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
     if len(body) > MAX_BODY_BYTES:
         what = f"the body has {len(body):,} bytes"
-        raise AdmissionError("$", what, f"send at most {MAX_BODY_BYTES:,} bytes at once")
+        way_out = f"send at most {MAX_BODY_BYTES:,} bytes at once"
+        raise AdmissionError("$", what, way_out, Reason.TOO_LARGE)
     try:
         # The decoder does not check what it skips, so a text that is no UTF-8 could hide there.
         if not body.isascii():
@@ -117,19 +139,46 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise error_of(str(error), form) from None
     except msgspec.DecodeError as error:
         reason = str(error).removeprefix("JSON is malformed: ")
-        raise AdmissionError("$", f"the body is no JSON: {reason}", form.whole) from None
+        what = f"the body is no JSON: {reason}"
+        raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except UnicodeDecodeError as error:
-        raise AdmissionError("$", f"the body is no UTF-8 at byte {error.start}", form.whole) from None
+        what = f"the body is no UTF-8 at byte {error.start}"
+        raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except RecursionError:
-        raise AdmissionError("$", "the body is nested too deeply", "send flatter facets") from None
+        raise depth_error() from None
+    if _is_too_deep(body):
+        raise depth_error()
     # Most bodies have no escape at all, and a single byte is found four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
-            where = next(places_of_nul(msgspec.json.decode(body), "$"), "$")
+            place = next(places_of_nul(msgspec.json.decode(body), Place()), Place())
         except (msgspec.DecodeError, RecursionError):  # a part that the event's type skips
-            where = "$"
-        raise nul_error(where)
+            place = Place()
+        raise nul_error(place)
     return value
+
+
+def _is_too_deep(body: bytes) -> bool:
+    """Whether a JSON text is nested deeper than `DEPTH_MAX`."""
+    if body.count(b"[") + body.count(b"{") <= DEPTH_MAX:
+        return False
+    if b"\\" in body:
+        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+    brackets = body.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"")
+    if b'"' in brackets:
+        brackets = b"".join(brackets.split(b'"')[::2])
+    # Each turn takes the innermost level away.
+    for _ in range(DEPTH_MAX):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
+
+
+def depth_error() -> AdmissionError:
+    """The error for a body that is nested deeper than `DEPTH_MAX`."""
+    what = f"it is nested too deeply, in more than {DEPTH_MAX} levels"
+    return AdmissionError("$", what, "send flatter facets", Reason.TOO_DEEP)
 
 
 def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
@@ -164,21 +213,40 @@ def check_instant(text: str | None, where: str) -> None:
         raise AdmissionError(where, str(error), _WAYS_OUT[where.rpartition(".")[2]]) from None
 
 
-def nul_error(where: str) -> AdmissionError:
+def nul_error(place: Place) -> AdmissionError:
     """The error for a text that holds a NUL character."""
-    return AdmissionError(where, "a text holds a NUL character, which backends cannot store", "leave it out")
+    return AdmissionError(
+        str(place), "a text holds a NUL character, which backends cannot store", "leave it out"
+    )
 
 
-def places_of_nul(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any JSON value
-    """The paths of all texts and of all objects with keys that hold a NUL character."""
+class Place(NamedTuple):
+    """A place in a JSON value.
+
+    Its path is put together only when it is told: keys may be long, and many values may be below one.
+    """
+
+    part: str = "$"
+    above: Place | None = None
+
+    def __str__(self) -> str:
+        parts, place = [], self
+        while place.above is not None:
+            parts.append(place.part)
+            place = place.above
+        return "".join([place.part, *reversed(parts)])
+
+
+def places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
+    """The places of all texts and of all objects with keys that hold a NUL character."""
     if isinstance(value, str):
         if "\0" in value:
-            yield path
+            yield place
     elif isinstance(value, dict):
         if any("\0" in key for key in value):
-            yield path
+            yield place
         for key, item in value.items():
-            yield from places_of_nul(item, f"{path}.{key}")
+            yield from places_of_nul(item, Place(f".{key}", place))
     elif isinstance(value, list):
         for at, item in enumerate(value):
-            yield from places_of_nul(item, f"{path}[{at}]")
+            yield from places_of_nul(item, Place(f"[{at}]", place))

@@ -1,8 +1,10 @@
 """Redaction: parts of facets that never reach the journal, nor anything that is made of it.
 
 A rule is the path of what is dropped, ``run.facets.errorMessage.stackTrace``, or of what is masked,
-``job.facets.sql.query=mask``: then each text in there is replaced by `MASK`, each number by null. A ``*``
-stands for any characters of a key, lists are looked through, and a key that holds dots is written as it is.
+``job.facets.sql.query=mask``: then each text in there is replaced by `MASK`, each number by null. With
+``=mask-keys`` the keys of the objects in there are replaced as well. A ``*`` stands for any characters of a
+key, upper and lower case are the same, lists are looked through, and a key that holds dots is written as it
+is.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from typing import Any, Final
 
 import msgspec
 
-from waybill.transport.admission.admission import admit_event
+from waybill.transport.admission.admission import admit_event, depth_error
+from waybill.transport.admission.bounds import DEFAULT_BOUNDS, Bounds
 from waybill.transport.errors import AdmissionError
 
 MASK: Final = "[redacted]"
 
 _MASKS: Final = "=mask"
+_MASKS_KEYS: Final = "=mask-keys"
 _ROOTS: Final = (
     "run.facets.",
     "job.facets.",
@@ -28,7 +32,7 @@ _ROOTS: Final = (
     "outputs.facets.",
     "outputs.outputFacets.",
 )
-_FORM: Final = re.compile(r"[^\s,=]+(?:=mask)?")
+_FORM: Final = re.compile(r"[^\s,=]+(?:=mask(?:-keys)?)?")
 _FULL: Final = b"""{
   "eventTime": "2026-01-31T12:00:00Z", "eventType": "FAIL", "producer": "a:",
   "run": {"runId": "a", "facets": {
@@ -49,16 +53,17 @@ _FULL: Final = b"""{
 class Redaction:
     """Admits events as `admit_event` does, and removes what rules name that `parse_rules` has checked."""
 
-    def __init__(self, rules: Iterable[str] = ()) -> None:
+    def __init__(self, rules: Iterable[str] = (), bounds: Bounds = DEFAULT_BOUNDS) -> None:
+        self.bounds: Final = bounds
         self._rules: Final = [_Rule(rule) for rule in rules]
 
     def admit(self, body: bytes) -> bytes:
         """The bytes of an event that are to be kept: the given ones unless a rule is about them."""
-        admit_event(body)
+        admit_event(body, self.bounds)
         try:
             return self._redact(body)
         except RecursionError:
-            raise AdmissionError("$", "the event is nested too deeply", "send flatter facets") from None
+            raise depth_error() from None
         except msgspec.DecodeError as error:
             what = f"what is to be redacted cannot be read ({error})"
             raise AdmissionError("$", what, "give numbers that fit 64 bits") from None
@@ -71,59 +76,70 @@ class Redaction:
             return b""
 
     def _redact(self, body: bytes) -> bytes:
-        rules = [rule for rule in self._rules if rule.may_concern(body)]
+        rules = self._rules
+        # An escape can hide a name, and letters outside of ASCII have cases that bytes do not show.
+        if rules and body.isascii() and b"\\" not in body:
+            lower = body.lower()
+            rules = [rule for rule in rules if rule.may_concern(lower)]
         if not rules:
             return body
         value = msgspec.json.decode(body)
-        for rule in rules:
-            rule.apply(value)
-        return msgspec.json.encode(value)
+        found = [rule.apply(value) for rule in rules]
+        return msgspec.json.encode(value) if any(found) else body
 
 
 class _Rule:
     def __init__(self, text: str) -> None:
-        path = text.removesuffix(_MASKS)
+        path, *how = text.split("=")
         parts = path.split(".")
-        self._masks = path != text
-        self._words = [word.encode() for word in re.split(r"[.*]+", path) if word]
+        self._masks = bool(how)
+        self._masks_keys = text.endswith(_MASKS_KEYS)
+        self._words = [word.lower().encode() for word in re.split(r"[.*]+", path) if word]
         self._length = len(parts)
         self._keys = {
             (begin, end): re.compile(
-                ".*".join(map(re.escape, ".".join(parts[begin:end]).split("*"))), re.DOTALL
+                ".*".join(map(re.escape, ".".join(parts[begin:end]).split("*"))), re.DOTALL | re.IGNORECASE
             )
             for begin in range(len(parts))
             for end in range(begin + 1, len(parts) + 1)
         }
 
-    def may_concern(self, body: bytes) -> bool:
-        """Whether a JSON text can contain the path at all, its keys written plainly or escaped."""
-        return all(word in body for word in self._words) or b"\\" in body
+    def may_concern(self, lower: bytes) -> bool:
+        """Whether a JSON text in lower case can contain the path at all, its keys written plainly."""
+        return all(word in lower for word in self._words)
 
-    def apply(self, value: Any, at: int = 0) -> None:  # noqa: ANN401 - any JSON value
-        """Redact in place what the first `at` parts of the path lead to."""
+    def apply(self, value: Any, at: int = 0) -> bool:  # noqa: ANN401 - any JSON value
+        """Redact in place what the first `at` parts of the path lead to; whether anything was found."""
+        found = False
         if isinstance(value, list):
             for one in value:
-                self.apply(one, at)
+                found |= self.apply(one, at)
         elif isinstance(value, dict):
             for key in list(value):
                 for end in range(at + 1, self._length + 1):
                     if key in value and self._keys[at, end].fullmatch(key):
-                        self._apply_to(value, key, end)
+                        found |= self._apply_to(value, key, end)
+        return found
 
-    def _apply_to(self, value: dict[str, Any], key: str, end: int) -> None:
+    def _apply_to(self, value: dict[str, Any], key: str, end: int) -> bool:
         if end < self._length:
-            self.apply(value[key], end)
-        elif self._masks:
-            value[key] = _masked(value[key])
+            return self.apply(value[key], end)
+        if self._masks:
+            value[key] = _masked(value[key], keys_too=self._masks_keys)
         else:
             del value[key]
+        return True
 
 
-def _masked(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+def _masked(value: Any, *, keys_too: bool) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
     if isinstance(value, dict):
-        return {key: _masked(inner) for key, inner in value.items()}
+        # With their number, keys stay apart.
+        return {
+            f"{MASK} {number}" if keys_too else key: _masked(inner, keys_too=keys_too)
+            for number, (key, inner) in enumerate(value.items(), 1)
+        }
     if isinstance(value, list):
-        return [_masked(inner) for inner in value]
+        return [_masked(inner, keys_too=keys_too) for inner in value]
     return MASK if isinstance(value, str) else None
 
 
@@ -143,7 +159,7 @@ def parse_rules(value: object) -> tuple[str, ...]:
 
 
 def _check(rule: str) -> None:
-    path = rule.removesuffix(_MASKS)
+    path, _, _ = rule.partition("=")
     if not _FORM.fullmatch(rule) or not path.startswith(_ROOTS) or "" in path.split("."):
         roots = ", ".join(f"{root}NAME" for root in _ROOTS)
         raise ValueError(f"{rule!r} is no rule; give the path of a facet or of a part of one ({roots})")

@@ -6,6 +6,7 @@ because a key is given twice, the reason that admission gave is the only one.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, islice
@@ -16,12 +17,13 @@ import msgspec
 
 from waybill.facets import RunEvent
 from waybill.facets.event import model_of
-from waybill.facets.record import WIRE_RECORDS
+from waybill.facets.record import UNREADABLE, WIRE_RECORDS, with_plain_keys
 from waybill.transport.admission.admission import (
     EVENT_FORM,
     INSTANTS,
     RECORDS_FORM,
     Form,
+    Place,
     check_instant,
     error_of,
     nul_error,
@@ -44,7 +46,9 @@ def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
 
 def record_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
     """Everything that is wrong with a JSON array of provenance records; see `event_errors`."""
-    return _errors(body, first, lambda value: _walk(value, WIRE_RECORDS, "$", RECORDS_FORM))
+    with contextlib.suppress(*UNREADABLE):
+        body = with_plain_keys(body)
+    return _errors(body, first, lambda value: _walk(value, WIRE_RECORDS, Place(), RECORDS_FORM))
 
 
 def _errors(
@@ -54,7 +58,8 @@ def _errors(
         return [first]
     try:
         value = msgspec.json.decode(body)
-        nuls = (nul_error(where) for where in places_of_nul(value, "$"))
+        texts = value if b"\\u0000" in body else None
+        nuls = (nul_error(place) for place in places_of_nul(texts, Place()))
         found = list(islice(chain(look(value), nuls), ERRORS_MAX))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return [first]
@@ -64,7 +69,7 @@ def _errors(
 
 def _errors_in_event(value: Any) -> Iterator[AdmissionError]:  # noqa: ANN401 - any JSON value
     model = model_of(value.get("schemaURL")) if isinstance(value, dict) else RunEvent
-    yield from _walk(value, model, "$", EVENT_FORM)
+    yield from _walk(value, model, Place(), EVENT_FORM)
     for path in INSTANTS if model is RunEvent else INSTANTS[:1]:
         found = value
         for key in path:
@@ -75,7 +80,7 @@ def _errors_in_event(value: Any) -> Iterator[AdmissionError]:  # noqa: ANN401 - 
             yield error
 
 
-def _walk(value: Any, model: Any, path: str, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
+def _walk(value: Any, model: Any, place: Place, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
     """What a decoder of this type would find, at this place and everywhere below it."""
     try:
         _decoder(model).decode(msgspec.json.encode(value))
@@ -83,32 +88,48 @@ def _walk(value: Any, model: Any, path: str, form: Form) -> Iterator[AdmissionEr
         message = str(error)
     else:
         return
-    inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, path))
+    inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, place))
     # Lazily, because only some of many are reported.
-    errors = chain(_missing(value, model, path, form), chain.from_iterable(inner))
+    errors = chain(_missing(value, model, place, form), chain.from_iterable(inner))
     first = next(errors, None)
-    yield error_of(message, form, path) if first is None else first
+    yield error_of(message, form, str(place)) if first is None else first
     yield from errors
 
 
-def _parts(value: Any, model: Any, path: str) -> Iterator[tuple[Any, Any, str]]:  # noqa: ANN401 - JSON, types
-    """The members of a value that its type describes, each with its own type and path."""
+def _parts(value: Any, model: Any, place: Place) -> Iterator[tuple[Any, Any, Place]]:  # noqa: ANN401 - JSON, types
+    """The members of a value that its type describes, each with its own type and place."""
     kind = _kind(model)
     inside = get_args(kind)
     if isinstance(value, list) and get_origin(kind) in {tuple, list}:
-        yield from ((one, inside[0], f"{path}[{at}]") for at, one in enumerate(value))
+        yield from ((value[at], inside[0], Place(f"[{at}]", place)) for at in _bad(value, inside[0]))
     elif isinstance(value, dict) and get_origin(kind) is dict:
-        yield from ((one, inside[1], f"{path}[{key}]") for key, one in value.items())
+        keys, values = list(value), list(value.values())
+        yield from ((values[at], inside[1], Place(f"[{keys[at]}]", place)) for at in _bad(values, inside[1]))
     elif isinstance(value, dict):
         fields = _fields(kind)
-        yield from ((one, fields[key].type, f"{path}.{key}") for key, one in value.items() if key in fields)
+        yield from (
+            (one, fields[key].type, Place(f".{key}", place)) for key, one in value.items() if key in fields
+        )
 
 
-def _missing(value: Any, model: Any, path: str, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
+def _bad(values: Sequence[Any], model: Any, begin: int = 0) -> Iterator[int]:  # noqa: ANN401 - JSON, types
+    """The indices of those values that are not of this type; good ones are passed over many at a time."""
+    try:
+        _decoder(list[model]).decode(msgspec.json.encode(values))
+    except msgspec.ValidationError:
+        if len(values) == 1:
+            yield begin
+            return
+        half = len(values) // 2
+        yield from _bad(values[:half], model, begin)
+        yield from _bad(values[half:], model, begin + half)
+
+
+def _missing(value: Any, model: Any, place: Place, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
     if isinstance(value, dict):
         for name, field in _fields(_kind(model)).items():
             if field.required and name not in value:
-                yield error_of(f"Object missing required field `{name}`", form, path)
+                yield error_of(f"Object missing required field `{name}`", form, str(place))
 
 
 @cache

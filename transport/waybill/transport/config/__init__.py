@@ -13,7 +13,6 @@ from waybill.transport.config.backends import (
     MARQUEZ as MARQUEZ,
     BackendSetting as BackendSetting,
     Detail as Detail,
-    environment_of as environment_of,
     kafka_address as kafka_address,
     without_users as without_users,
 )

@@ -9,20 +9,24 @@ it changes them, and hands the lease to the runner that it starts.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+import logging
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from waybill.transport import locks
-from waybill.transport.config.backends import without_users
+from waybill.transport.config.backends import freed_of_users, without_users
 from waybill.transport.config.settings import SETTINGS, Settings
 from waybill.transport.errors import JournalError, SettingsConflictError
 from waybill.transport.fork_safety import without_forks
+from waybill.transport.permissions import set_home_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from waybill.transport.journal import Journal
+
+log = logging.getLogger("waybill.transport")
 
 _META_KEY: Final = "settings"
 _LOCK: Final = "agreement.lock"
@@ -30,9 +34,9 @@ _AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_
 
 
 def agreed(journal: Journal) -> dict[str, Any]:
-    """The home's settings as plain JSON values; empty before the first emitter."""
-    stored = journal.meta(_META_KEY)
-    return {} if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
+    """The home's settings as plain JSON values without secrets; empty before the first emitter."""
+    # An earlier version kept the passwords of URLs, until the next agreement.
+    return cast("dict[str, Any]", freed_of_users(msgspec.json.decode(journal.meta(_META_KEY) or "{}")))
 
 
 def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
@@ -43,11 +47,11 @@ def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictErro
             name,
             without_users(settings.plain(name)),
             settings.origins[name],
-            f"the live runner of {journal.home} works with {without_users(home[name])!r}; use that, or wait "
+            f"the live runner of {journal.home} works with {home[name]!r}; use that, or wait "
             "until it has ended (`waybill status` tells), or give another home",
         )
         for name in _AGREED
-        if name in home and settings.explicit(name) and settings.plain(name) != home[name]
+        if name in home and settings.explicit(name) and freed_of_users(settings.plain(name)) != home[name]
     ]
 
 
@@ -81,14 +85,19 @@ def agreeing(
         elif not as_runner and (differing := conflicts(journal, settings)):
             raise differing[0]
         home = agreed(journal)
+        own = {name: freed_of_users(settings.plain(name)) for name in _AGREED}
         values = {
-            name: settings.plain(name) if settings.explicit(name) or name not in home else home[name]
-            for name in _AGREED
+            name: own[name] if settings.explicit(name) else home.get(name, own[name]) for name in _AGREED
         }
-        if values != home:
-            journal.set_meta(_META_KEY, msgspec.json.encode(values).decode())
+        kept = msgspec.json.encode(values).decode()
+        if kept != journal.meta(_META_KEY):
+            journal.set_meta(_META_KEY, kept)
         followed = follow(settings, values)
         journal.max_bytes = followed.journal_max_bytes
+        if set_home_mode(journal.home, followed.home_mode):
+            log.warning(
+                "%s was open to other users, and is not any more; see the setting home_mode", journal.home
+            )
         yield followed, lease
 
 
@@ -113,8 +122,8 @@ def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
     """
     home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
     settings = Settings.load({**home, "home": journal.home}, origin="home", env=env)
-    # A setting without a value in the home has none, whatever the environment says. The home's backends have
-    # been completed by their keys.
-    settings = settings.with_values({n: v for n, v in home.items() if n != "backends"}, "home")
+    # A setting without a value in the home has none, whatever the environment says. The others have been
+    # completed by their secrets.
+    settings = settings.with_values({name: None for name, value in home.items() if value is None}, "home")
     journal.max_bytes = settings.journal_max_bytes
     return settings

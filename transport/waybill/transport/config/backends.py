@@ -88,14 +88,23 @@ def without_keys(backends: Iterable[BackendSetting]) -> list[dict[str, str]]:
 def with_keys(
     backends: Iterable[BackendSetting], others: Iterable[BackendSetting]
 ) -> tuple[BackendSetting, ...]:
-    """Backends, with the keys and options that others have for the same ones."""
-    secrets = {(one.name, one.backend, one.endpoint): (one.api_key, one.options) for one in others}
+    """Backends, with the keys, the options and the users in URLs that others have for the same ones."""
+    secrets = {(one.name, one.backend, freed_of_users(one.endpoint)): one for one in others}
     completed = []
     for one in backends:
-        api_key, options = secrets.get((one.name, one.backend, one.endpoint), (None, {}))
-        secret = {"api_key": one.api_key or api_key, "options": one.options or options}
+        known = secrets.get((one.name, one.backend, freed_of_users(one.endpoint)), one)
+        secret = {
+            "api_key": one.api_key or known.api_key,
+            "options": one.options or known.options,
+            "endpoint": with_user(one.endpoint, known.endpoint),
+        }
         completed.append(msgspec.structs.replace(one, **secret))
     return tuple(completed)
+
+
+def with_user(url: str, other: str) -> str:
+    """A URL, with the user and password that another one has for the same place."""
+    return other if freed_of_users(other) == url else url
 
 
 def check_url(url: str) -> None:
@@ -109,13 +118,18 @@ def check_url(url: str) -> None:
         raise ValueError("give an http or https URL, as http://localhost:5000")
 
 
-def without_users(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
-    """A value with each URL in it freed of user and password, so that it may be shown."""
+def without_users(value: Any, mask: str = "****@") -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
+    """A value in which a mask stands for user and password of each URL, so that it may be shown."""
     if isinstance(value, dict):
-        return {key: without_users(inner) for key, inner in value.items()}
+        return {key: without_users(inner, mask) for key, inner in value.items()}
     if isinstance(value, list):
-        return [without_users(inner) for inner in value]
-    return _USER.sub("****@", value) if isinstance(value, str) else value
+        return [without_users(inner, mask) for inner in value]
+    return _USER.sub(mask, value) if isinstance(value, str) else value
+
+
+def freed_of_users(value: Any) -> Any:  # noqa: ANN401 - as above
+    """A value with each URL in it freed of user and password, so that it may be kept in the home."""
+    return without_users(value, "")
 
 
 def kafka_address(endpoint: str) -> tuple[str, str]:
@@ -144,13 +158,6 @@ def _place(url: str) -> tuple[str, int, str]:
     parts = urlsplit(url)
     path = parts.path.rstrip("/").removesuffix(_LINEAGE_PATH)
     return parts.hostname or "", parts.port or {"http": 80, "https": 443}[parts.scheme], path
-
-
-def environment_of(backends: Iterable[BackendSetting]) -> dict[str, str]:
-    """The variables that give a runner the secrets, which are not kept in the home."""
-    if not any(one.api_key or one.options for one in backends):
-        return {}
-    return {"WAYBILL_BACKENDS": msgspec.json.encode(list(backends)).decode()}
 
 
 def _checked(one: BackendSetting) -> BackendSetting:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
-from waybill.transport.admission import parse_rules
+from waybill.transport.admission import DEFAULT_BOUNDS, Bounds, parse_rules
 from waybill.transport.config import validators as check
 from waybill.transport.config.backends import (
     DETAIL_BACKLOG,
@@ -25,15 +25,21 @@ from waybill.transport.config.backends import (
     OVER_HTTP,
     BackendSetting,
     Detail,
+    freed_of_users,
     is_waybill_itself,
     parse_backends,
     with_keys,
+    with_user,
     without_keys,
     without_users,
 )
 from waybill.transport.errors import SettingsError
+from waybill.transport.permissions import HomeMode
 
 _DEFAULT: Final = "default"
+
+_RETIRED: Final = frozenset({"journal_when_full"})
+"""Settings of earlier versions that do nothing any more."""
 
 _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
 """The names that users of OpenLineage know."""
@@ -71,6 +77,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Path,
         Setting("DIR", "The journal and the runner's log; on a local disk.", "the platform's data folder"),
     ]
+    home_mode: Annotated[
+        HomeMode,
+        _agreed("WHO", "Who can open the home: 'private', only its user; 'group', the folder's group too."),
+    ] = "private"
     root: Annotated[Path, _agreed("DIR", "Where the provenance files and the archive go.", "the home")]
     system_name: Annotated[
         str, Setting("NAME", "The name in records that carry none.", "the host's name", check=check.name)
@@ -133,17 +143,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check=parse_rules,
         ),
     ] = ()
+    admit_name_chars: Annotated[
+        int, Setting("COUNT", "The longest name or id that is taken, in characters.", check=check.count)
+    ] = DEFAULT_BOUNDS.name_chars
+    admit_items: Annotated[
+        int,
+        Setting("COUNT", "How many inputs, outputs, transforms, … one event may have.", check=check.count),
+    ] = DEFAULT_BOUNDS.items
+    admit_made_chars: Annotated[
+        int,
+        Setting("COUNT", "How many characters the records of one event may have.", check=check.count),
+    ] = DEFAULT_BOUNDS.made_chars
     journal_retain_days: Annotated[
         float,
-        _agreed("DAYS", "How long the journal keeps entries that every projection has.", check=check.days),
+        _agreed(
+            "DAYS", "How long the journal keeps what every projection has, given room.", check=check.days
+        ),
     ] = 7.0
     journal_max_bytes: Annotated[
         int, _agreed("SIZE", "The journal's largest size, as 500MiB.", "10 GiB", check=check.size_bytes)
     ] = 10 * 2**30
-    journal_when_full: Annotated[
-        Literal["refuse", "drop-delivered"],
-        _agreed("WHAT", "'refuse' new entries, or 'drop-delivered': delete delivered entries early."),
-    ] = "refuse"
     runner: Annotated[
         Literal["child", "none"],
         Setting("WHO", "'child': started when needed; 'none': something else on this host does its work."),
@@ -155,6 +174,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
     )
+    log_format: Annotated[
+        Literal["text", "json"], Setting("FORMAT", "How `waybill serve` logs on stderr: 'text' or 'json'.")
+    ] = "text"
     origins: Mapping[str, str] = {}
     """Where the value of each setting came from."""
 
@@ -180,7 +202,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         env = os.environ if env is None else env
         found: dict[str, tuple[object, str]] = {}
-        farther_backends: list[tuple[object, str]] = []
+        farther: list[tuple[str, object, str]] = []
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
                 if name not in SETTINGS:
@@ -188,16 +210,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     raise SettingsError(name, value, source, what)
                 if value is not None and name not in found:
                     found[name] = (value, source)
-                elif value is not None and name == "backends":
-                    farther_backends.append((value, source))
+                elif value is not None:
+                    farther.append((name, value, source))
         checked = {name: _check(name, value, source) for name, (value, source) in found.items()}
         if "home" not in checked:
             checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
         checked.setdefault("system_name", socket.gethostname())
-        for value, source in farther_backends:
-            # A nearer source may name backends whose keys are in a file that only one user can read.
-            checked["backends"] = with_keys(checked["backends"], _check("backends", value, source))
+        _complete(checked, farther)
         origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
         settings = cls(**checked, origins=origins)
         settings._refuse_own_endpoint()
@@ -226,6 +246,25 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 own = f"listen = {self.listen}, public_url = {self.public_url or '(none)'}"
                 what = f"is Waybill's own endpoint ({own}); give where the backend is"
                 raise SettingsError(name, without_users(url), self.origins[name], what)
+
+    @property
+    def bounds(self) -> Bounds:
+        """What one event or record may have at most."""
+        return Bounds(
+            name_chars=self.admit_name_chars, items=self.admit_items, made_chars=self.admit_made_chars
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that give a runner the secrets, which are not kept in the home."""
+        found = {}
+        if self.marquez_api_key:
+            found["WAYBILL_MARQUEZ_API_KEY"] = self.marquez_api_key
+        if self.marquez_url and self.marquez_url != freed_of_users(self.marquez_url):
+            found["WAYBILL_MARQUEZ_URL"] = self.marquez_url
+        if freed_of_users(self.plain("backends")) != msgspec.to_builtins(list(self.backends)):
+            found["WAYBILL_BACKENDS"] = msgspec.json.encode(self.backends).decode()
+        return found
 
     def explicit(self, name: str) -> bool:
         """Whether somebody gave this setting a value."""
@@ -273,19 +312,32 @@ def _check(name: str, value: object, origin: str) -> Any:  # noqa: ANN401 - the 
         raise SettingsError(name, shown, origin, str(error)) from None
 
 
+def _complete(checked: dict[str, Any], farther: list[tuple[str, object, str]]) -> None:
+    """Add the secrets of farther sources, such as a file that only one user can read."""
+    for name, value, source in farther:
+        if name == "backends":
+            checked[name] = with_keys(checked[name], _check(name, value, source))
+        elif name == "marquez_url":
+            checked[name] = with_user(checked[name], str(value))
+
+
 def _sources(
     overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
     """What each source gives, the nearest first."""
-    yield origin, overrides
+    yield origin, _without_retired(overrides)
     for name in SETTINGS:
         for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
             if env.get(variable):
                 yield f"environment {variable}", {name: env[variable]}
-    yield str(cwd / "waybill.yaml"), _from_yaml(cwd / "waybill.yaml")
+    yield str(cwd / "waybill.yaml"), _without_retired(_from_yaml(cwd / "waybill.yaml"))
     with contextlib.suppress(RuntimeError):  # in a container, the user may have no home
         config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
-        yield str(config), _from_yaml(config)
+        yield str(config), _without_retired(_from_yaml(config))
+
+
+def _without_retired(values: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: value for name, value in values.items() if name not in _RETIRED}
 
 
 def _from_yaml(path: Path) -> Mapping[str, object]:

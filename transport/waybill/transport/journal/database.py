@@ -2,6 +2,7 @@
 
 - Writers of several processes queue at an OS lock before SQLite's own, which would let one of them starve.
 - No read transaction outlives a call, so a checkpoint can always finish.
+- Before each commit it is made sure that the files are still those at the path, see `watch`.
 - Nothing of SQLite is open while the process forks: a child that inherits SQLite's record of locks believes
   it holds locks that it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
-import secrets
 import threading
 import time
 import weakref
@@ -21,10 +22,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.errors import JournalError, JournalFullError, JournalTooLargeError
 from waybill.transport.files import sync
 from waybill.transport.fork_safety import survive_forks
+from waybill.transport.journal.nodes import new_node
+from waybill.transport.journal.rescue import save, take_back
 from waybill.transport.journal.schema import migrate
+from waybill.transport.journal.watch import Watch
+from waybill.transport.permissions import file_mode, open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +40,11 @@ ENTRY_BYTES_MAX: Final = 256 * 2**20
 SYNC_EVERY_S: Final = 0.1
 """How long a change that need not be durable at once may wait for its fsync."""
 
+log = logging.getLogger("waybill.transport")
+
 _CHECKPOINT_WAL_BYTES: Final = 64 * 2**20
+_LOOK_EVERY_S: Final = 1.0
+_RESCUE_EVERY_S: Final = 10.0
 _BUSY_TIMEOUT_MS: Final = 30_000
 
 _T = TypeVar("_T")
@@ -44,11 +53,12 @@ _T = TypeVar("_T")
 class Database:
     """One process's access to a journal's database; it connects when it is first used.
 
-    Every method raises a `JournalError` if the disk fails or is full, or the database is damaged.
+    Every method raises a `JournalError` if the disk fails or is full, the database is damaged, or its files
+    were deleted, replaced or truncated. In that case what is still open is saved, see `rescue`.
 
     Args:
         path: the file; its folder exists.
-        clock: tells the seconds by which `SYNC_EVERY_S` is measured.
+        clock: tells the seconds by which fsyncs, and looks at the files between commits, are spaced out.
     """
 
     def __init__(self, path: Path, vfs: str | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -57,6 +67,12 @@ class Database:
         self._clock = clock
         self._writer: apsw.Connection | None = None
         self._reader: apsw.Connection | None = None
+        self._watch = Watch(path)
+        self._look_due_s = float("-inf")
+        self._lost: str | None = None
+        """Why it cannot be used any more."""
+        self._rescue_due_s = float("inf")
+        """When it is tried again to save what is open, after a failure."""
         self._lock_descriptor: int | None = None
         self._close_descriptor: weakref.finalize[[int], Database] | None = None
         """Closes it also where nobody has called `close`; connections do that by themselves."""
@@ -93,10 +109,15 @@ class Database:
             self._in_transaction = True
             # Within the `try`, so that an interruption right after it does not leave other processes waiting.
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._refuse_lost()
+            changes = writer.total_changes()
             writer.execute("BEGIN IMMEDIATE")
             result = work(writer)
             writer.execute("COMMIT")
-            self._has_unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
+            if (
+                writer.total_changes() != changes
+            ):  # SQLite writes nothing, and fsyncs nothing, without a change
+                self._has_unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -134,6 +155,8 @@ class Database:
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
         """The connection to read with; one thread has it at a time."""
+        if self._lost or self._reader is None or self._clock() >= self._look_due_s:
+            self._look()
         with self._read_lock:
             try:
                 if self._reader is None:
@@ -156,9 +179,11 @@ class Database:
         """
         with self.write_lock:
             try:
+                self._look()
                 writer = self._writing()
                 writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 with self._os_locked():
+                    self._refuse_lost()
                     writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.BusyError:
                 pass  # another process is doing the same
@@ -167,14 +192,59 @@ class Database:
 
     def close(self) -> None:
         """Close every connection; the next use connects again."""
-        with self.write_lock, self._read_lock:
-            self._disconnect()
+        with self.write_lock:
+            self._save_lost()
+            with self._read_lock:
+                self._disconnect()
+
+    # -- the watch -------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Refuse to go on if the files are not those that were opened."""
+        self._look_due_s = self._clock() + _LOOK_EVERY_S
+        if self._lost or self._watch.trouble():
+            with self.write_lock, self._os_locked():
+                self._refuse_lost()
+
+    def _refuse_lost(self) -> None:
+        """Refuse as `_look` does; the caller holds both locks of the writers."""
+        if self._lost is None or self._clock() >= self._rescue_due_s:
+            trouble = self._watch.trouble()
+            if trouble is None:
+                return
+            self._rescue_due_s = float("inf")
+            self._lost = f"{trouble} while it was open, and nothing more is kept; {self._rescue()}"
+            log.error("%s", self._lost)
+        raise JournalError(self._lost)
+
+    def _rescue(self) -> str:
+        """Save what is open, and say what to do."""
+        if not self._path.parent.is_dir():
+            return "its whole home is gone, so give another one"
+        if self._writer is None:
+            return "other programs of this home may have saved the journal, so start this one again"
+        try:
+            saved = save(self._writer, self._path)
+        except (OSError, apsw.Error) as error:
+            self._rescue_due_s = self._clock() + _RESCUE_EVERY_S
+            return f"what is left cannot be saved ({error}): make room, and keep {self._path} for recovery"
+        return (
+            f"all that was acknowledged is in {saved}: move away what is left of {self._path.name} and start "
+            "the programs of this home again, and they go on with that"
+        )
+
+    def _save_lost(self) -> None:
+        """Save what is open if it is lost, because it is about to be closed."""
+        if self._writer is not None:
+            with contextlib.suppress(JournalError):
+                self._look()
+
+    # -- connections -----------------------------------------------------------------------------------------
 
     def _os_lock_descriptor(self) -> int:
         if self._lock_descriptor is None:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             try:
-                self._lock_descriptor = os.open(self._path.with_suffix(".lock"), flags, 0o644)
+                self._lock_descriptor = open_private(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT)
             except OSError as error:
                 kind = JournalFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else JournalError
                 raise kind(
@@ -197,16 +267,22 @@ class Database:
         """The connection that writes; the caller holds `write_lock`."""
         if self._writer is None:
             with self._os_locked():
+                self._refuse_lost()
                 try:
+                    take_back(self._path)
                     writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-                    migrate(writer, node=secrets.token_hex(6))
-                except apsw.Error as error:
+                    migrate(writer, node=new_node())
+                    self._watch.opened()
+                except (apsw.Error, OSError) as error:
                     raise self._explained(error) from None
             self._writer, self._is_lazy = writer, False
         return self._writer
 
     def _connect(self, flags: int) -> apsw.Connection:
+        is_new = bool(flags & apsw.SQLITE_OPEN_CREATE) and not self._path.exists()
         connection = apsw.Connection(str(self._path), flags=flags, vfs=self._vfs)
+        if is_new:
+            self._path.chmod(file_mode(self._path.parent))  # which SQLite gives the WAL, too
         connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, ENTRY_BYTES_MAX)
         # The default, a checkpoint by the last connection that closes, would delete the WAL under a child.
@@ -224,20 +300,22 @@ class Database:
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
+        self._watch.closed()
         if self._close_descriptor is not None:
             self._close_descriptor()
             self._lock_descriptor = self._close_descriptor = None
 
-    def _explained(self, error: apsw.Error) -> JournalError:
-        """An error of SQLite as one that says what to do."""
+    def _explained(self, error: apsw.Error | OSError) -> JournalError:
+        """An error of SQLite or of the system as one that says what to do."""
         path = self._path
         if isinstance(error, apsw.FullError):
             return JournalFullError(
                 f"the disk of {path} is full and nothing was kept; make room there, or give another home"
             )
-        if isinstance(error, apsw.TooBigError):
-            return JournalError(
-                f"an entry of over {ENTRY_BYTES_MAX} bytes was not kept; leave out its largest facet"
+        if isinstance(error, (apsw.TooBigError, apsw.NoMemError)):
+            return JournalTooLargeError(
+                f"a value of over {ENTRY_BYTES_MAX} bytes, or more than there is memory for, was not kept; "
+                "leave out the largest facet"
             )
         if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
             return JournalError(
@@ -251,6 +329,7 @@ class Database:
     def before_fork(self) -> None:
         """Let the write and the read under way finish, and close every connection."""
         self.write_lock.acquire()
+        self._save_lost()
         self._read_lock.acquire()
         self._disconnect()
 

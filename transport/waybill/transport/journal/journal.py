@@ -3,7 +3,8 @@
 One SQLite database per home, in WAL mode. What holds at every moment:
 
 - `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
-- Sequence numbers grow and are never used again; `Entry.received_ms` never decreases with them.
+- Sequence numbers grow and are never used again under one node; `Entry.received_ms` never decreases with
+  them.
 - The same bytes of the same kind are one entry for as long as the journal retains it.
 - A cursor and the state that belongs to it change in one transaction.
 """
@@ -13,28 +14,34 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
 from waybill.transport.errors import JournalError, JournalFullError
-from waybill.transport.files import Files
 from waybill.transport.journal.database import Database
+from waybill.transport.journal.entry import Entry, Kind
 from waybill.transport.journal.group_commit import GroupCommit, OnDone
-from waybill.transport.journal.rows import Item, Row, codec, insert, row_of, unpack
+from waybill.transport.journal.nodes import Node, current_node, nodes_of, renew
+from waybill.transport.journal.poison import PoisonBox
+from waybill.transport.journal.rescue import exists
+from waybill.transport.journal.rows import Item, Row, codec, insert, is_as_accepted, row_of, unpack
 from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
 from waybill.transport.mounts import refuse_network_file_system
+from waybill.transport.permissions import make_private
 
 if TYPE_CHECKING:
     import apsw
+
+NEARLY_FULL: Final = 0.8
+"""From this share of `Journal.max_bytes` on, entries that every projection has go whatever their age."""
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
 
 _READ: Final = """
-SELECT seq, received_ms, kind, system_name, body, unpacked_bytes FROM entries
+SELECT seq, received_ms, kind, system_name, digest, body, unpacked_bytes FROM entries
 WHERE seq > ? ORDER BY seq LIMIT ?
 """
 
@@ -55,39 +62,6 @@ _PRUNE_META: Final = (
 )
 
 
-class Kind(IntEnum):
-    """What the body of an entry holds."""
-
-    OPENLINEAGE = 0
-    """One OpenLineage event, JSON."""
-    PROVENANCE = 1
-    """A JSON array of DeltaFi provenance records."""
-    MARK = 2
-    """``settle`` or ``flush``: a moment that every projection must meet at the same place of the sequence."""
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One entry of the journal.
-
-    Attributes:
-        seq: its place in the sequence, from 1.
-        received_ms: when it was accepted, epoch milliseconds.
-        system_name: the name stamped on records that carry none.
-        body: the bytes as accepted.
-    """
-
-    seq: int
-    received_ms: int
-    kind: Kind
-    system_name: str
-    body: bytes
-
-    @property
-    def is_flush(self) -> bool:
-        """Whether it is the mark of a flush."""
-        return self.kind is Kind.MARK and self.body == b"flush"
-
-
 class Journal:
     """A home's journal, made where there is none, and migrated where it is older.
 
@@ -98,6 +72,10 @@ class Journal:
         vfs: SQLite's file system by name; the fault tests pass theirs.
         packs: whether large bodies are compressed, for which pyarrow is loaded.
         clock: tells the seconds by which fsyncs and looks at the size are spaced out.
+
+    Attributes:
+        node: what the journal's entries are filed under, as of this process's last commit, so also of the
+            sequence numbers that it gave.
 
     Raises:
         JournalError: the home cannot hold a journal, or its file is no journal.
@@ -120,26 +98,32 @@ class Journal:
             codec()  # loaded now, so that no request waits for it
         self._clock = clock
         self._is_full = False
+        self._at_least_ms = 0
         self._size_checked_s = float("-inf")
         try:
-            Files().make_folder(home)
+            make_private(home)
             refuse_network_file_system(home)
         except OSError as error:
             raise JournalError(
                 f"the home {home} cannot be used ({error}); give another one with `home`"
             ) from None
         self._database = Database(self.path, vfs, clock)
+        self.poison = PoisonBox(self._database)
+        """The entries that projections cannot apply."""
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # Other threads' entries are committed by the parent, where those threads live on.
         self._database.on_fork = self._commits.reset
         self._database.prepare()
-        self.node = cast("str", self.meta("node"))
+        self.node = self.nodes()[-1].name
         self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
 
     @staticmethod
     def exists(home: Path) -> bool:
-        """Whether there is a journal at this home; none is made."""
-        return (home / "journal.db").is_file()
+        """Whether there is a journal at this home; none is made.
+
+        A `JournalError` says that there is none any more.
+        """
+        return exists(home / "journal.db")
 
     # -- appending -------------------------------------------------------------------------------------------
 
@@ -171,8 +155,12 @@ class Journal:
         """How long what was submitted has been waiting for the commit under way; 0 when nothing waits."""
         return self._commits.committing_s
 
-    def mark(self, body: Literal[b"settle", b"flush"]) -> int:
-        """Append a mark and return its sequence number; marks are never refused for size."""
+    def mark(self, body: Literal[b"settle", b"flush"], *, at_ms: int = 0) -> int:
+        """Append a mark and return its sequence number; marks are never refused for size.
+
+        It counts as received at `at_ms` (epoch milliseconds) at least, whatever the clock says.
+        """
+        self._at_least_ms = max(self._at_least_ms, at_ms)
         return self._commits.keep([Row(Kind.MARK, "", None, body)])[0]
 
     def _rows_of(self, items: Iterable[Item]) -> list[Row]:
@@ -180,16 +168,18 @@ class Journal:
 
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
         now_s = self._clock()
-        if now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
+        if self._is_full or now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
             self._size_checked_s = now_s
             self._is_full = _content_bytes(writer) >= self.max_bytes
         marks = any(row.kind == Kind.MARK for row in rows)
         if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
-                "let its projections catch up (`waybill status`), or raise the setting"
+                "let its projections catch up (`waybill status`), because what all of them have makes room, "
+                "or raise it"
             )
-        now_ms = time.time_ns() // 1_000_000
+        self.node = current_node(writer)
+        now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
 
     # -- reading ---------------------------------------------------------------------------------------------
@@ -200,13 +190,28 @@ class Journal:
         size_bytes = 0
         with self._database.reading() as reader:
             cursor = reader.execute(_READ, (after, limit))
-            for seq, received_ms, kind, system_name, body, unpacked_bytes in cursor:
+            for seq, received_ms, kind, system_name, *stored in cursor:
+                _, body, unpacked_bytes = stored
                 size_bytes += unpacked_bytes or len(body)
                 if entries and size_bytes > max_bytes:
                     cursor.close(force=True)
                     break
-                entries.append(Entry(seq, received_ms, Kind(kind), system_name, unpack(body, unpacked_bytes)))
+                entries.append(_entry_of(seq, received_ms, kind, system_name, *stored))
         return entries
+
+    def feed(
+        self, projection: str, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20
+    ) -> list[Entry]:
+        """The entries that follow, as `read` gives them, for a projection to apply.
+
+        An entry that is damaged is set aside as poison of this projection. In the place of each that was set
+        aside comes a mark ``poison``. One that is to be tried again comes in the place of its mark.
+        """
+        entries = self.read(after, limit=limit, max_bytes=max_bytes)
+        for entry in entries:
+            if entry.damage is not None:
+                self.poison.set_aside(projection, entry.seq, entry.damage)
+        return self.poison.replaced(projection, entries)
 
     def last_seq(self) -> int:
         """The newest entry's sequence number; 0 for an empty journal."""
@@ -229,6 +234,11 @@ class Journal:
         """The size of the journal's content, without the free room in its file."""
         with self._database.reading() as reader:
             return _content_bytes(reader)
+
+    @property
+    def filled(self) -> float:
+        """The content's share of `max_bytes`; from 1 on nothing more is kept."""
+        return self.size_bytes() / self.max_bytes
 
     def _value(self, query: str, *bindings: str) -> Any:  # noqa: ANN401 - the first column of the first row
         with self._database.reading() as reader:
@@ -318,6 +328,27 @@ class Journal:
         statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
         self._database.write(lambda writer: writer.execute(statement, (key, value)))
 
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that the journal ever had, in order; the last one is the current one."""
+        with self._database.reading() as reader:
+            return nodes_of(reader)
+
+    def renew_node(
+        self,
+        expected: str,
+        why: str,
+        *,
+        lost: tuple[int, int] | None = None,
+        cursors: Mapping[str, int] | None = None,
+    ) -> Node | None:
+        """Give the journal another node in place of the `expected` one, and move these cursors back.
+
+        `why` and `lost` are for `Node`. Returns None where the node is another one already.
+        """
+        renewed = self._database.write(lambda writer: renew(writer, expected, why, lost, cursors or {}))
+        self.node = renewed.name if renewed else self.nodes()[-1].name
+        return renewed
+
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
         """Remove old entries, oldest first, and the state that is tied to them; returns how many entries.
 
@@ -333,6 +364,7 @@ class Journal:
             writer.execute(_PRUNE, (upto_seq, received_before_ms, limit))
             removed = writer.changes()
             writer.execute(_PRUNE_STATE)
+            self.poison.forget_applied(writer)
             if self._old_digests:
                 writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
             return removed
@@ -353,6 +385,26 @@ class Journal:
         """Commit what was submitted and close the database. A closed journal may be used again."""
         self._commits.close()
         self._database.close()
+
+
+def _entry_of(  # noqa: PLR0917 - these are the columns, in order
+    seq: int,
+    received_ms: int,
+    kind: int,
+    system_name: str,
+    digest: bytes | None,
+    body: bytes,
+    unpacked_bytes: int | None,
+) -> Entry:
+    known, damage = Kind.MARK, None
+    try:
+        known = Kind(kind)
+        body = unpack(body, unpacked_bytes)
+        if not is_as_accepted(kind, body, digest):
+            damage = "its bytes are not those that were accepted; check the disk"
+    except ValueError as error:
+        damage = f"its bytes cannot be read ({error}); check the disk"
+    return Entry(seq, received_ms, known, system_name, b"" if damage else body, damage)
 
 
 def _content_bytes(connection: apsw.Connection) -> int:

@@ -7,8 +7,6 @@ from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from waybill.transport.errors import JournalError
-
 if TYPE_CHECKING:
     import apsw
     import pyarrow as pa
@@ -37,6 +35,7 @@ _MOMENT_DIGITS: Final = 17
 """An instant of ISO 8601 to the millisecond has as many."""
 
 _MOMENT_BYTES: Final = 8
+_HASH_BYTES: Final = 16
 _NO_DIGITS: Final = bytes(set(range(256)) - set(b"0123456789"))
 
 Item = tuple[int, bytes, str]
@@ -81,7 +80,11 @@ def digest_of(kind: int, body: bytes) -> bytes:
     and to the disk. A missing or wrong moment costs only that, so the moment is taken from where it usually
     is, without a check.
     """
-    return _moment_of(kind, body) + blake2b(body, digest_size=16, salt=bytes((kind,))).digest()
+    return _moment_of(kind, body) + _hash_of(kind, body)
+
+
+def _hash_of(kind: int, body: bytes) -> bytes:
+    return blake2b(body, digest_size=_HASH_BYTES, salt=bytes((kind,))).digest()
 
 
 def _moment_of(kind: int, body: bytes) -> bytes:
@@ -95,13 +98,20 @@ def _moment_of(kind: int, body: bytes) -> bytes:
 
 
 def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
-    """A body as it was accepted; a damaged one raises a `JournalError`."""
+    """A body as it was accepted; one that was packed and is damaged raises a `ValueError`."""
     if unpacked_bytes is None:
         return body
+    if not 0 <= unpacked_bytes <= PACK_BYTES_MAX:
+        raise ValueError(f"it cannot have had {unpacked_bytes} bytes")
     try:
         return cast("bytes", codec().decompress(body, unpacked_bytes, asbytes=True))
     except OSError as error:
-        raise JournalError(f"an entry of the journal is damaged ({error}); check the disk") from None
+        raise ValueError(str(error)) from None
+
+
+def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
+    """Whether a body is that of the digest; a mark has none. In version 3 a digest was the hash alone."""
+    return digest is None or _hash_of(kind, body) == digest[-_HASH_BYTES:]
 
 
 def insert(

@@ -62,6 +62,23 @@ STEPS: Final[tuple[str, ...]] = (
     WHERE projection IN (SELECT projection FROM state WHERE key = 'figures')
         AND (key GLOB 'end:*' OR key GLOB 'coalesced:*' OR key GLOB 'summed:*');
     """,
+    # Poison keeps its body, because the journal is pruned. It is tried again at the mark `retry_seq`.
+    """
+    CREATE TABLE poison (
+        projection TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        retry_seq INTEGER,
+        at_ms INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        tries INTEGER NOT NULL,
+        received_ms INTEGER NOT NULL,
+        kind INTEGER NOT NULL,
+        system_name TEXT NOT NULL,
+        unpacked_bytes INTEGER,
+        body BLOB NOT NULL,
+        PRIMARY KEY (projection, seq)
+    ) STRICT;
+    """,
 )
 VERSION: Final = len(STEPS)
 
@@ -69,7 +86,7 @@ VERSION: Final = len(STEPS)
 def migrate(connection: apsw.Connection, *, node: str) -> None:
     """Bring a journal to `VERSION` in one transaction; one that is there already is only checked.
 
-    No other writer is at work. `node` is the random id that a new journal takes for good.
+    No other writer is at work. `node` is the random id that a new journal takes.
 
     Raises:
         JournalError: the file is some other program's database.

@@ -31,7 +31,8 @@ from zlib import crc32
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.files import Files, sync
 from waybill.transport.fork_safety import survive_forks
-from waybill.transport.journal.journal import Kind
+from waybill.transport.journal.entry import Kind
+from waybill.transport.permissions import make_private, open_private
 
 if TYPE_CHECKING:
     from waybill.transport.journal.journal import Journal
@@ -51,11 +52,10 @@ class _Segment:
     """A file of this process's own, locked while it is written."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        Files().make_folder(folder)
+        make_private(folder)
         # Locked before it gets the name by which an adopter looks for it.
         hidden = folder / f"{name}.new"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self.descriptor = os.open(hidden, flags, 0o600)
+        self.descriptor = open_private(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
         hidden.rename(folder / f"{name}{_SUFFIX}")
         self.size_bytes = 0

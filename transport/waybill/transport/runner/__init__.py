@@ -5,8 +5,10 @@ from waybill.transport.runner.projection import (
     Progress as Progress,
     Projection as Projection,
     Step as Step,
+    left_s as left_s,
     note_published as note_published,
     progress_of as progress_of,
+    unsettled as unsettled,
 )
 from waybill.transport.runner.runner import (
     IDLE_S as IDLE_S,

@@ -34,11 +34,13 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
         left: by projection, how many entries it has not dealt with; under the name ``runner``, those of a
             runner that has not reported its projections yet.
         problems: by projection, what holds it up, in one sentence.
+        poison: by projection, how many entries are set aside because it cannot apply them.
     """
 
     files: tuple[str, ...] = ()
     left: dict[str, int] = {}
     problems: dict[str, str] = {}
+    poison: dict[str, int] = {}
 
 
 def flush(
@@ -89,11 +91,20 @@ class _Flush:
         else:
             try:
                 settings = agree(self._journal, self._settings, as_runner=True)
-                Runner(self._journal, settings).run(until=self._done, idle_s=float("inf"))
+                runner = Runner(self._journal, settings, lease=lease.descriptor)
+                runner.run(until=self._done, idle_s=float("inf"))
             finally:
                 lease.release()
-        problems |= {name: one.problem for name, one in statuses(self._journal).items() if one.problem}
-        return FlushReport(files=self._files(), left=left | self._left(), problems=problems)
+        reported = statuses(self._journal)
+        left |= self._left()
+        # A problem that was met before the mark is over once the projection is past it.
+        problems |= {
+            name: one.problem
+            for name, one in reported.items()
+            if one.problem and (name in left or one.seq >= self._mark)
+        }
+        poison = self._journal.poison.counts()
+        return FlushReport(files=self._files(), left=left, problems=problems, poison=poison)
 
     def _files(self) -> tuple[str, ...]:
         """What was published for this flush and for earlier ones that were still waiting when it began."""

@@ -7,12 +7,13 @@ for none.
 Other processes read from the journal what a projection has done. By default it has dealt with all entries up
 to its cursor. A package whose projections deal with entries out of order, or that knows more about them,
 offers a `TellProgress` under the group ``waybill.progress``. A projection that publishes files for a flush
-stores their names by `note_published`.
+stores their names by `note_published`. What waits for its time is kept under keys that begin with ``due:``.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from importlib.metadata import entry_points
@@ -29,6 +30,7 @@ log = logging.getLogger("waybill.runner")
 PROJECTIONS_GROUP: Final = "waybill.projections"
 PROGRESS_GROUP: Final = "waybill.progress"
 
+_DUE: Final = "due:"
 _PUBLISHED: Final = "flush:"
 _FLUSHES_MAX: Final = 16
 
@@ -53,9 +55,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Projection(Protocol):
     """A consumer of the journal with a durable cursor of its own.
 
-    A projection pulls entries, applies them idempotently, then moves its cursor. Its output is a pure
-    function of the journal, so that it may crash, be repeated, or be deleted and rebuilt. One thread calls it
-    at a time.
+    A projection pulls entries by `Journal.feed`, applies them idempotently, then moves its cursor. Its output
+    is a pure function of the journal, so that it may crash, be repeated, or be deleted and rebuilt. One
+    thread calls it at a time. If a step raises an error that is not the disk's, or runners die at it, it is
+    closed and opened again in a process of its own, which the journal feeds fewer entries at a time; an entry
+    that it cannot apply there, alone, is set aside as poison.
     """
 
     name: str
@@ -79,6 +83,33 @@ OpenProjection = Callable[["Journal", "Settings"], Projection | Sequence[Project
 """What an entry point of the group ``waybill.projections`` names."""
 
 
+def open_projections(
+    journal: Journal, settings: Settings, wanted: str | None = None
+) -> tuple[list[Projection], dict[str, str]]:
+    """The projections that the settings ask for, and by name the problem of each that could not be loaded.
+
+    With `wanted` only the projection of that name; the others are closed again.
+    """
+    opened: list[Projection] = []
+    problems: dict[str, str] = {}
+    for point in sorted(entry_points(group=PROJECTIONS_GROUP), key=lambda point: point.name):
+        try:
+            open_projection: OpenProjection = point.load()
+            offered = open_projection(journal, settings)
+        except Exception as error:  # which never stops the others
+            log.exception("projection %s cannot be loaded", point.name)
+            problems[point.name] = f"{point.value} cannot be loaded: {error}"
+        else:
+            if isinstance(offered, Sequence):
+                opened.extend(offered)
+            elif offered is not None:
+                opened.append(offered)
+    for projection in opened:
+        if wanted not in {None, projection.name}:
+            projection.close()
+    return [projection for projection in opened if wanted in {None, projection.name}], problems
+
+
 class Progress(StrEnum):
     """How far a projection is with an entry."""
 
@@ -87,6 +118,8 @@ class Progress(StrEnum):
     COALESCED = "in a summary"
     """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
     REFUSED = "refused for good"
+    POISON = "set aside as poison"
+    """The projection cannot apply it; see `waybill poison`."""
 
 
 TellProgress = Callable[["Journal", str, int], Progress | None]
@@ -98,6 +131,8 @@ It tells what became of a projection's entry; None: no more than the projection'
 
 def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
     """How far a projection is with an entry of the journal."""
+    for poison in journal.poison.all(projection, seq):
+        return Progress.POISON if poison.retry_seq is None else Progress.WAITING
     for point in entry_points(group=PROGRESS_GROUP):
         try:
             tell: TellProgress = point.load()
@@ -107,6 +142,20 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
         if (progress := tell(journal, projection, seq)) is not None:
             return progress
     return Progress.DONE if seq <= journal.cursor(projection) else Progress.WAITING
+
+
+def left_s(at_ms: int, longest_s: float) -> float:
+    """How many seconds are left until an instant of received time, in epoch milliseconds.
+
+    They are `longest_s` at most, which is how long anything waits for that: after the clock was set back,
+    received time is ahead of it.
+    """
+    return min(max(at_ms - time.time_ns() // 1_000_000, 0) / 1_000, longest_s)
+
+
+def unsettled(journal: Journal, projection: str) -> int:
+    """How many things a projection has read that wait for their time, as runs do that have ended."""
+    return len(journal.state(projection, _DUE))
 
 
 def note_published(

@@ -11,9 +11,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import locks
-from waybill.transport.config import agreeing, conflicts, environment_of
+from waybill.transport.config import agreeing, conflicts
 from waybill.transport.errors import JournalError
 from waybill.transport.fork_safety import without_forks
+from waybill.transport.permissions import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 log = logging.getLogger("waybill.transport")
+
+LOG_NAME: Final = "runner.log"
 
 _LOOK_EVERY_S: Final = 1.0
 _LOOK_EVERY_S_MAX: Final = 60.0
@@ -137,20 +140,18 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
 
     A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
     """
-    log_file = home / "runner.log"
-    environment = dict(os.environ) | environment_of(settings.backends)
-    if settings.marquez_api_key:
-        environment["WAYBILL_MARQUEZ_API_KEY"] = settings.marquez_api_key
+    log_file = home / LOG_NAME
     try:
         too_long = log_file.exists() and log_file.stat().st_size > _LOG_BYTES_MAX
-        with log_file.open("wb" if too_long else "ab") as output:
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if too_long else os.O_APPEND)
+        with os.fdopen(open_private(log_file, flags), "wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", "waybill.transport", str(home), str(lease.descriptor)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=home,
-                env=environment,
+                env=dict(os.environ) | settings.environment,
                 start_new_session=True,
                 pass_fds=(lease.descriptor,),
             )

@@ -1,0 +1,102 @@
+"""DeltaFi's forms of answers, as its own collector sends them; `/api/v1/records` has ours.
+
+Both say the same. DeltaFi's has instants as texts, transforms as one text, and empty texts for absent ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from waybill.facets import ProvenanceRecord
+
+_KINDS_MAX: Final = 50
+
+
+class DeltaFiRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One record of DeltaFi's answer to `GET /provenance/query`; instants in RFC 3339."""
+
+    did: str
+    parent_did: str
+    system_name: str
+    data_source: str
+    filename: str
+    transforms: str
+    data_sink: str
+    final_state: str
+    created: str
+    completed: str
+    annotations: dict[str, str] | None
+
+
+class DeltaFiStats(msgspec.Struct, frozen=True, kw_only=True):
+    """DeltaFi's answer to `GET /provenance/stats`; instants in RFC 3339, absent if there are no records."""
+
+    total_records: int
+    by_final_state: dict[str, int]
+    by_system_name: dict[str, int]
+    by_data_source: dict[str, int]
+    oldest_record: str | msgspec.UnsetType = msgspec.UNSET
+    newest_record: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """How many records there are, and of which kinds; instants in epoch milliseconds."""
+
+    total_records: int = 0
+    by_final_state: dict[str, int] = {}
+    by_system_name: dict[str, int] = {}
+    by_data_source: dict[str, int] = {}
+    oldest_record: int | None = None
+    newest_record: int | None = None
+
+
+def deltafi_records(records: Sequence[ProvenanceRecord]) -> list[DeltaFiRecord] | None:
+    """The records in DeltaFi's form; None if there are none, as Go writes an empty list."""
+    return [_record(record) for record in records] or None
+
+
+def deltafi_stats(stats: Stats) -> DeltaFiStats:
+    """The figures in DeltaFi's form: of systems and data sources the most frequent, those with a name."""
+    return DeltaFiStats(
+        total_records=stats.total_records,
+        by_final_state=stats.by_final_state,
+        by_system_name=_most_frequent(stats.by_system_name),
+        by_data_source=_most_frequent(stats.by_data_source),
+        oldest_record=msgspec.UNSET if stats.oldest_record is None else _rfc3339(stats.oldest_record),
+        newest_record=msgspec.UNSET if stats.newest_record is None else _rfc3339(stats.newest_record),
+    )
+
+
+def _record(record: ProvenanceRecord) -> DeltaFiRecord:
+    return DeltaFiRecord(
+        did=record.did,
+        parent_did=record.parent_did or "",
+        system_name=record.system_name,
+        data_source=record.data_source,
+        filename=record.filename,
+        transforms=f"[{', '.join(record.transforms)}]",
+        data_sink=record.data_sink or "",
+        final_state=record.final_state,
+        created=_rfc3339(record.created),
+        completed=_rfc3339(record.completed),
+        annotations=record.annotations,
+    )
+
+
+def _rfc3339(epoch_ms: int) -> str:
+    """An instant as Go writes it, without zeros at the end of its fraction."""
+    seconds, milliseconds = divmod(epoch_ms, 1000)
+    fraction = f".{milliseconds:03}".rstrip("0").rstrip(".")
+    return f"{datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()}{fraction}Z"
+
+
+def _most_frequent(counts: dict[str, int]) -> dict[str, int]:
+    named = Counter({name: count for name, count in counts.items() if name})
+    return dict(sorted(named.most_common(_KINDS_MAX)))

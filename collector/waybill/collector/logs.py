@@ -1,0 +1,154 @@
+"""The collector's log on stderr, as text or JSON: what is new is told at once, what repeats once a minute.
+
+So a flood of bad requests fills no disk. Of a request it tells where it came from and why it was refused,
+never its body or its key.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+Level = Literal["error", "warning", "info", "debug"]
+
+PERIOD_S: Final = 60.0
+"""How often repeats are told."""
+
+KINDS_MAX: Final = 100
+"""How many different lines there are in such a time; further ones are told as one."""
+
+_COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
+_MORE: Final = "more that is not told apart"
+
+
+def show_log(log_format: str, level: str) -> None:
+    """Send the log of this process to stderr, in lines of text or of JSON, from a level on."""
+    logging.getLogger().addHandler(Log(sys.stderr, as_json=log_format == "json"))
+    logging.getLogger("waybill").setLevel(level.upper())
+
+
+def sum_up(*, at_end: bool = False) -> None:
+    """Tell the repeats that are due, at the end all of them; to be called now and then."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Log):
+            handler.sum_up(at_end=at_end)
+
+
+def about(same: Mapping[str, object], once: Mapping[str, object] | None = None) -> dict[str, object]:
+    """What a line tells beside its message, as the argument `extra` of a logger.
+
+    Args:
+        same: lines that have the same of these are repeats.
+        once: told of the first of them only.
+    """
+    return {"same": same, "once": once or {}}
+
+
+class _Kind:
+    """Lines that are repeats of one another."""
+
+    __slots__ = ("first", "repeats", "until_s")
+
+    def __init__(self, first: logging.LogRecord, until_s: float) -> None:
+        self.first = first
+        self.until_s = until_s
+        self.repeats = 0
+
+
+class Log(logging.StreamHandler["TextIO"]):
+    """Writes log lines, and sums up those that repeat one."""
+
+    def __init__(self, stream: TextIO, *, as_json: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(stream)
+        self._clock = clock
+        self._kinds: dict[object, _Kind] = {}
+        colourful = not as_json and stream.isatty() and not os.environ.get("NO_COLOR")
+        self.setFormatter(_Json() if as_json else _Text(colourful=colourful))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, unless it repeats one of this minute."""
+        same: Mapping[str, object] = getattr(record, "same", {})
+        # A message of its own for each path or number is another kind; what has fields is told apart by them.
+        kind: object = (record.levelno, record.msg, *same.items()) if same else record.getMessage()
+        if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
+            kind = None
+            record = _copy(record, msg=_MORE, args=(), exc_info=None, same={}, once={})
+        known = self._kinds.get(kind)
+        if known is not None:
+            known.repeats += 1
+            return
+        self._kinds[kind] = _Kind(record, self._clock() + PERIOD_S)
+        super().emit(record)
+
+    def sum_up(self, *, at_end: bool = False) -> None:
+        """Tell how often lines were repeated, of those whose minute is over, or of all."""
+        self.acquire()
+        try:
+            now_s = self._clock()
+            due = [kind for kind, known in self._kinds.items() if at_end or now_s >= known.until_s]
+            for known in map(self._kinds.pop, due):
+                if known.repeats:
+                    told = {"once": {"repeats": known.repeats}, "created": time.time(), "exc_info": None}
+                    super().emit(_copy(known.first, **told))
+        finally:
+            self.release()
+
+
+def _copy(record: logging.LogRecord, **changes: object) -> logging.LogRecord:
+    return logging.makeLogRecord(record.__dict__ | changes)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {**getattr(record, "same", {}), **getattr(record, "once", {})}
+
+
+def _instant(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _instant(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line).decode()
+
+
+class _Text(logging.Formatter):
+    def __init__(self, *, colourful: bool) -> None:
+        super().__init__()
+        self._colourful = colourful
+
+    def format(self, record: logging.LogRecord) -> str:
+        level, colour = record.levelname.lower(), _COLOURS.get(record.levelno)
+        if colour and self._colourful:
+            level = f"\033[{colour}m{level}\033[0m"
+        fields = [f" {name}={_shown(value)}" for name, value in _fields(record).items()]
+        line = f"{_instant(record)} {level} {' '.join(record.getMessage().split())}{''.join(fields)}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _shown(value: object) -> str:
+    """A value that cannot be taken for more than one, nor for a line's end."""
+    text = str(value)
+    plain = text.isprintable() and not set(text) & set(' "=')
+    return text if plain and text else msgspec.json.encode(text).decode()

@@ -1,0 +1,109 @@
+"""Filing again what the archive lacks, from the journal, as far as that still has it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.exporter import parquet
+from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, encode_entries, last_seal
+from waybill.exporter.ledger import recorded
+from waybill.exporter.names import Hour, RawName, events_folder, hour_of, relative
+from waybill.exporter.quarantine import quarantine
+from waybill.transport.files import publish_alone
+
+if TYPE_CHECKING:
+    from waybill.transport.files import Files
+    from waybill.transport.journal import Entry, Journal
+
+_READ_MAX: Final = 10_000
+_READ_BYTES_MAX: Final = 8 * 2**20
+
+
+class Refiled(msgspec.Struct, frozen=True):
+    """What was filed again of a range: the files, relative to the root, and what the journal lacks."""
+
+    files: tuple[str, ...] = ()
+    lacking: tuple[RawName, ...] = ()
+
+
+def refile(
+    journal: Journal, root: Path, lost: RawName, files: Files, *, damaged: bool = False, dry_run: bool = False
+) -> Refiled:
+    """File a range of a journal's entries again: one file for each hour, under the name that it had or gets.
+
+    With `damaged`, a file of exactly this range is there and goes into quarantine, unless the journal lacks
+    any of it. No other file is replaced. With `dry_run` the report says what would be filed. Raises
+    `OSError` if a file cannot be read or written.
+    """
+    done: list[str] = []
+    lacking: list[RawName] = []
+    upto = lost.first - 1
+    for entries in _groups(journal, lost, one_file=damaged):
+        name = RawName(lost.node, entries[0].seq, entries[-1].seq)
+        if damaged and name != lost:
+            break
+        if name.first > upto + 1:
+            lacking.append(RawName(lost.node, upto + 1, name.first - 1))
+        upto = name.last
+        path = root / events_folder(_hour(entries[0])) / str(name)
+        done.append(relative(root, path))
+        if not dry_run:
+            _publish(root, path, entries, files, damaged=damaged)
+    if upto < lost.last:
+        lacking.append(RawName(lost.node, upto + 1, lost.last))
+    return Refiled(tuple(done), tuple(lacking))
+
+
+def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, damaged: bool) -> None:
+    node, hour, place = path.name.partition("-")[0], _hour(entries[0]), relative(root, path)
+    with recorded(root, files, [hour], keeps=True, refiles=True) as changed:
+        if path.exists():
+            if not damaged:
+                return  # Its journal has just filed it.
+            reason = "it is not the file that the journal archived"
+            data = path.read_bytes()
+            changed.add_quarantined(
+                [quarantine(root, PurePosixPath(place), hour, data, reason=reason, files=files)]
+            )
+        before = None
+        # A damaged file has no seal to be named by; `verify` reports it.
+        with contextlib.suppress(*parquet.DAMAGED):
+            before = last_seal(root, node, entries[0].seq - 1)
+        content, seal = encode_entries(node, entries, before)
+        publish_alone(files, path, content)
+        changed[place] = seal
+
+
+def _groups(journal: Journal, lost: RawName, *, one_file: bool) -> Iterator[list[Entry]]:
+    """The entries of a range that the journal has, cut as the archive cuts them."""
+    group: list[Entry] = []
+    size_bytes = 0
+    for entry in _entries(journal, lost):
+        is_full = not one_file and (len(group) >= ENTRIES_MAX or size_bytes >= BYTES_MAX)
+        if group and (is_full or entry.seq != group[-1].seq + 1 or _hour(entry) != _hour(group[0])):
+            yield group
+            group, size_bytes = [], 0
+        group.append(entry)
+        size_bytes += len(entry.body)
+    if group:
+        yield group
+
+
+def _entries(journal: Journal, lost: RawName) -> Iterator[Entry]:
+    after = lost.first - 1
+    while after < lost.last:
+        limit = min(_READ_MAX, lost.last - after)
+        found = journal.read(after, limit=limit, max_bytes=_READ_BYTES_MAX)
+        yield from (entry for entry in found if entry.seq <= lost.last)
+        if not found:
+            return
+        after = found[-1].seq
+
+
+def _hour(entry: Entry) -> Hour:
+    return hour_of(entry.received_ms)

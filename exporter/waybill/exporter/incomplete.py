@@ -1,0 +1,73 @@
+"""Answers that lack something: each says so, and names the files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter import parquet
+from waybill.exporter.quarantine import list_quarantined
+from waybill.transport.errors import WaybillError
+
+if TYPE_CHECKING:
+    from waybill.exporter.quarantine import Quarantined
+
+log = logging.getLogger("waybill.exporter")
+
+_NAMED_MAX: Final = 10
+
+
+class IncompleteError(WaybillError):
+    """Some files could not be read or are in quarantine, so records may be missing from an answer.
+
+    Args:
+        unread: a sentence about each such file.
+    """
+
+    def __init__(self, unread: tuple[str, ...]) -> None:
+        super().__init__(unread)
+        self.unread = unread
+
+    def __str__(self) -> str:
+        named = " | ".join(self.unread[:_NAMED_MAX])
+        more = len(self.unread) - _NAMED_MAX
+        return f"records may be missing: {named}" + (f" | and {more:,} more files" if more > 0 else "")
+
+
+class Unread:
+    """The files whose records an answer lacks, as the reading comes upon them."""
+
+    def __init__(self) -> None:
+        self._sentences: dict[str, str] = {}
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """A sentence about each file."""
+        return tuple(self._sentences.values())
+
+    def add(self, path: Path, error: Exception) -> None:
+        """Note, and log, that a file could not be read."""
+        # A system's own error says nothing about the bytes.
+        outside = isinstance(error, MemoryError) or getattr(error, "errno", None) is not None
+        sentence = parquet.unreachable(path, error) if outside else parquet.unreadable(path, error)
+        if self._sentences.setdefault(str(path), sentence) is sentence:
+            log.warning("%s", sentence)
+
+    def add_quarantined(self, root: Path, is_asked: Callable[[Quarantined], bool] = lambda _: True) -> None:
+        """Note the files in quarantine whose rows are not back, or those that may hold some of the answer.
+
+        A file may go to the quarantine while a root is read, so this comes after the reading.
+        """
+        try:
+            for one in list_quarantined(root):
+                if one.restored_ms is None and is_asked(one):
+                    self._sentences.setdefault(one.kept, one.sentence)
+        except OSError as error:
+            self._sentences.setdefault("quarantine", str(error))
+
+    def raise_any(self) -> None:
+        """Raise `IncompleteError` if there are any."""
+        if self._sentences:
+            raise IncompleteError(self.sentences)

@@ -1,0 +1,127 @@
+"""Holding the files of some hours against the ledger, before they are changed.
+
+    provenance/seals/YYYYMMDD/HH.json    by path, the last seals of an hour's compacted and late files
+
+Reading a ledger of years for each compaction would take longer every day. So the last seals of each hour are
+noted beside it. A note saves the reading where a file is the noted one, and decides nothing else: where it is
+another, or the note is lost, torn or outdated, the ledger itself is read. So notes need no fsync.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow.parquet as pq
+
+from waybill.exporter import parquet
+from waybill.exporter.directory import compacted_in
+from waybill.exporter.ledger.state import LedgerState, is_archived, read_ledger
+from waybill.exporter.names import SEALS, Hour, hour_in, relative
+from waybill.exporter.parquet import seal_in
+from waybill.exporter.quarantine import Quarantined, quarantine
+
+if TYPE_CHECKING:
+    from waybill.exporter.ledger.changes import Changes
+    from waybill.transport.files import Files
+
+
+def hold_against_ledger(
+    root: Path,
+    files: Files,
+    hours: Collection[Hour],
+    changes: Changes,
+    *,
+    only: Collection[Path] | None = None,
+) -> list[Quarantined]:
+    """Quarantine the files of some hours that are not the ledger's, and return them.
+
+    What was found goes into the changes.
+
+    Looked at are the hours' compacted and late files, or `only` some files. One that is missing is noted: if
+    something takes its place, the ledger will say so. One that cannot be read is left to whoever needs it.
+    Only the holder of the root's lock may do it. Raises `OSError` if the ledger cannot be read, or a file not
+    moved.
+    """
+    noted = {path: seal for hour in hours for path, seal in read_note(root, hour).items()}
+    if only is None:
+        there = {relative(root, path) for hour in hours for _, path in compacted_in(root, hour)}
+        looked_at = there | noted.keys()
+    else:
+        looked_at = {relative(root, path) for path in only}
+    for path in looked_at:
+        with contextlib.suppress(*parquet.DAMAGED):
+            changes.found[path] = seal_there(root / path)
+    others = sorted(
+        path for path in looked_at & changes.found.keys() if changes.found[path] != noted.get(path)
+    )
+    state = (read_ledger(root) if others else None) or LedgerState()
+    aside = []
+    # A root whose first entry this is has nothing to be held against.
+    for path in others if state.entries else ():
+        known, hour = state.seal(path), hour_in(path)
+        if hour is None or changes.found[path] in {None, known}:
+            continue
+        reason = "the ledger does not know it" if known is None else f"in the ledger its seal is {known}"
+        data = (root / path).read_bytes()
+        aside.append(quarantine(root, PurePosixPath(path), hour, data, reason=reason, files=files))
+        changes.found[path] = None
+    changes.add_quarantined(aside)
+    return aside
+
+
+def seal_there(path: Path) -> str | None:
+    """The seal of the file at a path; empty where it has none, None where there is no file.
+
+    Raises `DAMAGED` if its footer cannot be read.
+    """
+    try:
+        return seal_in(pq.read_metadata(path).metadata) or ""
+    except FileNotFoundError:
+        return None
+
+
+def read_note(root: Path, hour: Hour) -> dict[str, str]:
+    """The last seals of an hour's compacted and late files, by path, as far as they are noted."""
+    try:
+        return _DECODER.decode((root / _note_path(hour)).read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def note_seals(root: Path, files: Files, seals: Mapping[str, str | None]) -> None:
+    """Note the last seals of compacted and late files, by path; None for one that left.
+
+    What cannot be written costs the next change of that hour a reading of the ledger.
+    """
+    by_hour: defaultdict[Hour, dict[str, str | None]] = defaultdict(dict)
+    for path, seal in seals.items():
+        if not is_archived(path) and (hour := hour_in(path)) is not None:
+            by_hour[hour][path] = seal
+    for hour, changed in by_hour.items():
+        before = read_note(root, hour)
+        after = {path: seal for path, seal in {**before, **changed}.items() if seal}
+        if after != before:
+            with contextlib.suppress(OSError):
+                _write(files, root / _note_path(hour), after)
+
+
+def _write(files: Files, path: Path, seals: dict[str, str]) -> None:
+    if seals:
+        files.make_folder(path.parent)
+        files.write(path, _ENCODER.encode(seals))
+    else:
+        files.remove(path)
+        files.remove_folder(path.parent)
+
+
+def _note_path(hour: Hour) -> PurePosixPath:
+    return SEALS / hour.day / f"{hour.hour}.json"
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_DECODER: Final = msgspec.json.Decoder(dict[str, str])

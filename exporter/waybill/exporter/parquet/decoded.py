@@ -1,0 +1,67 @@
+"""How large rows are once every text is written out, and cutting tables by it.
+
+A text that many rows share is stored once, in files and in tables that are coded: 1,600 rows with one text of
+900 KB take 1 MB there, and 1.4 GB as plain columns.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+_OFFSET_BYTES: Final = 4
+
+
+def in_pieces(
+    table: pa.Table, max_bytes: int, *, groups: pa.BooleanArray | None = None
+) -> Iterator[pa.Table]:
+    """Cut a table, in order, into pieces of at most `max_bytes` once decoded, or of one row.
+
+    With `groups`, which tells for each row whether it begins a group, no group is cut.
+    """
+    ends = pc.cumulative_sum(row_bytes(table)).to_pylist()
+    places = range(len(ends)) if groups is None else pc.indices_nonzero(groups).to_pylist()
+    cuts, limit = [0], max_bytes
+    while ends and limit < ends[-1]:
+        at = bisect_right(places, bisect_right(ends, limit)) - 1
+        if places[at] <= cuts[-1]:
+            at = bisect_right(places, cuts[-1])
+            if at == len(places):
+                break
+        cuts.append(places[at])
+        limit = ends[cuts[-1] - 1] + max_bytes
+    for start, end in pairwise([*cuts, len(ends)]):
+        # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.
+        yield table.take(pa.array(range(start, end), pa.int64()))
+
+
+def row_bytes(table: pa.Table) -> pa.Int64Array:
+    """How large each row is once decoded."""
+    sizes = pa.repeat(pa.scalar(0, pa.int64()), table.num_rows)
+    for column in table.columns:
+        sizes = pc.add(sizes, _sizes(column.combine_chunks()))
+    return sizes
+
+
+def _sizes(array: pa.Array) -> pa.Int64Array:
+    if pt.is_dictionary(array.type):
+        return pc.fill_null(_sizes(array.dictionary).take(array.indices), 0)
+    if pt.is_string(array.type):
+        return pc.add(pc.fill_null(pc.binary_length(array), 0).cast(pa.int64()), _OFFSET_BYTES)
+    if pt.is_map(array.type):
+        return _sums(array.offsets, pc.add(_sizes(array.keys), _sizes(array.items)))
+    if pt.is_list(array.type):
+        return _sums(array.offsets, _sizes(array.values))
+    return pa.repeat(pa.scalar(array.type.bit_width // 8, pa.int64()), len(array))
+
+
+def _sums(offsets: pa.Int32Array, sizes: pa.Int64Array) -> pa.Int64Array:
+    """The sums of the sizes between each offset and the next."""
+    ends = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(sizes)]).take(offsets)
+    return pc.subtract(ends.slice(1), ends.slice(0, len(ends) - 1))

@@ -1,0 +1,44 @@
+"""Accepting findings: whoever may write the root says that they are settled, and the ledger keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from waybill.exporter.ledger import accept, finding_id, read_ledger, seal_there
+from waybill.exporter.quarantine import settle
+from waybill.exporter.verification.verification import hash_of
+from waybill.transport.errors import WaybillError
+from waybill.transport.files import Files
+
+if TYPE_CHECKING:
+    from waybill.exporter.verification.verification import Finding
+
+
+class NoLedgerError(WaybillError):
+    """A root has no ledger in which anything could be accepted."""
+
+
+def accept_findings(
+    root: Path, findings: Collection[Finding], why: str = "", *, files: Files | None = None
+) -> None:
+    """Write into the ledger that findings are accepted.
+
+    A file that the ledger did not have is its file from then on. What happens anew is a new finding.
+
+    Raises:
+        NoLedgerError: there is no ledger.
+        OSError: an entry or a report cannot be written.
+    """
+    files = files or Files()
+    if read_ledger(root) is None:
+        raise NoLedgerError(f"{root} has no ledger to accept a finding in; mend what was found instead")
+    adopted = {
+        one.path: seal
+        for one in findings
+        if one.id == finding_id("unrecorded", one.path, hash_of(root / one.path))
+        and (seal := seal_there(root / one.path)) is not None
+    }
+    accept(root, files, {one.id: why for one in findings}, adopted)
+    settle(root, {one.path for one in findings if one.kind == "damaged"}, files)

@@ -1,0 +1,114 @@
+"""Whether the archive has all entries of each journal, one file after the other.
+
+The numbers of a journal's entries have no gaps. So its files follow each other, from the oldest that no
+age-off took to the last that the journal began to write, as far as its claims in the root tell that. What a
+node began and did not file before the journal got another one is filed under that.
+
+The layout cannot be checked this way: a range without records makes no raw file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from waybill.exporter.archive import archived_files
+from waybill.exporter.directory import names
+from waybill.exporter.ledger import is_archived
+from waybill.exporter.names import RawName, hour_in
+from waybill.transport import RootError
+from waybill.transport.root import CLAIMS, Claim, read_claims
+
+if TYPE_CHECKING:
+    from waybill.exporter.ledger import LedgerState
+
+_PROJECTION: Final = "archive"
+
+
+class Link(NamedTuple):
+    """The seal of a file of the archive, and the one that it names as its predecessor's."""
+
+    seal: str | None
+    before: str | None
+
+
+Claims = Mapping[str, Claim]
+"""By node."""
+
+
+def claims(root: Path) -> Claims:
+    """What each node has claimed to archive; nothing of one whose claim cannot be read."""
+    found = {}
+    for node in names(root / CLAIMS):
+        with contextlib.suppress(OSError, RootError):
+            if (claim := read_claims(root, node).get(_PROJECTION)) is not None:
+                found[node] = claim
+    return found
+
+
+def gaps(root: Path, state: LedgerState, claimed: Claims, aside: Iterable[str]) -> Iterator[RawName]:
+    """The ranges that the archive lacks, by journal, other than those of files that are gone or set aside.
+
+    `claimed` is what the root remembered before the archive was read: what was begun since is no gap. `aside`
+    are paths that files were quarantined from.
+    """
+    ranges: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for path in (*state.seals, *aside):
+        if is_archived(path) and (raw := RawName.parse(path.rpartition("/")[2])):
+            ranges[raw.node].append((raw.first, raw.last))
+    for raw, _ in archived_files(root):
+        ranges[raw.node].append((raw.first, raw.last))
+    known = claims(root)
+    for node, now in known.items():
+        # What was begun last may still be under way.
+        if claimed.get(node) == now and not state.changing:
+            later = min((one.first for one in known.values() if node in one.earlier), default=now.last + 1)
+            end = min(now.last + 1, later)
+            ranges[node].append((end, end - 1))
+        ranges[node].append((now.first, now.first - 1))
+    for node, found in sorted(ranges.items()):
+        yield from _holes(node, sorted(found))
+
+
+def _holes(node: str, ranges: list[tuple[int, int]]) -> Iterator[RawName]:
+    upto = ranges[0][0] - 1
+    for first, last in ranges:
+        if first > upto + 1:
+            yield RawName(node, upto + 1, first - 1)
+        upto = max(upto, last)
+
+
+def unchained(root: Path, links: Mapping[Path, Link], state: LedgerState) -> Iterator[Path]:
+    """The files of the archive that do not name the one before them; `links` are those that were read.
+
+    A file that was filed again stands in no chain; another may name it, or the one that was lost.
+    """
+    aged = set(_aged(state))
+    again = {seal for path in state.refiled for seal in state.seals[path] if seal is not None}
+    before: dict[str, Path | None] = {}
+    for name, path in sorted(archived_files(root)):
+        relative = path.relative_to(root).as_posix()
+        if relative in state.refiled:
+            continue
+        last = before.get(name.node)
+        before[name.node] = path
+        # An unreadable file has been reported already, and a newer one is for the next check.
+        if path not in links or (last is not None and last not in links):
+            continue
+        named = links[path].before
+        if named in again or (last is None and named in aged):
+            continue
+        if named != (None if last is None else links[last].seal):
+            yield path
+
+
+def _aged(state: LedgerState) -> Iterator[str | None]:
+    """The seals of archived files that an age-off removed, or is removing now."""
+    for path, (seal, before) in state.seals.items():
+        if is_archived(path) and seal is None:
+            yield before
+        elif is_archived(path) and hour_in(path) in state.changing:
+            yield seal

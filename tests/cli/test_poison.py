@@ -1,0 +1,73 @@
+"""`waybill poison`, and how other commands tell of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+EVENT = (
+    b'{"eventTime":"2026-01-31T12:00:00Z","eventType":"COMPLETE","producer":"a:","run":{"runId":"run-%d"},'
+    b'"job":{"namespace":"edge","name":"job"},"note":"\xc2\x9b31m"}'
+)
+REASON = "its bytes are not those that were accepted; check the disk"
+
+
+@pytest.fixture
+def poisoned(settings: Settings) -> Settings:
+    """A home whose second entry was damaged before it was filed."""
+    settings = settings.with_values({"archive_enabled": False}, "tests")
+    journal = Journal(settings.home)
+    journal.append_many((Kind.OPENLINEAGE, EVENT % number, "") for number in (1, 2, 3))
+    connection = apsw.Connection(str(journal.path))
+    damaged = (EVENT % 2).replace(b"run-2", b"run-9")
+    connection.execute("UPDATE entries SET body = ? WHERE seq = 2", (damaged,))
+    connection.close()
+    journal.close()
+    assert flush(settings).poison == {"layout": 1}
+    return settings
+
+
+def test_no_command_that_looks_at_the_home_is_content_with_poison(waybill: Run, poisoned: Settings) -> None:
+    status = waybill("status", "--home", poisoned.home)
+    assert status.returncode == 1
+    assert "entries that cannot be applied: 1 by layout (`waybill poison list`)" in status.stdout
+    flushed = waybill("flush", "--home", poisoned.home)
+    assert flushed.returncode == 1
+    assert "layout has set aside 1 entries that it cannot apply; `waybill poison list`" in flushed.stderr
+    where = waybill("where", f"{Journal(poisoned.home).node}-2", "--home", poisoned.home)
+    assert where.stdout.splitlines()[1].split(maxsplit=1) == ["layout", "set aside as poison"]
+
+
+def test_it_is_listed_and_shown_with_the_reason(waybill: Run, poisoned: Settings) -> None:
+    listed = waybill("poison", "list", "--home", poisoned.home)
+    number, projection, _, tries, reason = listed.stdout.splitlines()[1].split("\t")
+    assert (number, projection, tries, reason) == ("2", "layout", "0", REASON)
+    shown = waybill("poison", "show", "2", "--home", poisoned.home)
+    assert shown.stdout.encode() == (EVENT % 2).replace(b"run-2", b"run-9") + b"\n"
+    assert shown.stderr.strip() == f"layout: {REASON}"
+    unknown = waybill("poison", "show", "3", "--home", poisoned.home)
+    assert (unknown.returncode, "no such poison" in unknown.stderr) == (1, True)
+
+
+def test_it_is_applied_as_it_is_when_it_is_tried_again(waybill: Run, poisoned: Settings) -> None:
+    done = waybill("poison", "retry", "2", "--home", poisoned.home)
+    assert (done.returncode, done.stdout) == (0, "1 of 1 are applied\n")
+    assert "run-9" in waybill("find", "--json", "--home", poisoned.home).stdout
+    assert waybill("poison", "list", "--home", poisoned.home).stderr.strip() == "there is no poison"
+
+
+def test_it_is_given_up_only_when_the_user_says_so(waybill: Run, poisoned: Settings) -> None:
+    assert waybill("poison", "drop", "--all", "--home", poisoned.home).returncode == 1
+    (one,) = waybill("poison", "list", "--json", "--home", poisoned.home).stdout.splitlines()
+    assert (json.loads(one)["projection"], json.loads(one)["seq"]) == ("layout", 2)
+    done = waybill("poison", "drop", "2", "--yes", "--home", poisoned.home)
+    assert (done.returncode, done.stdout) == (0, "1 given up\n")
+    assert waybill("flush", "--home", poisoned.home).returncode == 0

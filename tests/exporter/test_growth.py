@@ -1,0 +1,414 @@
+"""Whatever comes, the layout's work grows as what was said, and its memory and its rows stay small."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from layouts import NODE, START_MS, Layout, event, in_order, record
+
+from waybill.exporter import Compactor
+from waybill.exporter.archive.files import encode_entries
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.layout.archived_runs import ArchivedRuns
+from waybill.exporter.layout.runs import UnsettledRuns
+from waybill.exporter.names import RawName, events_folder, hour_of
+from waybill.exporter.parquet import (
+    CODED_SCHEMA,
+    Room,
+    code,
+    encode,
+    in_windows,
+    join,
+    merge_table,
+    open_bytes,
+    read_window,
+    spans,
+)
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.facets.arrow import from_table, to_table, to_tables
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.journal import Entry, Node
+
+ROW_BYTES_MAX: Final = 2**20
+HOUR_MS: Final = 3_600_000
+
+
+class Site:
+    """A journal and its layout; what is emitted together is one batch."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.journal = Journal(settings.home)
+        self.layout = Projection(self.journal, settings, workers=1, linger_s=0.0)
+
+    def emit(self, *bodies: bytes, flush: bool = False) -> None:
+        self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
+        if flush:
+            self.journal.mark(b"flush")
+        while self.journal.cursor("layout") < self.journal.last_seq():
+            assert self.layout.step().problem is None
+
+    def rows(self) -> list[ProvenanceRecord]:
+        return Layout(self.settings.root).rows()
+
+    def largest_row_bytes(self) -> int:
+        return max(map(len, self.journal.state("layout").values()))
+
+
+@pytest.fixture
+def site(settings: Settings) -> Site:
+    return Site(settings)
+
+
+def outputs(*names: str) -> list[dict[str, str]]:
+    return [{"namespace": "o", "name": name} for name in names]
+
+
+def folded(*bodies: bytes) -> list[ProvenanceRecord]:
+    events = [decode_event(body) for body in bodies]
+    return fold([one for one in events if isinstance(one, RunEvent)], system_name="stamped")
+
+
+def check_linear(work: Callable[[int], object], number: int) -> None:
+    """Check that four times as much takes less than eight times as long; were it squared, it took sixteen."""
+
+    def took_s(many: int) -> float:
+        began_s = time.process_time()
+        work(many)
+        return time.process_time() - began_s
+
+    work(number)
+    assert min(took_s(4 * number) / took_s(number) for _ in range(3)) < 8
+
+
+# -- the rows of the state ---------------------------------------------------------------------------------
+
+
+def test_long_names_are_not_repeated_for_each_output(site: Site) -> None:
+    long = {"job": "j" * 90_000, "inputs": [{"namespace": "n", "name": "i" * 90_000}]}
+    body = event("r", "COMPLETE", 5, outputs=outputs(*(f"out-{at}" for at in range(30))), **long)
+    site.emit(event("neighbour", "COMPLETE", 6), body, flush=True)
+    assert site.largest_row_bytes() <= ROW_BYTES_MAX
+    assert sum(map(len, site.journal.state("layout").values())) < 2 * len(body)
+    assert len(site.rows()) == 31
+
+
+def test_a_run_of_many_long_outputs_is_stored_in_bounded_rows(site: Site) -> None:
+    bodies = [
+        event("r", "COMPLETE", at, outputs=outputs(*(f"{at}-{n}-" + "x" * 10_000 for n in range(100))))
+        for at in range(3)
+    ]
+    for body in bodies:
+        site.emit(body)
+        assert site.largest_row_bytes() <= ROW_BYTES_MAX
+    site.emit(flush=True)
+    assert site.largest_row_bytes() <= ROW_BYTES_MAX
+    assert site.rows() == folded(*bodies)
+
+
+def test_long_run_ids_are_not_repeated_in_keys(site: Site) -> None:
+    bodies = [event(f"{at}" + "r" * 400_000, "COMPLETE", at) for at in range(4)]
+    site.emit(*bodies)
+    assert site.largest_row_bytes() <= ROW_BYTES_MAX
+    site.emit(flush=True)
+    site.emit(failed := event("0" + "r" * 400_000, "FAIL", 9), flush=True)
+    assert site.rows() == folded(*bodies, failed)
+    assert all(len(key) < 1_000 for key in site.journal.state("layout"))
+
+
+def test_a_run_that_is_stored_in_pieces_takes_back_what_was_written(site: Site) -> None:
+    many = [outputs(*(f"{at}-{n}-" + "x" * 200 for n in range(40))) for at in range(8)]
+    bodies = [event("r", "RUNNING", 1, outputs=one) for one in many[:4]]
+    bodies += [event("r", "COMPLETE", 5), event("r", "RUNNING", 2, outputs=many[4])]
+    for body in bodies:
+        site.emit(body)
+    site.emit(flush=True)
+    assert site.rows() == folded(*bodies)
+    for body in (*(event("r", "RUNNING", 3, outputs=one) for one in many[5:]), event("r", "FAIL", 4)):
+        bodies.append(body)
+        site.emit(body, flush=True)
+        site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
+        assert site.rows() == folded(*bodies)
+    pieces = site.journal.state("layout", "piece:")
+    assert len(pieces) <= 4
+
+
+def test_a_facet_removes_the_pieces_of_its_run(site: Site) -> None:
+    site.emit(
+        event("r", "COMPLETE", 5, outputs=outputs(*(f"{n}" + "x" * 200 for n in range(40)))), flush=True
+    )
+    assert site.journal.state("layout", "piece:")
+    facet = {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": "d", "dataSource": "in"}}
+    site.emit(event("r", "COMPLETE", 6, facets=facet), flush=True)
+    assert site.journal.state("layout", "piece:") == {}
+    assert [row.did for row in site.rows()] == ["d"]
+
+
+class OldState:
+    """The state as the version before stored it: the records themselves, and long ids in keys."""
+
+    def __init__(self, site: Site, bodies: list[bytes], *, settled: bool) -> None:
+        (run,) = {decode_event(body).run.runId for body in bodies}  # type: ignore[union-attr]
+        site.emit(*bodies, flush=settled)
+        for key in site.journal.state("layout", "run:"):
+            site.journal.commit("layout", delete=[key])
+        state = _state_of(bodies)
+        records = folded(*bodies) if settled else []
+        put = {f"run:{run}": msgspec.msgpack.encode([START_MS, state, records])}
+        if not settled:
+            due = site.journal.state("layout", "due:")
+            site.journal.commit("layout", delete=due)
+            put[f"due:{run}"] = msgspec.msgpack.encode([START_MS, None])
+        site.journal.commit("layout", put=put)
+        site.layout = Projection(site.journal, site.settings, workers=1, linger_s=0.0)
+
+
+def _state_of(bodies: list[bytes]) -> object:
+    from waybill.facets import merge_states, observe
+
+    states = [observe(decode_event(body), system_name="stamped") for body in bodies]  # type: ignore[arg-type]
+    return merge_states(*states)
+
+
+@pytest.mark.parametrize("run", ["r", "r" * 3_000])
+@pytest.mark.parametrize("settled", [True, False])
+def test_the_state_of_an_earlier_version_is_taken_up(site: Site, run: str, *, settled: bool) -> None:
+    bodies = [event(run, "COMPLETE", 5, outputs=outputs("a", "b")), event(run, "COMPLETE", 7)]
+    OldState(site, bodies, settled=settled)
+    site.emit(failed := event(run, "FAIL", 4, outputs=outputs("c")), flush=True)
+    assert site.rows() == folded(*bodies, failed)
+    assert all(len(key) < 1_000 for key in site.journal.state("layout", "run:"))
+    assert site.journal.state("layout", "due:") == {}
+
+
+# -- growth ------------------------------------------------------------------------------------------------
+
+
+def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
+    return UnsettledRuns(
+        lambda _prefix: {},
+        stored.get,
+        stored.update,
+        allowed=frozenset(),
+        settle_ms=1,
+        retain_ms=10**15,
+        archived=lambda _runs: {},
+    )
+
+
+def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its_events() -> None:
+    def work(number: int) -> None:
+        runs = _runs({})
+        for at in range(number):
+            body = decode_event(event("r", "COMPLETE", 1, outputs=outputs(f"out-{at}")))
+            assert isinstance(body, RunEvent)
+            runs.add_event(body, system_name="s", received_ms=START_MS)
+        runs.settle_all(START_MS)
+        assert sum(1 for _ in runs.finish(1, START_MS).records) == number
+
+    check_linear(work, 500)
+
+
+def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(site: Site) -> None:
+    stored_bytes = 0
+    commit = site.journal.commit
+
+    def counted(projection: str, **given: object) -> None:
+        nonlocal stored_bytes
+        put = given.get("put") or {}
+        assert isinstance(put, dict)
+        stored_bytes += sum(len(value) for value in put.values())
+        commit(projection, **given)  # type: ignore[arg-type]
+
+    site.journal.commit = counted  # type: ignore[method-assign]
+    said_bytes = 0
+    for at in range(60):
+        body = event("r", "RUNNING", 1, outputs=outputs(*(f"{at}-{n}-" + "x" * 100 for n in range(50))))
+        said_bytes += len(body)
+        site.emit(body)
+    # Each is stored once, and merged again as often as the number doubles.
+    assert stored_bytes < 4 * said_bytes
+
+
+def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
+    def work(number: int) -> None:
+        stored: dict[str, bytes] = {}
+        runs = _runs(stored)
+        kinds = [("COMPLETE", 5, outputs(*(f"out-{at}" for at in range(number)))), ("FAIL", 4, [])]
+        for kind, at_ms, names in kinds:
+            body = decode_event(event("r", kind, at_ms, outputs=names))
+            assert isinstance(body, RunEvent)
+            runs.add_event(body, system_name="s", received_ms=START_MS)
+            runs.settle_all(START_MS)
+            batch = runs.finish(1, START_MS)
+            assert sum(1 for _ in batch.records) == number
+            stored.update(batch.put)
+        assert len(batch.retracted) == number
+
+    check_linear(work, 500)
+
+
+class Archived:
+    """An archive of so many files, an hour apart."""
+
+    def __init__(self, root: Path, files: int) -> None:
+        self.runs: list[str] = []
+        for at in range(files):
+            arrived_ms = START_MS + at * HOUR_MS
+            runs = [str(uuid.uuid4()) for _ in range(20)]
+            entries = [
+                Entry(at * 20 + n + 1, arrived_ms, Kind.OPENLINEAGE, "", event(run, "COMPLETE", 5))
+                for n, run in enumerate(runs)
+            ]
+            folder = root / events_folder(hour_of(arrived_ms))
+            folder.mkdir(parents=True)
+            name = RawName(NODE, entries[0].seq, entries[-1].seq)
+            (folder / str(name)).write_bytes(encode_entries(NODE, entries, None)[0])
+            self.runs += runs
+        self.until_ms = START_MS + files * HOUR_MS
+
+
+def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_filters_alone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived = Archived(root, 20)
+    read: list[int] = []
+    real = pq.ParquetFile.read_row_group
+
+    def counted(file: pq.ParquetFile, group: int, *given: object, **named: object) -> pa.Table:
+        read.append(group)
+        return real(file, group, *given, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
+    known = ArchivedRuns(root, lambda: [Node(NODE)], "s")
+    assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}) == {}
+    assert len(read) <= 8  # of 200 questions, one in a hundred is a false positive
+    wanted = archived.runs[::79]
+    assert set(known.of(dict.fromkeys(wanted, archived.until_ms))) == set(wanted)
+
+
+def test_a_run_is_looked_for_in_no_file_from_before_it_began(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived = Archived(root, 10)
+    opened: list[Path] = []
+    real = "waybill.exporter.layout.archived_runs.read_entries"
+
+    def note(path: Path, **_: object) -> tuple[()]:
+        opened.append(path)
+        return ()
+
+    monkeypatch.setattr(real, note)
+    began_ms = START_MS + 32 * HOUR_MS
+    late = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
+    ArchivedRuns(root, lambda: [Node(NODE)], "s").of({late: archived.until_ms})
+    assert len(opened) == 2  # a clock may be a day ahead
+
+
+def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(root: Path) -> None:
+    archived = Archived(root, 10)
+    known = ArchivedRuns(root, lambda: [Node(NODE)], "s")
+
+    def work(number: int) -> None:
+        for _ in range(number // 50):
+            assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}) == {}
+
+    check_linear(work, 100)
+
+
+# -- memory ------------------------------------------------------------------------------------------------
+
+
+def test_records_that_share_long_texts_become_tables_of_bounded_size() -> None:
+    records = [record(f"d{at}", filename="f" * 10_000) for at in range(100)]
+    tables = list(to_tables(records, size_bytes=100_000))
+    assert max(table.nbytes for table in tables) < 130_000
+    assert [one for table in tables for one in from_table(table)] == records
+
+
+def test_rows_that_are_too_many_for_memory_make_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [record(f"d{at}", at_ms=at * HOUR_MS // 8, system_name=f"s{at % 2}") for at in range(40)]
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+    hours = RawWriter(whole).write(RawName(NODE, 1, 40), records)
+    monkeypatch.setattr("waybill.exporter.compaction.raw.HELD_BYTES_MAX", 1_000)
+    tables = [to_table(records[at : at + 7]) for at in range(0, 40, 7)]
+    assert RawWriter(pieces).write_tables(RawName(NODE, 1, 40), tables) == hours
+    layouts = Layout(whole), Layout(pieces)
+    assert len(layouts[0].raw()) == len(layouts[1].raw()) == 5
+    for layout in layouts:
+        Compactor(layout.root).compact()
+        assert in_order(layout.rows()) == in_order(records)
+    assert [path for path in pieces.iterdir() if path.is_file()] == []
+
+
+BIG: Final = "t" * 50_000
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [record(f"d{at}", at_ms=at, transforms=(BIG,)) for at in range(60)],
+        [record(f"d{at:02}", transforms=(BIG,)) for at in range(60)],
+        [record("d", data_sink=f"{at:02}" + BIG, system_name=BIG) for at in range(60)],
+        [
+            record("d", data_sink=None if at % 2 else f"{at:02}", filename=BIG[:20_000], at_ms=at // 30)
+            for at in range(60)
+        ],
+    ],
+    ids=["instants", "files", "sinks", "sinks-and-none"],
+)
+def test_windows_are_cut_by_the_memory_that_they_take(records: list[ProvenanceRecord]) -> None:
+    room_bytes = 512_000
+    file = open_bytes(encode(to_table(records), {}))
+    taken: list[int] = []
+
+    def read(room: Room) -> pa.Table:
+        table = read_window(file, room)
+        taken.append(table.nbytes)
+        return table
+
+    merged = [
+        merge_table(join([table])) for table in in_windows(spans(file.metadata), room_bytes // 512, read)
+    ]
+    assert max(taken) <= room_bytes
+    found = [one for table in merged for one in from_table(table)]
+    assert merge_all(found) == merge_all(records)
+    places = [(one.completed, one.did) for one in found]
+    assert places == sorted(places)
+
+
+def test_a_row_group_is_bounded_by_what_its_rows_take_without_a_dictionary(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("waybill.exporter.parquet.encoding._GROUP_BYTES", 4 * 2**20)
+    records = [record(f"d{at}", data_sink=f"{at % 2}" * 2**18) for at in range(64)]
+    table = code(to_table(records))
+    assert table.schema.equals(CODED_SCHEMA)
+    file = open_bytes(encode(table, {}))
+    assert file.num_row_groups >= 4
+    assert [
+        one for at in range(file.num_row_groups) for one in from_table(file.read_row_group(at))
+    ] == records
+
+
+def test_repeats_of_rows_that_share_long_texts_are_merged_as_records_are() -> None:
+    records = [
+        record("d", data_sink=sink, system_name=system, final_state=state, filename=name)
+        for sink in (None, "", "b", "a", "ä")
+        for system in ("s2", "s1")
+        for state in (FinalState.ERROR, FinalState.COMPLETE)
+        for name in ("f", "g")
+    ]
+    merged = from_table(merge_table(join([code(to_table(records[:7])), code(to_table(records[7:]))])))
+    assert merged == merge_all(records)

@@ -1,0 +1,116 @@
+"""An entry that is damaged, or stands for far too much, is poison; the layout and the archive go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+from layouts import event
+
+from waybill.exporter import Query, find
+from waybill.exporter.archive import archived_files, read_entries
+from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.runner import Progress, progress_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from waybill.transport import Entry
+
+
+def ended(number: int, **more: object) -> bytes:
+    return event(f"run-{number}", "COMPLETE", number, **more)
+
+
+def damage(journal: Journal, seq: int, change: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of an entry behind the journal's back, as a failing disk may."""
+    connection = apsw.Connection(str(journal.path))
+    body = connection.execute("SELECT body FROM entries WHERE seq = ?", (seq,)).get
+    connection.execute("UPDATE entries SET body = ? WHERE seq = ?", (change(body), seq))
+    connection.close()
+
+
+def corrupted(body: bytes) -> bytes:
+    return bytes(len(body))
+
+
+def flipped(body: bytes) -> bytes:
+    return body.replace(b"run-3", b"run-2")
+
+
+def dids(settings: Settings) -> set[str]:
+    return {record.did for record in find(settings.root, Query())}
+
+
+def archived(root: Path) -> list[Entry]:
+    return [entry for _, path in archived_files(root) for batch in read_entries(path) for entry in batch]
+
+
+@pytest.mark.parametrize(
+    ("change", "padding", "reason"),
+    [
+        (corrupted, "x" * 10_000, "its bytes cannot be read (Corrupt Lz4 compressed data.); check the disk"),
+        (flipped, "", "its bytes are not those that were accepted; check the disk"),
+    ],
+)
+def test_a_damaged_entry_is_poison_and_its_neighbours_are_filed_and_archived(
+    settings: Settings, change: Callable[[bytes], bytes], padding: str, reason: str
+) -> None:
+    journal = Journal(settings.home, packs=True)
+    seqs = journal.append_many((Kind.OPENLINEAGE, ended(n, padding=padding), "") for n in range(6))
+    damage(journal, seqs[3], change)
+    report = flush(settings)
+    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "layout": 1})
+    assert dids(settings) == {f"run-{number}" for number in (0, 1, 2, 4, 5)}
+    whole = [entry for entry in journal.read(0) if entry.kind is Kind.OPENLINEAGE and not entry.damage]
+    assert [entry for entry in archived(settings.root) if entry.kind is Kind.OPENLINEAGE] == whole
+    poison = journal.poison.all("layout")
+    assert [(one.seq, one.reason, one.tries) for one in poison] == [(seqs[3], reason, 0)]
+    assert progress_of(journal, "layout", seqs[3]) is Progress.POISON
+    journal.close()
+
+
+def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Settings) -> None:
+    journal = Journal(settings.home)
+    journal.append_many((Kind.OPENLINEAGE, ended(n), "") for n in (1, 3))
+    damage(journal, 2, lambda body: body.replace(b"run-3", b"run-4"))
+    flush(settings)
+    assert dids(settings) == {"run-1"}
+    for name in ("layout", "archive"):
+        journal.poison.retry(name, [2])
+    report = flush(settings)
+    assert (report.problems, report.poison, journal.poison.all()) == ({}, {}, [])
+    assert dids(settings) == {"run-1", "run-4"}
+    assert any(b"run-4" in entry.body for entry in archived(settings.root))
+    journal.close()
+
+
+def test_an_entry_that_the_layout_cannot_read_is_poison_instead_of_a_line_in_a_log(
+    settings: Settings,
+) -> None:
+    journal = Journal(settings.home)
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in (ended(1), b'{"no": "event"}', ended(2)))
+    journal.append(Kind.PROVENANCE, b'[{"did": 7}]')
+    report = flush(settings)
+    assert report.poison == {"layout": 2}
+    assert dids(settings) == {"run-1", "run-2"}
+    assert [one.seq for one in journal.poison.all("layout")] == [2, 4]
+    journal.close()
+
+
+def test_an_event_that_admission_would_refuse_is_poison_where_it_stands_for_gigabytes(
+    settings: Settings,
+) -> None:
+    journal = Journal(settings.home)
+    long, outputs = "x" * 90_000, [{"namespace": "n", "name": f"o{number}"} for number in range(10_000)]
+    hostile = json.loads(ended(7)) | {"job": {"namespace": "n", "name": long}, "outputs": outputs}
+    journal.append_many(
+        (Kind.OPENLINEAGE, body, "") for body in (ended(1), json.dumps(hostile).encode(), ended(2))
+    )
+    report = flush(settings)
+    assert (report.left, report.poison) == ({}, {"layout": 1})
+    assert dids(settings) == {"run-1", "run-2"}
+    journal.close()

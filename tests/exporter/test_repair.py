@@ -1,0 +1,244 @@
+"""Gaps of the archive, and the repair: what the journal or the archive still has is filed again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from layouts import HOUR_MS, START_MS, StoppedError, StoppingFiles
+
+from waybill.exporter import IncompleteError, Wanted, check, find, repair
+from waybill.exporter.names import RawName
+from waybill.exporter.repairing import RepairReport
+from waybill.exporter.verification import Finding, accept_findings
+from waybill.transport import Journal, Kind, Settings, flush
+
+if TYPE_CHECKING:
+    from waybill.transport.files import Files
+
+WANTED = Wanted(system_name="edge")
+HOURS = ("provenance/compacted/edge/20260101/00.parquet", "provenance/compacted/edge/20260101/01.parquet")
+
+
+class Site:
+    """A home and its root: a file of the archive for each of three records, the second an hour later."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = settings.root
+        self.keep("a")
+        self.keep("b", HOUR_MS)
+        self.keep("c")
+        self.rows = self.records()
+
+    def keep(self, did: str, at_ms: int = 0) -> None:
+        fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": START_MS}
+        journal = Journal(self.settings.home)
+        journal.append(Kind.PROVENANCE, json.dumps([{**fields, "completed": START_MS + at_ms}]).encode())
+        journal.close()
+        assert flush(self.settings).problems == {}
+
+    def records(self) -> list[str]:
+        return sorted(row.did for row in find(self.root))
+
+    def archived(self) -> list[Path]:
+        return sorted(
+            (self.root / "events").rglob("*.parquet"), key=lambda path: RawName.parse(path.name) or ()
+        )
+
+    def findings(self) -> list[Finding]:
+        found = [finding for checked in check(self.root) for finding in checked.findings]
+        return [one for one in found if one.accepted is None]
+
+    def kinds(self) -> list[str]:
+        return [one.kind for one in self.findings()]
+
+    def repair(self, *, dry_run: bool = False, files: Files | None = None) -> RepairReport:
+        return repair(self.root, WANTED, home=self.settings.home, dry_run=dry_run, files=files)
+
+    def claim(self, first: int, last: int) -> None:
+        """Have the archive's projection say that it began so much."""
+        raw = RawName.parse(self.archived()[0].name)
+        assert raw is not None
+        path = self.root / "nodes" / raw.node / "archive.json"
+        claimed = json.loads(path.read_bytes()) | {"first": first, "last": last}
+        path.write_text(json.dumps(claimed))
+
+    def forget_ledger(self) -> None:
+        shutil.rmtree(self.root / "provenance/ledger")
+        shutil.rmtree(self.root / "provenance/seals")
+
+
+@pytest.fixture
+def site(settings: Settings) -> Site:
+    return Site(settings)
+
+
+def test_a_whole_archive_has_no_gap_and_nothing_is_repaired(site: Site) -> None:
+    assert site.kinds() == []
+    assert site.repair() == RepairReport()
+
+
+@pytest.mark.parametrize("is_in_ledger", [True, False])
+def test_a_file_that_the_archive_lacks_is_filed_again_as_it_was(site: Site, *, is_in_ledger: bool) -> None:
+    lost = site.archived()[1]
+    content = lost.read_bytes()
+    lost.unlink()
+    if not is_in_ledger:
+        site.forget_ledger()
+    assert set(site.kinds()) == {"chain", "removed" if is_in_ledger else "gap"}
+    path = str(lost.relative_to(site.root))
+    assert site.repair(dry_run=True).archived == (path,)
+    assert not lost.exists()
+    report = site.repair()
+    assert (report.archived, report.left) == ((path,), ())
+    assert lost.read_bytes() == content
+    assert site.kinds() == []
+    assert site.repair() == RepairReport()
+    site.keep("d")
+    assert site.kinds() == []
+
+
+def test_records_that_neither_the_archive_nor_the_layout_has_are_brought_back(site: Site) -> None:
+    site.archived()[1].unlink()
+    (site.root / HOURS[1]).unlink()
+    site.forget_ledger()
+    assert site.records() == ["a", "c"]
+    report = site.repair()
+    assert (report.hours, report.left) == (("20260101/01",), ())
+    assert site.records() == site.rows
+    assert site.kinds() == []
+
+
+def test_a_damaged_file_of_the_archive_is_replaced_while_the_journal_has_its_entries(site: Site) -> None:
+    damaged = site.archived()[1]
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-9])
+    assert "unreadable" in site.kinds()
+    report = site.repair()
+    assert (len(report.restored), report.left) == (1, ())
+    assert damaged.read_bytes() == content
+    assert site.kinds() == ["damaged"]
+    assert site.repair() == RepairReport()
+    accept_findings(site.root, site.findings())
+    assert site.kinds() == []
+
+
+@pytest.mark.parametrize("how", ["deleted", "older", "altered", "cut"])
+def test_an_hour_that_lost_its_file_gets_its_rows_back(site: Site, how: str) -> None:
+    path = site.root / HOURS[0]
+    older = path.read_bytes()
+    site.keep("d")
+    if how == "deleted":
+        path.unlink()
+    else:
+        now = path.read_bytes()
+        path.write_bytes({"older": older, "altered": now[:40] + b"x" + now[41:], "cut": now[:-20]}[how])
+    rows = ["a", "b", "c", "d", "e"]
+    site.keep("e")
+    if how == "deleted":
+        assert site.records() == ["b", "e"]
+    else:
+        with pytest.raises(IncompleteError, match="waybill repair"):
+            site.records()
+    report = site.repair()
+    assert (report.hours, report.left) == (("20260101/00",), ())
+    assert site.records() == rows
+    found = site.findings()
+    assert [one.id for one in found] == list(report.restored)
+    assert all(one.restored for one in found)
+    assert site.repair() == RepairReport()
+    accept_findings(site.root, found)
+    assert site.kinds() == []
+
+
+def test_what_neither_has_is_named_and_stays_left(site: Site) -> None:
+    lost = site.archived()[1]
+    raw = RawName.parse(lost.name)
+    assert raw is not None
+    lost.unlink()
+    journal = Journal(site.settings.home)
+    journal.prune(raw.last - 1, 2**50)
+    journal.close()
+    for _ in range(2):
+        report = site.repair()
+        lacking = f"entries {raw.first} to {raw.last - 1} of the journal {raw.node}"
+        assert report.left == (f"{lacking} are neither in the archive nor in the journal",)
+    assert f"{raw.node}-{raw.last}-{raw.last}" in {path.stem for path in site.archived()}
+
+
+def test_a_gap_at_either_end_is_told_by_what_the_root_remembers(site: Site) -> None:
+    first, *_, last = [RawName.parse(path.name) for path in site.archived()]
+    assert first is not None
+    assert last is not None
+    site.claim(1, last.last)
+    assert site.kinds() == []
+    site.archived()[-1].unlink()
+    site.archived()[0].unlink()
+    site.forget_ledger()
+    gaps = [one.path for one in site.findings() if one.kind == "gap"]
+    assert gaps == [f"events/{first}", f"events/{last}"]
+    site.repair()
+    assert site.kinds() == []
+    assert [RawName.parse(path.name) for path in site.archived()][::2] == [first, last]
+
+
+def test_a_range_that_is_being_written_is_no_gap(site: Site) -> None:
+    checking = check(site.root)
+    last = RawName.parse(site.archived()[-1].name)
+    assert last is not None
+    site.claim(1, last.last)
+    next(checking)
+    site.claim(1, last.last + 10)
+    assert [finding for checked in checking for finding in checked.findings] == []
+    assert [one.path for one in site.findings()] == [
+        f"events/{last.node}-{last.last + 1}-{last.last + 10}.parquet"
+    ]
+
+
+def test_a_repair_that_is_cut_short_anywhere_is_done_by_the_next(site: Site) -> None:
+    lost = site.archived()[1]
+    content = lost.read_bytes()
+    lost.unlink()
+    (site.root / HOURS[0]).write_bytes(b"cut")
+    kept = site.root.with_name("kept")
+    shutil.copytree(site.root, kept)
+    for at in range(1, 200, 7):
+        shutil.rmtree(site.root)
+        shutil.copytree(kept, site.root)
+        try:
+            site.repair(files=StoppingFiles(at))
+        except StoppedError:
+            site.repair()
+        else:
+            break
+        assert lost.read_bytes() == content
+        assert site.records() == site.rows
+        assert set(site.kinds()) == {"damaged"}
+    else:
+        pytest.fail("it never ran to its end")
+
+
+def test_what_an_earlier_node_archived_is_filed_again(site: Site) -> None:
+    lost = site.archived()[0]
+    content = lost.read_bytes()
+    journal = Journal(site.settings.home)
+    assert journal.renew_node(journal.node, "a test")
+    journal.close()
+    site.keep("d")
+    lost.unlink()
+    assert site.repair().left == ()
+    assert lost.read_bytes() == content
+
+
+def test_what_an_earlier_node_began_and_another_filed_is_no_gap(site: Site) -> None:
+    last = RawName.parse(site.archived()[-1].name)
+    assert last is not None
+    site.claim(1, last.last + 2)
+    assert site.kinds() == ["gap"]
+    site.keep("d")
+    assert {path.name.partition("-")[0] for path in site.archived()} > {last.node}
+    assert site.kinds() == []

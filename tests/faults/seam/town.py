@@ -1,0 +1,331 @@
+"""What is at work when a storm comes: a collector, its clients, pipelines and their runner.
+
+All of it is real: `waybill serve`, the OpenLineage client, HTTP. Where this user may mount disks, the home
+and the root have one each. Every process reads the same clock, which can be shifted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from seam.chance import chance_from
+from seam.emissions import emission
+from seam.ledger import Ledger
+
+from waybill.transport import Kind, locks
+
+MOUNT: Final = shutil.which("mount") or "/usr/bin/mount"
+UMOUNT: Final = shutil.which("umount") or "/usr/bin/umount"
+CLOCK: Final = Path(__file__).parent / "clock"
+EMITTER: Final = Path(__file__).parent / "emitter.py"
+WAYBILL: Final = str(Path(sys.executable).parent / "waybill")
+DISK_BYTES: Final = 4 * 2**30
+INODES: Final = 200_000
+EMITTERS: Final = 2
+SENDERS: Final = 2
+APART: Final = 10_000_000
+"""Between the first numbers of two senders."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+_RECORDS: Final = 10
+_PAUSE_S: Final = 0.1
+_KEPT: Final = {200, 201, 202}
+_LATER: Final = {503, 507}
+_ENDS_WITHIN_S: Final = 60.0
+_FLUSHES_MAX: Final = 10
+
+
+class Disk:
+    """A folder; where this user may mount, a disk of its own whose room and inodes can be taken away."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        place.mkdir()
+        mounting = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={DISK_BYTES},nr_inodes={INODES}",
+            "storm",
+            str(place),
+        ]
+        can = os.geteuid() == 0 and Path(MOUNT).exists()
+        self.is_mounted = can and subprocess.run(mounting, capture_output=True, check=False).returncode == 0
+
+    def limit(self, *, room: bool = False, inodes: bool = False) -> None:
+        """Leave no room or no inode beyond what is used; or give all of it back."""
+        used = os.statvfs(self.place)
+        size_bytes = (used.f_blocks - used.f_bfree) * used.f_frsize + 2**16 if room else DISK_BYTES
+        count = used.f_files - used.f_ffree + 1 if inodes else INODES
+        options = f"remount,size={size_bytes},nr_inodes={count}"
+        subprocess.run([MOUNT, "-o", options, str(self.place)], check=False, capture_output=True)
+
+    def close(self) -> None:
+        if self.is_mounted:
+            subprocess.run([UMOUNT, "--lazy", str(self.place)], check=True)
+
+
+class Sender(threading.Thread):
+    """A client of the collector that writes down what was acknowledged."""
+
+    def __init__(self, address: Callable[[], str], first: int, chance: Random) -> None:
+        super().__init__(daemon=True)
+        self.ledger = Ledger()
+        self.at_work = threading.Lock()
+        """Held while a request is under way; whoever holds it pauses this sender."""
+        self.stopping = threading.Event()
+        self._address = address
+        self._numbers = itertools.count(first)
+        self._chance = chance
+
+    def run(self) -> None:
+        while not self.stopping.wait(_PAUSE_S * self._chance.random()):
+            with self.at_work:
+                numbers = list(itertools.islice(self._numbers, 3 * _RECORDS))
+                arrays = [number for number in numbers if number % 3 == 2]
+                events = [number for number in numbers if number % 3 != 2][: self._chance.randrange(1, 6)]
+                self._send("/provenance", arrays, Kind.PROVENANCE)
+                self._send("/api/v1/lineage/batch", events, Kind.OPENLINEAGE)
+
+    def _send(self, path: str, numbers: list[int], kind: Kind) -> None:
+        items = [body for number in numbers for _, body, _ in emission(number).items]
+        parts = [body[1:-1] if kind is Kind.PROVENANCE else body for body in items]
+        self.ledger.offered += numbers
+        body = b"[" + b",".join(parts) + b"]"
+        headers = dict(_JSON)
+        if self._chance.random() < 0.5:
+            body, headers["Content-Encoding"] = gzip.compress(body, 1), "gzip"
+        try:
+            connection = http.client.HTTPConnection(self._address(), timeout=60)
+            try:
+                connection.request("POST", path, body, headers)
+                response = connection.getresponse()
+                answer = response.read()
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException, ValueError):
+            return
+        if response.status in _KEPT:
+            self.ledger.acknowledged.update(numbers)
+        elif response.status not in _LATER:
+            self.ledger.faults.append(f"{path} was answered {response.status}: {answer[:300]!r}")
+
+
+class Emitter:
+    """A pipeline's process, and what it says."""
+
+    def __init__(self, home: Path, root: Path, first: int, durability: str, env: dict[str, str]) -> None:
+        self.ledger = Ledger()
+        path = os.pathsep.join((env["PYTHONPATH"], str(EMITTER.parent.parent)))
+        words = [sys.executable, str(EMITTER), str(home), str(root), str(first), durability]
+        self._process = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env | {"PYTHONPATH": path, "EMITTER_PAUSE_S": "0.05"},
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.endswith(b"\n"):  # the kill may have cut the last line short
+                self.ledger.take(line)
+
+
+class Town:
+    """Everything that is at work.
+
+    Attributes:
+        ledger: what the senders and pipelines that have ended were told.
+        clock: the file with the seconds by which every process's clock is wrong.
+    """
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.ledger = Ledger()
+        self.folder = folder
+        self._chance = chance_from(seed, "town")
+        self.disks = {name: Disk(folder / name) for name in ("of-home", "of-root")}
+        self.home, self.root = folder / "of-home" / "home", folder / "of-root" / "root"
+        self._firsts = itertools.count(1, APART)
+        self.clock = folder / "shift"
+        self._env = dict(os.environ) | {"PYTHONPATH": str(CLOCK), "STORM_CLOCK": str(self.clock)}
+        self.port = _free_port()
+        self.collector: subprocess.Popen[bytes] | None = None
+        self.emitters: list[Emitter] = []
+        self.senders: list[Sender] = []
+        self._log = (folder / "collector.log").open("ab")
+        self._said = (folder / "town.log").open("w")
+
+    def begin(self) -> None:
+        """Start the collector, its clients and the pipelines."""
+        self.keep_collector()
+        for _ in range(SENDERS):
+            sender = Sender(
+                lambda: f"127.0.0.1:{self.port}", next(self._firsts), chance_from(self._chance.random())
+            )
+            self.senders.append(sender)
+            sender.start()
+        self.keep_emitters()
+
+    def close(self) -> None:
+        """End all processes and give the disks back."""
+        for sender in self.senders:
+            sender.stopping.set()
+        self.kill_all()
+        for disk in self.disks.values():
+            disk.close()
+        self._log.close()
+        self._said.close()
+
+    def note(self, what: str) -> None:
+        self._said.write(f"{time.monotonic():.2f} {what}\n")
+        self._said.flush()
+
+    def keep_emitters(self) -> None:
+        for emitter in [one for one in self.emitters if one.has_ended()]:
+            self.emitters.remove(emitter)
+            self.end_emitter(emitter)
+        while len(self.emitters) < EMITTERS:
+            self.begin_emitter(self.home)
+
+    def begin_emitter(self, home: Path) -> Emitter:
+        durability = self._chance.choice(("power", "process"))
+        emitter = Emitter(home, self.root, next(self._firsts), durability, self._env)
+        if home == self.home:
+            self.emitters.append(emitter)
+        return emitter
+
+    def end_emitter(self, emitter: Emitter) -> None:
+        emitter.kill()
+        self._enter(emitter.ledger)
+
+    def _enter(self, ledger: Ledger) -> None:
+        self.ledger.offered += ledger.offered
+        self.ledger.acknowledged |= ledger.acknowledged
+        self.ledger.faults += ledger.faults
+
+    def keep_collector(self) -> None:
+        if self.collector is not None and self.collector.poll() is None:
+            return
+        words = [WAYBILL, "serve", "--listen", f"127.0.0.1:{self.port}"]
+        words += ["--workers", "2", "--drain-timeout", "5"]
+        words += ["--home", str(self.home), "--root", str(self.root)]
+        words += ["--system-name", "tests", "--provenance-enabled"]
+        self.collector = subprocess.Popen(
+            words, stdout=self._log, stderr=self._log, env=self._env, start_new_session=True
+        )
+
+    def kill_all(self) -> None:
+        while self.emitters:
+            self.end_emitter(self.emitters.pop())
+        if self.collector is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.collector.pid, signal.SIGKILL)
+            self.collector.wait()
+        for home in (self.home, self.folder / "of-home" / "clone"):
+            self.kill_runner_of(home)
+
+    def kill_runner_of(self, home: Path) -> None:
+        if (pid := runner_of(home)) is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+            while _is_alive(pid):
+                time.sleep(0.01)
+
+    def pause(self) -> None:
+        """End the pipelines, and pause the senders until `resume`."""
+        for sender in self.senders:
+            sender.at_work.acquire()
+        while self.emitters:
+            self.end_emitter(self.emitters.pop())
+
+    def resume(self) -> None:
+        """Go on as before."""
+        self.keep_collector()
+        for sender in self.senders:
+            sender.at_work.release()
+
+    def end_senders(self) -> None:
+        """End the senders, which are paused, and enter what they were told."""
+        while self.senders:
+            sender = self.senders.pop()
+            sender.stopping.set()
+            sender.at_work.release()
+            sender.join()
+            self._enter(sender.ledger)
+
+    def flush(self, home: Path | None = None) -> None:
+        """File everything. A file that was altered holds a flush up until it is in quarantine."""
+        for _ in range(_FLUSHES_MAX):
+            if self.waybill("flush", "--timeout", "120", home=home, may_fail=True) is not None:
+                return
+            time.sleep(1)
+        self.waybill("flush", "--timeout", "120", home=home)
+
+    def waybill(self, *words: str, may_fail: bool = False, home: Path | None = None) -> str | None:
+        own = ["--home", str(home or self.home), "--root", str(self.root)]
+        done = subprocess.run(
+            [WAYBILL, *words, *own], capture_output=True, text=True, env=self._env, check=False, timeout=600
+        )
+        self.note(f"waybill {' '.join(words)}: {done.returncode} {done.stderr[-300:]!r}")
+        if done.returncode and not may_fail:
+            raise AssertionError(
+                f"waybill {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
+        return None if done.returncode else done.stdout
+
+    def findings(self) -> list[dict[str, Any]]:
+        words = [WAYBILL, "verify", str(self.root), "--json", "--home", str(self.home)]
+        done = subprocess.run(words, capture_output=True, text=True, env=self._env, check=False)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        return [line for line in lines if line["kind"] == "finding" and not line.get("accepted")]
+
+    def named_as_lost(self) -> set[str]:
+        listed = self.waybill("poison", "list", "--json", may_fail=True) or ""
+        return {word for word in listed.replace('"', " ").split() if word.startswith("01940000-")}
+
+
+def runner_of(home: Path) -> int | None:
+    return locks.holder(home) if (home / "runner.lock").exists() and locks.is_held(home) else None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,32 @@
+"""The storm: all faults at once, and in the end nothing that was acknowledged is missing unseen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from seam.storm import Storm
+from seam.town import Town
+
+STORM_S = float(os.environ.get("STORM_S", "30"))
+"""How long it blows; `make storm` lets it blow for an hour."""
+ACKNOWLEDGED_PER_S = 10
+
+
+@pytest.fixture
+def town(tmp_path: Path, seed: int) -> Iterator[Town]:
+    town = Town(tmp_path, seed)
+    yield town
+    town.close()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(STORM_S * 2 + 900)
+def test_what_was_acknowledged_is_in_the_layout_once_after_a_storm(town: Town, seed: int) -> None:
+    storm = Storm(town, seed)
+    town.begin()
+    storm.blow(STORM_S)
+    storm.check()
+    assert len(town.ledger.acknowledged) > ACKNOWLEDGED_PER_S * STORM_S

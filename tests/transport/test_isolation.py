@@ -1,0 +1,125 @@
+"""No entry can stop a projection: one that cannot be applied alone is poison, and everything else goes on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, flush, locks as leases
+from waybill.transport.runner import Progress, progress_of
+
+TRIES = 3
+
+
+def settings_of(home: Path) -> Settings:
+    return Settings.load({"home": home, "archive_enabled": False}, env={}, cwd=home.parent)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.02)
+
+
+def copied(folder: Path) -> list[bytes]:
+    return (folder / "copied").read_bytes().split() if (folder / "copied").exists() else []
+
+
+@pytest.mark.parametrize(
+    ("trap", "reason"), [("raise", "ValueError: a trap"), ("allocate", "it needs more than 2 GiB of memory")]
+)
+def test_an_entry_that_cannot_be_applied_is_set_aside_and_its_neighbours_are_applied(
+    tmp_path: Path, copy_folder: Path, trap: str, reason: str
+) -> None:
+    journal = Journal(tmp_path / "home")
+    bodies = [b"%d" % number for number in range(20)]
+    bodies[11] = trap.encode()
+    seqs = journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+    report = flush(settings_of(tmp_path / "home"))
+    assert "copy" not in report.left
+    assert copied(copy_folder) == [body for body in bodies if body != trap.encode()]
+    (poison,) = journal.poison.all()
+    assert (poison.projection, poison.seq, poison.tries, poison.reason) == ("copy", seqs[11], TRIES, reason)
+    assert journal.poison.body("copy", seqs[11]) == trap.encode()
+    assert progress_of(journal, "copy", seqs[11]) is Progress.POISON
+    assert progress_of(journal, "copy", seqs[12]) is Progress.DONE
+    journal.close()
+
+
+def test_an_entry_at_which_three_runners_die_is_set_aside_and_its_neighbours_are_applied(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"kill", b"b"))
+    for _ in range(TRIES):
+        died = subprocess.run([sys.executable, "-m", "waybill.transport", str(journal.home)], check=False)
+        assert died.returncode == -signal.SIGKILL
+    assert (copied(copy_folder), journal.poison.all()) == ([], [])
+    flush(settings_of(tmp_path / "home"))
+    assert copied(copy_folder) == [b"a", b"b"]
+    (poison,) = journal.poison.all("copy")
+    assert poison.reason == "it ends the process that applies it (signal SIGKILL)"
+    journal.close()
+
+
+def test_a_projection_that_fails_whatever_the_entry_makes_none_of_them_poison(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"b"))
+    (copy_folder / "bug").touch()
+    report = flush(settings_of(tmp_path / "home"))
+    assert report.problems["copy"] == "RuntimeError: a bug"
+    assert journal.poison.all() == []
+    (copy_folder / "bug").unlink()
+    flush(settings_of(tmp_path / "home"))
+    assert copied(copy_folder) == [b"a", b"b"]
+    journal.close()
+
+
+def test_poison_is_tried_again_at_a_mark_and_is_poison_no_longer_once_it_is_applied(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    journal = Journal(tmp_path / "home")
+    journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"raise", b"b"))
+    flush(settings_of(tmp_path / "home"))
+    (mark,) = journal.poison.retry("copy", [2])
+    assert progress_of(journal, "copy", 2) is Progress.WAITING
+    flush(settings_of(tmp_path / "home"))
+    (again,) = journal.poison.all()
+    assert (again.seq, again.tries, again.retry_seq) == (2, 2 * TRIES, None)
+
+    module = copy_folder.parent / "site/third_party.py"
+    module.write_text(module.read_text().replace('b"raise"', 'b"never"'))
+    sys.modules.pop("third_party")
+    journal.poison.retry("copy", [2])
+    flush(settings_of(tmp_path / "home"))
+    assert copied(copy_folder) == [b"a", b"b", b"raise"]
+    assert journal.poison.all() == []
+    assert progress_of(journal, "copy", 2) is Progress.DONE
+    assert mark > 2
+    journal.close()
+
+
+def test_the_process_that_works_a_projection_apart_ends_with_its_runner(
+    tmp_path: Path, copy_folder: Path
+) -> None:
+    home = tmp_path / "home"
+    journal = Journal(home)
+    journal.append(Kind.OPENLINEAGE, b"hang")
+    runner = subprocess.Popen([sys.executable, "-m", "waybill.transport", str(home)])
+    wait_for((copy_folder / "hangs").exists)
+    apart = int((copy_folder / "hangs").read_text())
+    assert apart != runner.pid
+    runner.kill()
+    runner.wait()
+    wait_for(lambda: not leases.is_held(home))
+    assert journal.poison.all() == []
+    journal.close()

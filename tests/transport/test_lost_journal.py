@@ -1,0 +1,208 @@
+"""A journal whose files somebody deletes, replaces or truncates while programs have it open."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, JournalError, Kind, Settings, flush, locks
+from waybill.transport.config import agree
+
+EVENT = Kind.OPENLINEAGE
+
+
+def bodies(journal: Journal) -> list[bytes]:
+    return [entry.body for entry in journal.read(0, limit=1_000_000)]
+
+
+def files_of(home: Path, ending: str = "*") -> list[Path]:
+    return sorted(home.glob(f"journal.db{ending}"))
+
+
+def delete(home: Path) -> None:
+    for path in files_of(home):
+        path.unlink()
+
+
+def delete_log(home: Path) -> None:
+    (home / "journal.db-wal").unlink()
+
+
+def replace(home: Path) -> None:
+    (home / "other").write_bytes(b"another file")
+    (home / "other").rename(home / "journal.db")
+
+
+def replace_log(home: Path) -> None:
+    (home / "other").write_bytes(b"")
+    (home / "other").rename(home / "journal.db-wal")
+
+
+@pytest.mark.parametrize("lose", [delete, delete_log, replace, replace_log])
+def test_a_journal_that_was_lost_while_open_keeps_nothing_more_and_is_saved(
+    home: Path, lose: Callable[[Path], None]
+) -> None:
+    journal = Journal(home)
+    kept = [b"%d" % number for number in range(50)]
+    journal.append_many((EVENT, body, "") for body in kept)
+    journal.commit("p", cursor=7, put={"row": b"1"})
+    lose(home)
+    with pytest.raises(JournalError, match=r"nothing more is kept; all that was acknowledged is in .*saved-"):
+        journal.append(EVENT, b"too late")
+    with pytest.raises(JournalError, match="nothing more is kept"):
+        journal.read(0)
+    journal.close()
+    for path in files_of(home):
+        path.unlink()
+    again = Journal(home)
+    assert bodies(again) == kept
+    assert (again.node, again.cursor("p"), again.state("p")) == (journal.node, 7, {"row": b"1"})
+    assert again.append(EVENT, b"more") == 51
+    assert [path.name for path in home.glob("*saved*")] == []
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal"])
+def test_a_journal_that_was_truncated_while_open_keeps_nothing_more(home: Path, name: str) -> None:
+    journal = Journal(home)
+    journal.append_many((EVENT, b"%d" % number, "") for number in range(50))
+    os.truncate(home / name, 100)
+    for _ in range(2):
+        with pytest.raises(JournalError, match=f"{name} was truncated"):
+            journal.append(EVENT, b"too late")
+
+
+def test_readers_notice_a_loss_within_a_second(home: Path) -> None:
+    now_s = [1_000.0]
+    journal = Journal(home, clock=lambda: now_s[0])
+    journal.append(EVENT, b"kept")
+    journal.last_seq()
+    delete(home)
+    now_s[0] += 1.0
+    with pytest.raises(JournalError, match="was deleted"):
+        journal.last_seq()
+    assert bodies(Journal(home)) == [b"kept"]
+
+
+def test_of_several_that_have_it_open_one_saves_it_and_all_refuse(home: Path) -> None:
+    journals = [Journal(home) for _ in range(3)]
+    for number, journal in enumerate(journals):
+        journal.append(EVENT, b"%d" % number)
+    delete(home)
+    for journal in journals:
+        with pytest.raises(JournalError, match="nothing more is kept"):
+            journal.append(EVENT, b"too late")
+    assert len(list(home.glob("journal.saved-*"))) == 1
+    again = Journal(home)
+    assert bodies(again) == [b"0", b"1", b"2"]
+    for journal in journals:
+        with pytest.raises(JournalError, match="nothing more is kept"):
+            journal.append(EVENT, b"too late")
+        journal.close()
+    assert list(home.glob("journal.saved-*")) == [], "it is saved once only"
+    again.append(EVENT, b"3")
+
+
+@pytest.mark.parametrize("end", ["close", "fork"])
+def test_a_loss_is_noticed_before_what_is_open_is_closed(home: Path, end: str) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    delete(home)
+    if end == "close":
+        journal.close()
+    else:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    assert bodies(Journal(home)) == [b"kept"]
+
+
+def test_a_saved_journal_never_takes_the_place_of_another(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = Journal(home)
+    first.append(EVENT, b"first")
+    delete(home)
+    second = Journal(home)
+    second.append(EVENT, b"second")
+    with pytest.raises(JournalError, match="was replaced by another file"):
+        first.append(EVENT, b"too late")
+    with pytest.raises(JournalError, match="stop the programs of this home and move away"):
+        Journal(home)
+    assert bodies(second) == [b"second"]
+    second.close()
+    aside = home / "aside"
+    aside.mkdir()
+    for path in files_of(home):
+        path.rename(aside / path.name)
+    with caplog.at_level(logging.WARNING):
+        assert bodies(Journal(home)) == [b"first"]
+    assert "is in its place" in caplog.text
+    assert bodies(Journal(aside)) == [b"second"]
+
+
+def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    journal.close()
+    (home / "journal.db").rename(home / "elsewhere")
+    with pytest.raises(JournalError, match=r"its log .* is there; put the database back"):
+        Journal(home)
+    (home / "elsewhere").rename(home / "journal.db")
+    assert bodies(Journal(home)) == [b"kept"]
+
+
+def test_no_new_journal_begins_beside_a_live_runner_that_has_the_lost_one(home: Path) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    held = locks.take(home)
+    assert held
+    delete(home)
+    with pytest.raises(JournalError, match="is missing from a home that had one"):
+        Journal(home)
+    with pytest.raises(JournalError, match="is missing from a home that had one"):
+        Journal.exists(home)
+    journal.close()
+    assert Journal.exists(home)
+    assert bodies(Journal(home)) == [b"kept"]
+    held.release()
+
+
+def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    shutil.rmtree(home)
+    with pytest.raises(JournalError, match="its whole home is gone"):
+        journal.append(EVENT, b"too late")
+    journal.close()
+    assert not home.exists()
+
+
+def test_a_runner_ends_loudly_when_its_journal_was_deleted_and_the_next_one_goes_on(
+    settings: Settings, home: Path
+) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    agree(journal, settings)
+    journal.close()
+    command = [sys.executable, "-m", "waybill.transport", str(home)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as runner:
+        while Journal(home).meta("runner_pid") != str(runner.pid):
+            time.sleep(0.05)
+        delete(home)
+        _, said = runner.communicate(timeout=30)
+    assert runner.returncode != 0
+    assert "was deleted while it was open" in said
+    assert flush(settings).left == {}
+    again = Journal(home)
+    assert bodies(again)[0] == b"kept"
+    again.close()

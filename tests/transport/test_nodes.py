@@ -1,0 +1,139 @@
+"""The nodes of a journal, and what a root knows of them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import Journal, Kind, RootError, Settings, locks
+from waybill.transport.files import Files
+from waybill.transport.home import Home
+from waybill.transport.journal import Node
+from waybill.transport.root import CLAIMS, MARKER, Filing, check_root, known_root, read_claims
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    opened = Journal(home)
+    yield opened
+    opened.close()
+
+
+def test_a_journal_has_one_node_until_it_is_renewed(journal: Journal) -> None:
+    assert journal.nodes() == (Node(journal.node),)
+    before = journal.node
+    journal.append(Kind.OPENLINEAGE, b"1")
+    renewed = journal.renew_node(before, "it was lost", lost=(2, 7))
+    assert renewed is not None
+    assert journal.node == renewed.name != before
+    assert journal.nodes() == (Node(before), renewed)
+    assert (renewed.after, renewed.why, renewed.lost) == (1, "it was lost", (2, 7))
+    assert journal.renew_node(before, "as somebody else saw it, too") is None
+    assert journal.nodes() == (Node(before), renewed)
+
+
+def test_a_process_knows_the_node_of_the_numbers_that_it_gives(journal: Journal) -> None:
+    """A receipt names both, and another process may renew the node at any time."""
+    other = Journal(journal.home)
+    other.renew_node(other.node, "a test")
+    assert journal.node != other.node
+    journal.append(Kind.OPENLINEAGE, b"1")
+    assert journal.node == other.node
+    other.close()
+
+
+def claim(journal: Journal, root: Path, first: int, last: int, projection: str = "layout") -> str:
+    filing = Filing(journal, root, projection, Files())
+    filing.open()
+    node = filing.begin(first, last)
+    filing.done(node, last)
+    return node
+
+
+def test_claims_say_what_was_ever_begun(journal: Journal, root: Path) -> None:
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
+    claim(journal, root, 1, 4)
+    claim(journal, root, 5, 9)
+    claim(journal, root, 1, 2, "archive")
+    found = read_claims(root, journal.node)
+    assert {name: (one.first, one.begun, one.last) for name, one in found.items()} == {
+        "layout": (1, 5, 9),
+        "archive": (1, 1, 2),
+    }
+    assert len({one.home for one in found.values()}) == 1
+
+
+def test_the_same_range_can_be_begun_again_and_no_other(journal: Journal, root: Path) -> None:
+    journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
+    filing = Filing(journal, root, "layout", Files())
+    filing.open()
+    node = filing.begin(1, 4)
+    assert Filing(journal, root, "layout", Files()).begun() == (1, 4)
+    assert Filing(journal, root, "layout", Files()).begin(1, 4) == node
+    assert filing.begin(1, 5) != node, "whoever began 1 to 4 was somebody else"
+
+
+def test_homes_that_begin_at_once_make_one_marker(tmp_path: Path, root: Path) -> None:
+    journals = [Journal(tmp_path / str(at)) for at in range(4)]
+    filings = [Filing(journal, root, "layout", Files()) for journal in journals]
+    threads = [threading.Thread(target=filing.open) for filing in filings]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({known.id for journal in journals if (known := known_root(journal))}) == 1
+    for journal in journals:
+        check_root(journal, root)
+        journal.close()
+    assert {path.name for path in root.iterdir()} == {MARKER, CLAIMS}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]"])
+def test_a_damaged_marker_or_claim_is_told_and_not_replaced(
+    journal: Journal, root: Path, damage: bytes
+) -> None:
+    journal.append(Kind.OPENLINEAGE, b"1")
+    node = claim(journal, root, 1, 1)
+    for path in (root / MARKER, root / CLAIMS / node / "layout.json"):
+        content = path.read_bytes()
+        path.write_bytes(damage)
+        with pytest.raises(RootError, match="is damaged"):
+            Filing(journal, root, "layout", Files()).open()
+        assert path.read_bytes() == damage
+        path.write_bytes(content)
+    check_root(journal, root)
+
+
+def test_emitting_needs_no_root(settings: Settings) -> None:
+    """It may be on a share that only the runner's process sees, or that nobody may read."""
+    settings.root.parent.mkdir(exist_ok=True)
+    settings.root.write_text("in the way")
+    home = Home.open(settings)
+    home.append(Kind.OPENLINEAGE, b"1", "")
+    home.close()
+
+
+def test_a_runner_can_be_taken_over_from(home: Path) -> None:
+    home.mkdir()
+    lease = locks.take(home)
+    assert lease is not None
+    assert locks.take_over(home, timeout_s=0.01) is None
+    assert not locks.is_wanted(home)
+    wanted = threading.Event()
+
+    def give_way() -> None:
+        while not locks.is_wanted(home):
+            pass
+        wanted.set()
+        lease.release()
+
+    thread = threading.Thread(target=give_way)
+    thread.start()
+    taken = locks.take_over(home, timeout_s=30)
+    thread.join()
+    assert taken is not None
+    assert wanted.is_set()
+    taken.release()

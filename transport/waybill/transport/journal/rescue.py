@@ -1,0 +1,120 @@
+"""The rescue of a journal whose files were deleted, replaced or truncated while programs had it open.
+
+The first of them that notices saves what it still has open as ``journal.saved-<time>.db`` beside it. All of
+them keep nothing more. Whoever opens the home next goes on with the saved journal, unless another one has
+taken its place: then somebody has to choose.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from waybill.transport import locks
+from waybill.transport.errors import JournalError
+from waybill.transport.files import Files
+from waybill.transport.permissions import open_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import apsw
+
+log = logging.getLogger("waybill.transport")
+
+_SAVED: Final = "journal.saved-*.db"
+_META_KEY: Final = "saved_as"
+
+
+def save(connection: apsw.Connection, path: Path) -> Path:
+    """Save what a connection still has of the journal that was at `path`, once for all who have it open.
+
+    The caller holds the lock of the journal's writers.
+
+    Raises:
+        OSError, apsw.Error: it cannot be saved.
+    """
+    note = "SELECT value FROM meta WHERE key = ?"
+    if earlier := connection.execute(note, (_META_KEY,)).get:
+        return path.with_name(str(earlier))
+    saved = path.with_name(time.strftime("journal.saved-%Y%m%dT%H%M%SZ.db", time.gmtime()))
+    temporary = saved.with_suffix(".tmp")
+    files = Files()
+    try:
+        os.close(open_private(temporary, os.O_RDWR | os.O_CREAT))
+        connection.execute("VACUUM INTO ?", (str(temporary),))
+        files.fsync(temporary)
+        files.rename(temporary, saved)
+    finally:
+        files.remove(temporary)
+    files.fsync_folder(path.parent)
+    # For the others; the copy does not have it.
+    connection.execute("INSERT INTO meta VALUES (?, ?)", (_META_KEY, saved.name))
+    return saved
+
+
+def saved_journals(home: Path) -> list[Path]:
+    """What was saved in a home and not taken back yet, oldest first."""
+    return sorted(home.glob(_SAVED))
+
+
+def take_back(path: Path) -> None:
+    """Put a saved journal back to `path`, if there is one; the caller holds the writers' lock.
+
+    Raises:
+        JournalError: somebody has to choose between journals, or the one that was here is missing.
+    """
+    saved, log_file = saved_journals(path.parent), path.with_name(f"{path.name}-wal")
+    is_there = path.exists() and path.stat().st_size > 0
+    if saved and not is_there and len(saved) == 1:
+        for stray in (log_file, path.with_name(f"{path.name}-shm")):
+            stray.unlink(missing_ok=True)
+        saved[0].rename(path)
+        Files().fsync_folder(path.parent)
+        log.warning(
+            "%s was lost while it was open; what was saved as %s is in its place", path, saved[0].name
+        )
+    elif saved:
+        others = [str(one) for one in ([path] if is_there else []) + saved[:-1]]
+        raise JournalError(
+            f"{path} was lost while it was open, and {saved[-1]} was saved of it; to go on with that one, "
+            f"stop the programs of this home and move away {', '.join(others)} with its -wal and -shm, else "
+            "move the saved one away"
+        )
+    elif not is_there and log_file.exists() and log_file.stat().st_size:
+        raise JournalError(
+            f"{path} is missing, and its log {log_file} is there; put the database back, or move the log "
+            "away to begin a new journal"
+        )
+    elif not is_there and locks.is_held(path.parent):
+        raise JournalError(missing(path))
+
+
+def missing(path: Path) -> str:
+    """The sentence that says that there was a journal at `path`."""
+    return (
+        f"{path} is missing from a home that had one; if a program of this home still runs it saves the "
+        "journal within seconds, so try again, else put back a copy or begin in another home"
+    )
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a journal at `path` or a saved one to be taken back.
+
+    Raises:
+        JournalError: there is none, although there was one.
+    """
+    try:
+        if path.is_file() or saved_journals(path.parent):
+            return True
+        had_one = path.with_suffix(".lock").exists()
+    except PermissionError as error:
+        raise JournalError(
+            f"the home {path.parent} cannot be opened ({error}); ask its user, or have it opened to your "
+            "group by the setting home_mode"
+        ) from None
+    if had_one:
+        raise JournalError(missing(path))
+    return False

@@ -1,0 +1,51 @@
+"""The watch over a journal's files: whether what a program has open is still what is at the path.
+
+SQLite would go on with files that somebody has deleted, replaced or truncated, and acknowledge entries that
+nobody can read again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Watch:
+    """Knows the database and the WAL that were opened, by device and inode, and how large they were.
+
+    Neither ever shrinks: nothing here truncates the WAL or vacuums the database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._database = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._seen: dict[Path, tuple[int, int, int]] = {}
+
+    def opened(self) -> None:
+        """Watch the files that are there now, because they were just opened."""
+        for path in (self._database, self._log):
+            found = path.stat()
+            self._seen[path] = found.st_dev, found.st_ino, found.st_size
+
+    def closed(self) -> None:
+        """Watch only the database, since another program may remove the WAL once nobody has it open."""
+        self._seen.pop(self._log, None)
+
+    def trouble(self) -> str | None:
+        """What happened to one of the files, as the beginning of a sentence; None while all is well."""
+        for path, (device, inode, size_bytes) in self._seen.items():
+            try:
+                found = path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return f"{path} was deleted"
+            except OSError:
+                continue  # which says nothing of the file
+            if (found.st_dev, found.st_ino) != (device, inode):
+                return f"{path} was replaced by another file"
+            if found.st_size != size_bytes:
+                if found.st_size < size_bytes:
+                    return f"{path} was truncated"
+                self._seen[path] = device, inode, found.st_size
+        return None

@@ -1,0 +1,406 @@
+"""What a root says of itself, and what the homes that file into it have claimed there.
+
+    waybill-root.json                   the marker: the root's random id
+    nodes/<node>/<projection>.json      the claim: the numbers that a projection has ever begun to publish
+
+A home remembers the root that it files into by the id. It makes a marker only while it remembers none, so an
+empty folder where the root is not mounted is noticed, and so is an older copy of the root: its claims end
+before the home's cursors. Nothing is written into either, and the journal lets go of nothing meanwhile.
+
+A claim is durable before the files of its range. So a root knows of every number that was ever used there,
+and a journal that is about to use one again is noticed: it has lost its log, was put back to a copy, or is a
+copy. It gets another node then, see `waybill.transport.journal.nodes`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from waybill.transport.errors import RootError
+from waybill.transport.files import Files, publish, publish_alone, sweep
+from waybill.transport.locks import locked
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
+log = logging.getLogger("waybill.transport")
+
+MARKER: Final = "waybill-root.json"
+CLAIMS: Final = "nodes"
+
+_WAY_OUT: Final = "mount it, or run `waybill root adopt`"
+_META: Final = "root"
+_RANGE: Final = "range"
+_FILED_AS: Final = "filed_as"
+_SUFFIX: Final = ".json"
+_LOCK: Final = ".lock"
+
+_T = TypeVar("_T")
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """A root's own id, and when it became a root, in epoch milliseconds."""
+
+    id: str
+    created_ms: int
+
+
+class JournalFile(msgspec.Struct, frozen=True):
+    """Tells the file of a journal from a copy of it; the same wherever it is mounted."""
+
+    inode: int
+    file_system: int
+
+    @classmethod
+    def of(cls, journal: Journal) -> JournalFile:
+        """That of an open journal."""
+        return cls(journal.path.stat().st_ino, os.statvfs(journal.path).f_fsid)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The sequence numbers that a projection has ever begun to publish under a node.
+
+    Attributes:
+        first: the first of all.
+        begun: the first of the last range.
+        last: the last of all.
+        home: the journal's file.
+        earlier: the nodes that the journal had before this one.
+    """
+
+    first: int
+    begun: int
+    last: int
+    home: JournalFile
+    earlier: tuple[str, ...] = ()
+
+
+class KnownRoot(msgspec.Struct, frozen=True):
+    """What a home remembers of its root: the id, and the folder and its device when it last was right."""
+
+    id: str
+    path: str
+    device: int
+
+
+def read_marker(root: Path) -> Marker | None:
+    """A folder's marker; None where it has none. Raises `RootError` if it is damaged."""
+    return _read(root / MARKER, _MARKER_DECODER)
+
+
+def read_claims(root: Path, node: str) -> dict[str, Claim]:
+    """What was claimed under a node, by projection. Raises `RootError` if a claim is damaged."""
+    found: dict[str, Claim] = {}
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for path in sorted((root / CLAIMS / node).iterdir()):
+            if path.suffix == _SUFFIX and (claim := _read(path, _CLAIM_DECODER)) is not None:
+                found[path.stem] = claim
+    return found
+
+
+def known_root(journal: Journal) -> KnownRoot | None:
+    """The root that a home remembers; None before it has filed anything."""
+    stored = journal.meta(_META)
+    return None if stored is None else _KNOWN_DECODER.decode(stored)
+
+
+def check_root(journal: Journal, root: Path) -> None:
+    """Check that a folder is the root that the home files into, with everything that it has filed.
+
+    A home that remembers no root takes any.
+
+    Raises:
+        RootError: it is not.
+        OSError: it cannot be read.
+    """
+    known = known_root(journal)
+    if known is None:
+        return
+    marker = read_marker(root)
+    if marker is None or marker.id != known.id:
+        fault = f"it has no {MARKER}" if marker is None else "it is another one"
+        with suppress(FileNotFoundError):
+            fault += ", on another device than before" if root.stat().st_dev != known.device else ""
+        raise RootError(f"{root} is not the root that {journal.home} files into ({fault}); {_WAY_OUT}")
+    # A live runner goes on meanwhile, and claims before it moves a cursor: so the cursors are read first.
+    for projection, cursor in journal.cursors().items():
+        node = filed_as(journal, projection)
+        if node is None or not cursor:
+            continue
+        claim = _read(_claim_path(root, node, projection), _CLAIM_DECODER)
+        if claim is None or claim.last < cursor:
+            has = "nothing" if claim is None else f"entries up to {claim.last}"
+            raise RootError(
+                f"{root} is an older copy of the root that {journal.home} files into (the {projection} has "
+                f"{has} of {node}, and filed up to {cursor}); {_WAY_OUT}"
+            )
+
+
+def filed_as(journal: Journal, projection: str) -> str | None:
+    """The node under which a projection filed what is before its cursor last; None: it has filed nothing."""
+    stored = journal.state_get(projection, _FILED_AS)
+    return None if stored is None else stored.decode()
+
+
+def renew_used_node(journal: Journal, root: Path) -> None:
+    """Give a journal another node if the next numbers of the present one were used in this root, or may be.
+
+    To be called before anything is accepted. A root that cannot be read is left to the projections.
+    """
+    try:
+        node = journal.nodes()[-1].name
+        claims = read_claims(root, node).values()
+        last_seq, home = journal.last_seq(), JournalFile.of(journal)
+    except (OSError, RootError) as error:
+        log.warning("the claims in %s cannot be read: %s", root, error)
+        return
+    used = max((claim.last for claim in claims), default=0)
+    if used > last_seq:
+        _renew(journal, node, _behind(last_seq, used), (last_seq + 1, used))
+    elif any(claim.home != home for claim in claims):
+        _renew(journal, node, _COPIED)
+
+
+class Adoption(msgspec.Struct, frozen=True, kw_only=True):
+    """What it means for a home to go on with the folder that is at its root's path now.
+
+    Attributes:
+        cursors: where each projection that files there goes on.
+        entries: how many entries of the journal are filed once more.
+        missing: by projection, the first and the last number of those that neither root nor journal has.
+    """
+
+    cursors: dict[str, int]
+    entries: int
+    missing: dict[str, tuple[int, int]]
+
+
+def plan_adoption(journal: Journal, root: Path, projections: Collection[str]) -> Adoption:
+    """Find out what it would mean to adopt a folder into which these projections file; nothing changes.
+
+    A projection goes on before the last range that the root knows of, since its files may not all be there.
+    """
+    oldest, last_seq = journal.first(), journal.last_seq()
+    first_seq = last_seq + 1 if oldest is None else oldest.seq
+    before = {name: seq for name, seq in journal.cursors().items() if name in projections}
+    cursors = {name: _reached(journal, root, name, seq) for name, seq in before.items()}
+    moved = {name: seq for name, seq in cursors.items() if seq < before[name]}
+    return Adoption(
+        cursors=cursors,
+        entries=max(last_seq - max(min(moved.values(), default=last_seq), first_seq - 1), 0),
+        missing={name: (seq + 1, first_seq - 1) for name, seq in moved.items() if seq + 1 < first_seq},
+    )
+
+
+def adopt_root(journal: Journal, root: Path, adoption: Adoption) -> None:
+    """Go on with a folder as `plan_adoption` says; only whoever holds the runner's lease may do so.
+
+    What is filed once more is filed under another node.
+    """
+    marker = _make_marker(Files(), root)
+    before = journal.cursors()
+    if any(seq < before[name] for name, seq in adoption.cursors.items()):
+        for projection in adoption.cursors:
+            journal.commit(projection, delete=[_RANGE])
+        # An emitter that has just been opened may be faster.
+        while not _renew(journal, journal.nodes()[-1].name, _ADOPTED, cursors=adoption.cursors):
+            pass
+    _remember(journal, root, marker.id)
+
+
+def _reached(journal: Journal, root: Path, projection: str, cursor: int) -> int:
+    node = filed_as(journal, projection)
+    claim = None
+    if node is not None:
+        claim = _read_whole(_claim_path(root, node, projection), _CLAIM_DECODER)
+    if claim is None:
+        return 0
+    return cursor if claim.last >= cursor else min(claim.begun - 1, cursor)
+
+
+class Filing:
+    """A projection's way to file into a root: each range is claimed before its files are published."""
+
+    def __init__(self, journal: Journal, root: Path, projection: str, files: Files) -> None:
+        self._journal = journal
+        self._root = root
+        self._projection = projection
+        self._files = files
+
+    def open(self) -> None:
+        """Begin, or begin anew: see that the root is the right one. The first root that a home sees is.
+
+        Raises:
+            RootError: it is not.
+        """
+        if (known := known_root(self._journal)) is None:
+            self._join()
+        self.check()
+        if known is not None and _known(self._root, known.id) != known:
+            _remember(self._journal, self._root, known.id)
+        if self._journal.cursor(self._projection) and filed_as(self._journal, self._projection) is None:
+            self._begin_to_claim()
+
+    def check(self) -> None:
+        """Raise a `RootError` unless the root is the right one; nothing may be written there then."""
+        check_root(self._journal, self._root)
+
+    def begun(self) -> tuple[int, int] | None:
+        """The range that was begun and is not done: the same files have to be made of it again."""
+        stored = self._journal.state_get(self._projection, _RANGE)
+        return None if stored is None else _RANGE_DECODER.decode(stored)
+
+    def begin(self, first: int, last: int) -> str:
+        """Begin a range, or the one that is begun again, and return the node to file it under.
+
+        Raises:
+            RootError: the root is not the right one.
+            OSError: the claim cannot be written.
+        """
+        begun = self.begun()
+        allowed = {self._journal.cursor(self._projection)}
+        # In isolation a range is shorter than the one that failed.
+        if begun is not None and begun[0] == first and last <= begun[1]:
+            allowed.add(begun[1])
+        if begun != (first, last):
+            self._journal.commit(self._projection, put={_RANGE: msgspec.msgpack.encode((first, last))})
+        while (node := self._claim(first, last, allowed)) is None:
+            pass
+        return node
+
+    def done(
+        self, node: str, last: int, *, put: Mapping[str, bytes] | None = None, delete: Iterable[str] = ()
+    ) -> None:
+        """Move the cursor over the range, whose files are durable, and change the projection's state.
+
+        Raises:
+            RootError: the root has gone meanwhile, and the files with it.
+        """
+        self.check()
+        put = {**(put or {}), _FILED_AS: node.encode()}
+        self._journal.commit(self._projection, cursor=last, put=put, delete=[*delete, _RANGE])
+
+    def is_taken(self, node: str, path: Path) -> None:
+        """Go on under another node, because somebody else has published a file of this one's name."""
+        _renew(self._journal, node, f"{path} has other bytes than its own")
+
+    def _claim(self, first: int, last: int, allowed: set[int]) -> str | None:
+        """Claim a range under the current node; None if that had to be renewed."""
+        self.check()
+        *earlier, node = (one.name for one in self._journal.nodes())
+        home = JournalFile.of(self._journal)
+        path = _claim_path(self._root, node, self._projection)
+        self._files.make_folder(path.parent)
+        # Nobody else claims between the look and the claim, not even a copy of this home.
+        with locked(path.parent / _LOCK):
+            sweep(self._files, path.parent)
+            claim = _read(path, _CLAIM_DECODER)
+            if claim is not None and claim.last not in allowed:
+                cursor = min(allowed)
+                _renew(self._journal, node, _behind(cursor, claim.last), (cursor + 1, claim.last))
+                return None
+            if claim is not None and claim.home != home:
+                _renew(self._journal, node, _COPIED)
+                return None
+            least = first if claim is None else min(claim.first, first)
+            claimed = Claim(least, first, last, home, tuple(earlier))
+            if claimed != claim:
+                publish(self._files, path, _ENCODER.encode(claimed))
+        return node
+
+    def _join(self) -> None:
+        root, marker = self._root, read_marker(self._root)
+        if marker is None:
+            cursor = self._journal.cursor(self._projection)
+            if cursor and not (root.is_dir() and any(root.iterdir())):
+                raise RootError(
+                    f"{root} is empty, and {self._journal.home} has filed entries up to {cursor}; {_WAY_OUT}"
+                )
+            marker = _make_marker(self._files, root)
+        _remember(self._journal, root, marker.id)
+
+    def _begin_to_claim(self) -> None:
+        """Claim nothing for now, where an earlier version of Waybill has filed."""
+        node, cursor = self._journal.nodes()[-1].name, self._journal.cursor(self._projection)
+        path = _claim_path(self._root, node, self._projection)
+        if _read(path, _CLAIM_DECODER) is None:
+            claim = Claim(cursor + 1, cursor + 1, cursor, JournalFile.of(self._journal))
+            publish_alone(self._files, path, _ENCODER.encode(claim))
+        self._journal.commit(self._projection, put={_FILED_AS: node.encode()})
+
+
+def _claim_path(root: Path, node: str, projection: str) -> Path:
+    return root / CLAIMS / node / f"{projection}{_SUFFIX}"
+
+
+def _make_marker(files: Files, root: Path) -> Marker:
+    """Make a folder a root, unless another home has just done so; a damaged marker is replaced."""
+    path = root / MARKER
+    files.make_folder(root / CLAIMS)
+    with locked(root / CLAIMS / _LOCK):
+        marker = _read_whole(path, _MARKER_DECODER)
+        if marker is None:
+            marker = Marker(secrets.token_hex(8), time.time_ns() // 1_000_000)
+            publish_alone(files, path, _ENCODER.encode(marker))
+    return marker
+
+
+def _known(root: Path, root_id: str) -> KnownRoot:
+    return KnownRoot(root_id, str(root), root.stat().st_dev)
+
+
+def _remember(journal: Journal, root: Path, root_id: str) -> None:
+    journal.set_meta(_META, _ENCODER.encode(_known(root, root_id)).decode())
+
+
+def _renew(
+    journal: Journal,
+    node: str,
+    why: str,
+    lost: tuple[int, int] | None = None,
+    cursors: Mapping[str, int] | None = None,
+) -> bool:
+    renewed = journal.renew_node(node, why, lost=lost, cursors=cursors)
+    if renewed is not None:
+        log.warning("%s is known as %s instead of %s from now on: %s", journal.path, renewed.name, node, why)
+    return renewed is not None
+
+
+def _behind(last: int, used: int) -> str:
+    return f"it was at entry {last}, and the root has entries up to {used}"
+
+
+def _read(path: Path, decoder: msgspec.json.Decoder[_T]) -> _T | None:
+    try:
+        return decoder.decode(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except msgspec.DecodeError as error:
+        raise RootError(
+            f"{path} is damaged ({error}); restore it from a copy, or run `waybill root adopt`"
+        ) from None
+
+
+def _read_whole(path: Path, decoder: msgspec.json.Decoder[_T]) -> _T | None:
+    """What a file holds; None also where it is damaged, and is to be replaced."""
+    with suppress(RootError):
+        return _read(path, decoder)
+    return None
+
+
+_ADOPTED: Final = "its root was adopted"
+_COPIED: Final = "its file is a copy, or was moved to another disk"
+_ENCODER: Final = msgspec.json.Encoder()
+_MARKER_DECODER: Final = msgspec.json.Decoder(Marker)
+_CLAIM_DECODER: Final = msgspec.json.Decoder(Claim)
+_KNOWN_DECODER: Final = msgspec.json.Decoder(KnownRoot)
+_RANGE_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
