@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
-from waybill.transport import AdmissionError, admit_event, admit_records
-from waybill.transport.admission import Bounds, check_records
+from waybill.transport import AdmissionError, admit_event, check_records
+from waybill.transport.admission import Bounds
 
 LONG = "x" * 90_000
 EVENT: dict[str, Any] = {
@@ -102,14 +103,31 @@ def test_each_bound_of_an_event_holds_and_the_error_says_where(parts: dict[str, 
 )
 def test_each_bound_of_a_record_holds_and_the_error_says_where(parts: dict[str, Any], where: str) -> None:
     body = json.dumps([RECORD, RECORD | parts]).encode()
-    for admit in (admit_records, check_records):
+    with pytest.raises(AdmissionError) as refused:
+        check_records(body, BOUNDS)
+    assert refused.value.where == where
+    assert check_records(body) == (body, 2)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(['"', "\\", "x", "ä"]), st.integers(0, 205)), max_size=4),
+    st.integers(0, 400),
+)
+def test_a_name_is_found_too_long_wherever_it_stands_and_whatever_is_in_it(
+    parts: list[tuple[str, int]], before: int
+) -> None:
+    name = "d" + "".join(text * times for text, times in parts)
+    body = json.dumps([RECORD] * 2 + [RECORD | {"filename": name}], indent=1).encode()
+    body = body.replace(b"[", b"[" + b" " * before, 1)
+    if len(name) <= 100:
+        assert check_records(body, BOUNDS) == (body, 3)
+    else:
         with pytest.raises(AdmissionError) as refused:
-            admit(body, BOUNDS)
-        assert refused.value.where == where
-    assert len(admit_records(body)) == 2
+            check_records(body, BOUNDS)
+        assert refused.value.where == "$[2].filename"
 
 
 def test_a_text_that_is_repeated_nowhere_may_be_as_long_as_the_body() -> None:
     run = {"runId": "r", "facets": {"errorMessage": {"message": LONG * 10, "programmingLanguage": "a"}}}
     assert admit_event(event(run=run, eventType="FAIL"))
-    assert admit_records(json.dumps([RECORD | {"annotations": {"why": LONG * 10}}]).encode())
+    check_records(json.dumps([RECORD | {"annotations": {"why": LONG * 10}}]).encode())

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from waybill.transport import AdmissionError
-from waybill.transport.admission import admit_event, admit_records, event_errors, record_errors
+from waybill.transport.admission import admit_event, check_records, event_errors, record_errors
 from waybill.transport.admission.admission import without_indices
 from waybill.transport.admission.validation_errors import ERRORS_MAX
 
@@ -142,7 +142,7 @@ def test_independent_errors_of_records_are_all_reported(faults: list[tuple[str, 
         mutated(records, path, change)
     body = json.dumps(records).encode()
     with pytest.raises(AdmissionError) as refused:
-        admit_records(body)
+        check_records(body)
     told = record_errors(body, refused.value)
     assert {fault.where for fault in told} == {path_of(path) for path, _ in faults}
     assert len(told) == len(faults)

@@ -139,7 +139,7 @@ from waybill.transport import (
     WaybillError,
     WaybillTransport,
     admit_event,
-    admit_records,
+    check_records,
     flush,
 )
 
@@ -236,7 +236,7 @@ def an_endpoint_takes_events(journal: Journal) -> str:
 
 def what_comes_in_is_checked(body: bytes) -> None:
     assert_type(admit_event(body), RunEvent | JobEvent | DatasetEvent)
-    assert_type(admit_records(body), list[ProvenanceRecord])
+    assert_type(check_records(body), tuple[bytes, int])
 
 
 def the_client_takes_the_transport(home: Path) -> OpenLineageClient:

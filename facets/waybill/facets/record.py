@@ -181,20 +181,16 @@ def decode_sent(body: bytes | bytearray | memoryview) -> list[SentRecord]:
     return _RECORDS.decode(body)
 
 
-def plain_records(body: bytes) -> tuple[bytes, Sequence[SentRecord]]:
-    """Give the body with all keys as `decode_sent` knows them, and the records in it.
-
-    DeltaFi takes a key in any case, `Did` for `did`; such a record is written anew. Raises as `decode_sent`
-    does.
-    """
-    with contextlib.suppress(msgspec.ValidationError):
-        return body, _PLAIN.decode(body)
-    plain = with_plain_keys(body)
-    return plain, decode_sent(plain)
+def decode_plain(body: bytes) -> Sequence[SentRecord]:
+    """Decode records that have no unknown key, as `decode_sent` would, or raise as it does."""
+    return _PLAIN.decode(body)
 
 
 def with_plain_keys(body: bytes) -> bytes:
-    """Give the body with all keys as `decode_sent` knows them; what holds no record stays as it is."""
+    """Give the body with all keys as `decode_sent` knows them; what holds no record stays as it is.
+
+    DeltaFi takes a key in any case, `Did` for `did`; such a record is written anew.
+    """
     try:
         records = _ELEMENTS.decode(body)
     except msgspec.ValidationError:

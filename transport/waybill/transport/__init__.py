@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.transport.admission import admit_event as admit_event, admit_records as admit_records
+    from waybill.transport.admission import admit_event as admit_event, check_records as check_records
     from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
     from waybill.transport.errors import (
         AdmissionError as AdmissionError,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
 
 _PACKAGES = {
-    "waybill.transport.admission": {"admit_event", "admit_records"},
+    "waybill.transport.admission": {"admit_event", "check_records"},
     "waybill.transport.config": {"BackendSetting", "Settings"},
     "waybill.transport.errors": {
         "AdmissionError",

@@ -24,10 +24,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import PRODUCER, FinalState
+from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
 from waybill.marquez.graph.event_facets import JobFacets, Node, job_facets_of
-from waybill.transport.admission import admit_records
-from waybill.transport.errors import AdmissionError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -125,12 +123,12 @@ def paths_of_records(entry: Entry) -> list[Path]:
     if entry.kind is not Kind.PROVENANCE:
         return []
     try:
-        records = admit_records(entry.body, bounds=None)
-    except AdmissionError:
+        records = decode_records(entry.body, system_name=entry.system_name)
+    except UNREADABLE:
         return []
     return [
         Path(
-            Node(record.system_name or entry.system_name, record.data_source),
+            Node(record.system_name, record.data_source),
             record.transforms,
             record.data_sink,
             is_split=record.final_state is FinalState.SPLIT,

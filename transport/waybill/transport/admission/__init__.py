@@ -4,7 +4,6 @@ from waybill.transport.admission.admission import (
     DEPTH_MAX as DEPTH_MAX,
     MAX_BODY_BYTES as MAX_BODY_BYTES,
     admit_event as admit_event,
-    admit_records as admit_records,
     check_records as check_records,
     depth_error as depth_error,
     without_indices as without_indices,

@@ -7,21 +7,22 @@ UUID pass. Whatever is admitted folds without an error.
 
 from __future__ import annotations
 
+import contextlib
 import re
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from waybill.facets import RunEvent, decode_event, decode_records, parse_instant_us
-from waybill.facets.record import plain_records
+from waybill.facets import RunEvent, decode_event, parse_instant_us
+from waybill.facets.record import decode_plain, decode_sent, with_plain_keys
 from waybill.transport.admission.bounds import DEFAULT_BOUNDS, check_event_bounds, check_record_bounds
 from waybill.transport.errors import AdmissionError, Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from waybill.facets import Event, ProvenanceRecord
+    from waybill.facets import Event
+    from waybill.facets.record import SentRecord
     from waybill.transport.admission.bounds import Bounds
 
 MAX_BODY_BYTES: Final = 64 << 20
@@ -87,7 +88,7 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
     Raises:
         AdmissionError: it may not; where, why, and what the sender can do.
     """
-    event = _decode(body, decode_event, EVENT_FORM)
+    event = _decode(body, _event, EVENT_FORM)
     if bounds is not None and len(body) > bounds.free_bytes:
         check_event_bounds(event, bounds)
     check_instant(event.eventTime, "$.eventTime")
@@ -99,29 +100,18 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
     return event
 
 
-def admit_records(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> list[ProvenanceRecord]:
-    """Decode DeltaFi's array of provenance records if all of them may be kept.
+def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, int]:
+    """Count the records of a body if all of them may be kept.
 
-    A record without a system name gets an empty one here; it is stamped where the entry is read. Without
-    `bounds` the records may be as large as the body has them.
+    Returns:
+        What is to be kept, which is the body itself unless a key has another case; and the number of records.
 
     Raises:
         AdmissionError: one of them may not; which and where, why, and what the sender can do.
     """
-    if bounds is not None:
-        check_records(body, bounds)
-    return _decode(body, partial(decode_records, system_name=""), RECORDS_FORM)
-
-
-def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, int]:
-    """Count the records that `admit_records` would decode, or refuse them as it does.
-
-    Returns:
-        What is to be kept, which is the body itself unless a key has another case; and the number of records.
-    """
-    plain, records = _decode(body, plain_records, RECORDS_FORM)
+    plain, records = _decode(body, _plain_records, RECORDS_FORM)
     if len(body) > bounds.free_bytes:
-        check_record_bounds(records, bounds)
+        check_record_bounds(plain, records, bounds)
     return plain, len(records)
 
 
@@ -146,8 +136,6 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except RecursionError:
         raise depth_error() from None
-    if _is_too_deep(body):
-        raise depth_error()
     # Most bodies have no escape at all, and a single byte is found four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
@@ -158,13 +146,32 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
     return value
 
 
+def _event(body: bytes) -> Event:
+    event = decode_event(body)
+    if _is_too_deep(body):
+        raise depth_error()
+    return event
+
+
+def _plain_records(body: bytes) -> tuple[bytes, Sequence[SentRecord]]:
+    with contextlib.suppress(msgspec.ValidationError):
+        return body, decode_plain(body)  # has no unknown field, so nothing in it is nested
+    plain = with_plain_keys(body)
+    records = decode_sent(plain)
+    if _is_too_deep(plain):
+        raise depth_error()
+    return plain, records
+
+
 def _is_too_deep(body: bytes) -> bool:
     """Whether a JSON text is nested deeper than `DEPTH_MAX`."""
-    if body.count(b"[") + body.count(b"{") <= DEPTH_MAX:
+    brackets = body.translate(_SQUARE, _NO_BRACKETS)
+    if brackets.count(b"[") <= DEPTH_MAX:
         return False
     if b"\\" in body:
-        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    brackets = body.translate(_SQUARE, _NO_BRACKETS).replace(b'""', b"")
+        unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")
+        brackets = unescaped.translate(_SQUARE, _NO_BRACKETS)
+    brackets = brackets.replace(b'""', b"")
     if b'"' in brackets:
         brackets = b"".join(brackets.split(b'"')[::2])
     # Each turn takes the innermost level away.

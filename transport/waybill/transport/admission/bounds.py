@@ -65,13 +65,26 @@ def check_event_bounds(event: Event, bounds: Bounds) -> None:
         raise AdmissionError("$.outputs", what, _LESS)
 
 
-def check_record_bounds(records: Iterable[SentRecord], bounds: Bounds) -> None:
-    """Refuse records if one of them is out of bounds by an `AdmissionError`."""
+def check_record_bounds(body: bytes, records: Iterable[SentRecord], bounds: Bounds) -> None:
+    """Refuse records, decoded from a body, if one of them is out of bounds by an `AdmissionError`."""
+    for at, record in enumerate(records):
+        if len(record.transforms or ()) > bounds.items or len(record.annotations or ()) > bounds.items:
+            _check(_lists_of(record, f"$[{at}]"), bounds.items, "elements", _FEWER)
+    if not _may_hold_text(body, bounds.name_chars):
+        return
     for at, record in enumerate(records):
         # Encoding is far quicker than looking at each field, and what is small as a whole has no large part.
-        if len(_ENCODER.encode(record)) > bounds.free_bytes:
+        if len(_ENCODER.encode(record)) > bounds.name_chars:
             _check(_names_of(record, f"$[{at}]"), bounds.name_chars, "characters", _SHORTER)
-            _check(_lists_of(record, f"$[{at}]"), bounds.items, "elements", _FEWER)
+
+
+def _may_hold_text(body: bytes, chars: int) -> bool:
+    """Whether a JSON text can hold a text of more characters: somewhere there is no quote for as long."""
+    if b"\\" in body and b'\\"' in body:  # a single byte is found far faster
+        return True
+    # Whatever is as long covers one of these, wherever it begins.
+    step = max(chars // 2, 1)
+    return any(body.find(b'"', at, at + step) < 0 for at in range(0, len(body) - step + 1, step))
 
 
 def _check(found: Iterable[_Found], most: int, unit: str, way_out: str) -> None:
