@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,12 @@ from waybill.exporter.archive.files import encode_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.layout.archived_runs import ArchivedRuns
+from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import UnsettledRuns
 from waybill.exporter.names import RawName, events_folder, hour_of
 from waybill.exporter.parquet import (
     CODED_SCHEMA,
+    Covers,
     Room,
     code,
     encode,
@@ -181,6 +184,11 @@ def test_the_state_of_an_earlier_version_is_taken_up(site: Site, run: str, *, se
 # -- growth ------------------------------------------------------------------------------------------------
 
 
+def archived_runs(root: Path) -> ArchivedRuns:
+    """The runs of an archive of which no entry was folded."""
+    return ArchivedRuns(root, lambda: [Node(NODE)], "s", filed=Covers, folded_from=lambda: 2)
+
+
 def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
     return UnsettledRuns(
         lambda _prefix: {},
@@ -189,7 +197,8 @@ def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
         allowed=frozenset(),
         settle_ms=1,
         retain_ms=10**15,
-        archived=lambda _runs: {},
+        forgotten=ForgottenRuns(lambda _keys: {}, lambda: None),
+        archived=archived_runs(Path("none")),
     )
 
 
@@ -248,7 +257,7 @@ def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
 class Archived:
     """An archive of so many files, an hour apart."""
 
-    def __init__(self, root: Path, files: int) -> None:
+    def __init__(self, root: Path, files: int, node: str = NODE) -> None:
         self.runs: list[str] = []
         for at in range(files):
             arrived_ms = START_MS + at * HOUR_MS
@@ -259,8 +268,8 @@ class Archived:
             ]
             folder = root / events_folder(hour_of(arrived_ms))
             folder.mkdir(parents=True)
-            name = RawName(NODE, entries[0].seq, entries[-1].seq)
-            (folder / str(name)).write_bytes(encode_entries(NODE, entries, None)[0])
+            name = RawName(node, entries[0].seq, entries[-1].seq)
+            (folder / str(name)).write_bytes(encode_entries(node, entries, None)[0])
             self.runs += runs
         self.until_ms = START_MS + files * HOUR_MS
 
@@ -277,11 +286,11 @@ def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_filters_al
         return real(file, group, *given, **named)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
-    known = ArchivedRuns(root, lambda: [Node(NODE)], "s")
-    assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}) == {}
+    known = archived_runs(root)
+    assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}, set()) == {}
     assert len(read) <= 8  # of 200 questions, one in a hundred is a false positive
     wanted = archived.runs[::79]
-    assert set(known.of(dict.fromkeys(wanted, archived.until_ms))) == set(wanted)
+    assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
 
 
 def test_a_run_is_looked_for_in_no_file_from_before_it_began(
@@ -298,19 +307,31 @@ def test_a_run_is_looked_for_in_no_file_from_before_it_began(
     monkeypatch.setattr(real, note)
     began_ms = START_MS + 32 * HOUR_MS
     late = str(uuid.UUID(int=(began_ms << 80) | (7 << 76) | (2 << 62)))
-    ArchivedRuns(root, lambda: [Node(NODE)], "s").of({late: archived.until_ms})
+    archived_runs(root).of({late: archived.until_ms}, set())
     assert len(opened) == 2  # a clock may be a day ahead
 
 
 def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(root: Path) -> None:
     archived = Archived(root, 10)
-    known = ArchivedRuns(root, lambda: [Node(NODE)], "s")
+    known = archived_runs(root)
 
     def work(number: int) -> None:
         for _ in range(number // 50):
-            assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}) == {}
+            assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}, set()) == {}
 
     check_linear(lambda number: partial(work, number), 100)
+
+
+def test_a_backfill_takes_no_longer_the_longer_the_archive_is(site: Site) -> None:
+    def took_s() -> float:
+        bodies = [event(str(uuid.uuid4()), "START", 5) for _ in range(1_000)]
+        began_s = time.process_time()
+        site.emit(*bodies)
+        return time.process_time() - began_s
+
+    alone_s = min(took_s() for _ in range(3))
+    Archived(site.settings.root, 200, node=site.journal.node)
+    assert min(took_s() for _ in range(3)) < 2 * alone_s
 
 
 # -- memory ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from waybill.exporter.archive.files import (
 )
 from waybill.exporter.archive.projection import (
     Archive as Archive,
+    filed_ranges as filed_ranges,
     open_archive as open_archive,
 )
 from waybill.exporter.archive.refiling import Refiled as Refiled, refile as refile

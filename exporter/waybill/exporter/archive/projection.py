@@ -16,6 +16,7 @@ from waybill.exporter import parquet
 from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, encode_entries, last_seal
 from waybill.exporter.ledger import recorded
 from waybill.exporter.names import Hour, RawName, events_folder, hour_of, relative
+from waybill.exporter.parquet import Covers
 from waybill.transport import RootError
 from waybill.transport.files import Files, publish_new, sweep
 from waybill.transport.root import Filing
@@ -31,6 +32,7 @@ GATHER_S: Final = 60.0
 """Entries wait so long for others, so that there are few large files rather than many small ones."""
 
 _NAME: Final = "archive"
+_FILED: Final = "filed"
 _READ_MAX: Final = 10_000
 _READ_BYTES_MAX: Final = 8 * 2**20
 _RETRY_S: Final = 5.0
@@ -39,6 +41,17 @@ _RETRY_S: Final = 5.0
 def open_archive(journal: Journal, settings: Settings) -> Archive | None:
     """The archive of a home, or None where `archive_enabled` is off."""
     return Archive(journal, settings) if settings.archive_enabled else None
+
+
+def filed_ranges(journal: Journal) -> Covers:
+    """The ranges that a journal's archive has filed since it notes them.
+
+    A file of such a range, as long as it is there, holds the entries that the journal has or had under these
+    numbers. Other files of the journal's nodes are from before ranges were noted, or hold entries that the
+    journal has lost, or a copy's.
+    """
+    stored = journal.state_get(_NAME, _FILED)
+    return Covers() if stored is None else Covers.decode(stored)
 
 
 class Archive:
@@ -205,7 +218,8 @@ class Archive:
         except FileExistsError:
             self._filing.is_taken(node, path)
             return self._write(count)
-        self._filing.done(node, name.last)
+        filed = filed_ranges(self._journal).adding([name])
+        self._filing.done(node, name.last, put={_FILED: filed.encode()})
         self._cursor, self._stored_range, self._seal = name.last, None, seal
         self._keep(self._gathered[count:])
         return Step(applied=count)

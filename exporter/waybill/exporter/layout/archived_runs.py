@@ -1,17 +1,26 @@
-"""What the archive knows of runs that the projection has forgotten.
+"""What the archive knows of runs that the projection has not stored.
 
 A run is forgotten when no event of it came for as long as the journal keeps its entries. An event that comes
 later still, such as a failure after a week of work, is merged with what came before it, as if the run had
 never been forgotten.
+
+Most runs that are not stored are new, and to look for them would cost more the longer the archive is. So not
+every file is looked into for every run. The archive's files are of two kinds:
+
+- Of most files, the projection has folded every entry, and has remembered since then which runs it forgot.
+  A run with an entry in such a file is stored, or its id is in `ForgottenRuns`.
+- Of the other files, the state that is stored says nothing: they are from before it noted what it forgot, or
+  the projection was off when their entries came, or they were filed by a journal that has lost them since,
+  or that this one is a copy of. They are looked into for every run that may be in them.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Set as AbstractSet
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from waybill.exporter import parquet
@@ -21,6 +30,9 @@ from waybill.exporter.rebuilding import GatheredRuns, StatesByRun
 from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
 from waybill.transport.journal import Entry, Kind, Node
 
+if TYPE_CHECKING:
+    from waybill.exporter.parquet import Covers
+
 log = logging.getLogger("waybill.exporter")
 
 _VERSION: Final = 7
@@ -29,32 +41,65 @@ _SKEW_MS: Final = 86_400_000
 
 
 class ArchivedRuns:
-    """Looks up runs among the archived entries of one journal, given by its nodes."""
+    """Looks up runs among the archived entries of one journal.
 
-    def __init__(self, root: Path, nodes: Callable[[], Iterable[Node]], system_name: str) -> None:
+    Args:
+        root: where the archive is.
+        nodes: gives the journal's nodes.
+        system_name: for entries that are stamped with none.
+        filed: gives the ranges of which the files hold what this journal has had under their numbers.
+        folded_from: gives the entry since which the stored state has folded every one and has remembered the
+            runs that it forgot.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        nodes: Callable[[], Collection[Node]],
+        system_name: str,
+        *,
+        filed: Callable[[], Covers],
+        folded_from: Callable[[], int],
+    ) -> None:
         self._root = root
         self._nodes = nodes
         self._system_name = system_name
+        self._filed = filed
+        self._folded_from = folded_from
 
-    def of(self, before_ms: Mapping[str, int]) -> StatesByRun:
+    def began_ms(self) -> int | None:
+        """When the first entry that is still archived can have arrived, in epoch milliseconds."""
+        for _, path in archived_files(self._root):
+            return _hour_of(path).start_ms
+        return None
+
+    def of(self, before_ms: Mapping[str, int], forgotten: AbstractSet[str]) -> StatesByRun:
         """Fold the entries of some runs, by id, that arrived before an instant each, in epoch milliseconds.
 
-        A run without any is left out. A file that cannot be read is logged, and its entries are missing.
+        Of the runs, `forgotten` are those that the stored state may have forgotten. A run that no entry is
+        found of is left out. A file that cannot be read is logged, and its entries are missing.
         """
-        began = sorted((max((begun_ms(run_id) or 0) - _SKEW_MS, 0), run_id) for run_id in before_ms)
-        first, last = hour_of(began[0][0]), hour_of(max(before_ms.values()))
+        nodes, folded_from = {node.name for node in self._nodes()}, self._folded_from()
+        # With a single node from the first entry on, no file is of the other kind: so none is looked for.
+        asked = forgotten if folded_from == 1 and len(nodes) == 1 else before_ms.keys()
+        if not asked:
+            return {}
+        filed = self._filed()
+        began = sorted((max((begun_ms(run_id) or 0) - _SKEW_MS, 0), run_id) for run_id in asked)
+        first, last = hour_of(began[0][0]), hour_of(max(before_ms[run_id] for run_id in asked))
         runs = GatheredRuns()
-        nodes = {node.name for node in self._nodes()}
         wanted: set[str] = set()
         # The files come in order of their hours, and a run is in none from before it began.
         for name, path in archived_files(self._root, first, last):
-            hour = Hour(path.parent.parent.name, path.parent.name)
+            hour = _hour_of(path)
             while len(wanted) < len(began) and began[len(wanted)][0] < hour.end_ms:
                 wanted.add(began[len(wanted)][1])
-            if name.node not in nodes or not wanted:
+            is_folded = name.first >= folded_from and filed.has(name)
+            run_ids = wanted & forgotten if is_folded else wanted
+            if name.node not in nodes or not run_ids:
                 continue
             try:
-                for entry in chain.from_iterable(read_entries(path, run_ids=wanted)):
+                for entry in chain.from_iterable(read_entries(path, run_ids=run_ids)):
                     if entry.kind is Kind.OPENLINEAGE:
                         self._add(runs, entry, before_ms)
             except parquet.DAMAGED as error:
@@ -69,6 +114,10 @@ class ArchivedRuns:
                 runs.add(state.run_id, None if state.faceted else state)
         except UNREADABLE:
             log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
+
+
+def _hour_of(path: Path) -> Hour:
+    return Hour(path.parent.parent.name, path.parent.name)
 
 
 def begun_ms(run_id: str) -> int | None:

@@ -13,6 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from waybill.exporter.archive import filed_ranges
 from waybill.exporter.compaction import (
     GATHER_S,
     CompactionReport,
@@ -24,6 +27,7 @@ from waybill.exporter.compaction import (
 )
 from waybill.exporter.directory import raw_hours
 from waybill.exporter.layout.archived_runs import ArchivedRuns
+from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import RUN, UnsettledRuns, unpublish
 from waybill.exporter.names import Hour, RawName
 from waybill.exporter.parallel import workers_default
@@ -49,6 +53,7 @@ LINGER_S: Final = 1.0
 """Entries wait so long after a batch, for others to be written with."""
 
 _NAME: Final = "layout"
+_FOLDED: Final = "folded"
 _ENTRIES_MAX: Final = 50_000
 _FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
@@ -93,6 +98,8 @@ class Layout:
         self._linger_s = linger_s
         self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
         self._runs: UnsettledRuns | None = None
+        self._folded_from = 0
+        """Every entry from this one on was folded by a version that notes which runs it forgets."""
         self._damaged: dict[Hour, str] = {}
         self._next_ms: int | None = None
         """When the next run settles, in received time."""
@@ -165,6 +172,13 @@ class Layout:
         return self._do_what_is_due(self._runs, linger_s if waiting else None)
 
     def _load_runs(self) -> UnsettledRuns:
+        archived = ArchivedRuns(
+            self._settings.root,
+            self._journal.nodes,
+            self._settings.system_name,
+            filed=lambda: filed_ranges(self._journal),
+            folded_from=lambda: self._folded_from,
+        )
         return UnsettledRuns(
             lambda prefix: self._journal.state(_NAME, prefix),
             lambda key: self._journal.state_get(_NAME, key),
@@ -172,7 +186,8 @@ class Layout:
             allowed=self._settings.provenance_annotations_allowed,
             settle_ms=self._settle_ms,
             retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
-            archived=ArchivedRuns(self._settings.root, self._journal.nodes, self._settings.system_name).of,
+            forgotten=ForgottenRuns(lambda keys: self._journal.state_of(_NAME, keys), archived.began_ms),
+            archived=archived,
         )
 
     def _apply(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> Step:
@@ -180,9 +195,11 @@ class Layout:
             self._fold(runs, entries[start : start + _FOLD_ENTRIES])
             for start in range(0, len(entries), _FOLD_ENTRIES)
         ]
-        last = entries[-1]
+        first, last = entries[0], entries[-1]
+        # Only a claim shows whether the journal's numbers were used before, which the look-up must know.
+        raw = RawName(self._filing.begin(first.seq, last.seq), first.seq, last.seq)
+        self._folded_from = self._folded_without_gap_from(first.seq)
         outcome = runs.finish(last.seq, last.received_ms)
-        raw = RawName(self._filing.begin(entries[0].seq, last.seq), entries[0].seq, last.seq)
         try:
             hours = self._writer.write_tables(raw, chain(tables, to_tables(outcome.records)))
         except FileExistsError as error:
@@ -196,7 +213,8 @@ class Layout:
             earlier = frozenset(node.name for node in self._journal.nodes()) - {raw.node}
             retraction = Retraction(raw, frozenset(outcome.retracted), earlier)
             published.update(self._compact([], retraction).published)
-        put, delete = dict(outcome.put), outcome.delete
+        put = {**outcome.put, _FOLDED: msgspec.msgpack.encode((self._folded_from, last.seq))}
+        delete = outcome.delete
         if last.is_flush:
             published.update(self._compact(raw_hours(self._settings.root)).published)
             noted, outdated = note_published(self._journal, _NAME, last.seq, published)
@@ -205,6 +223,18 @@ class Layout:
         self._filing.done(raw.node, raw.last, put=put, delete=delete)
         self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
         return Step(applied=len(entries), problem=self._damage)
+
+    def _folded_without_gap_from(self, first_seq: int) -> int:
+        """The first of the entries that are all folded, up to a batch that begins with an entry.
+
+        There is a gap where an earlier version was at work in between, or where the projection was off for so
+        long that the journal has let go of entries.
+        """
+        stored = self._journal.state_get(_NAME, _FOLDED)
+        if stored is None:
+            return first_seq
+        folded_from, upto = _FOLDED_DECODER.decode(stored)
+        return folded_from if first_seq <= upto + 1 else first_seq
 
     def _fold(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> pa.Table:
         """Fold what entries say of runs, and return the records that they hold by themselves."""
@@ -272,6 +302,9 @@ class Layout:
     @property
     def _damage(self) -> str | None:
         return next(iter(self._damaged.values()), None)
+
+
+_FOLDED_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
 
 
 def write_again(journal: Journal, cursor: int) -> None:

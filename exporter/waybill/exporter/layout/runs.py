@@ -39,6 +39,8 @@ from waybill.facets import (
 from waybill.facets.folding import Gathered, ParentSeen
 
 if TYPE_CHECKING:
+    from waybill.exporter.layout.archived_runs import ArchivedRuns
+    from waybill.exporter.layout.forgotten_runs import ForgottenRuns
     from waybill.facets.merge_rule import RecordKey
 
 # State keys. A run's part of them is its id; see `_key_of`.
@@ -159,8 +161,8 @@ class UnsettledRuns:
         allowed: annotation keys that reach the records.
         settle_ms: how long after its last event an ended run has settled.
         retain_ms: how long a run that gets no events is remembered.
-        archived: gives what was known of runs before an instant each, in epoch milliseconds; None for one
-            that had the facet. A run that nothing was known of is left out.
+        forgotten: holds the ids of the runs that were forgotten.
+        archived: tells what was known of runs that are not stored.
     """
 
     def __init__(
@@ -172,9 +174,11 @@ class UnsettledRuns:
         allowed: frozenset[str],
         settle_ms: int,
         retain_ms: int,
-        archived: Callable[[Mapping[str, int]], Mapping[str, RunState | None]],
+        forgotten: ForgottenRuns,
+        archived: ArchivedRuns,
     ) -> None:
         self._archived = archived
+        self._forgotten = forgotten
         self._state = state
         self._state_get = state_get
         self._state_put = state_put
@@ -199,6 +203,7 @@ class UnsettledRuns:
         self._rewritten: set[str] = set()
         self._due_changed: set[str] = set()
         self._unsure: dict[str, int] = {}
+        self._old: set[str] = set()
         self._put: dict[str, bytes] = {}
         self._put_bytes = 0
         self._delete: list[str] = []
@@ -222,8 +227,8 @@ class UnsettledRuns:
         key = _key_of(run_id)
         seen = None if has_record(event) else observe(event, system_name=system_name)
         run = self._get(key) or self._rename(run_id)
-        if run is None and _began_ms(event) < received_ms - self._retain_ms:
-            self._unsure[run_id] = received_ms - self._retain_ms
+        if run is None:
+            self._note_unknown(event, received_ms - self._retain_ms)
         if seen is None:
             self._drop_due(key)
             self._touch(key, self._faceted(key, run), received_ms)
@@ -255,9 +260,8 @@ class UnsettledRuns:
 
     def finish(self, last_seq: int, received_ms: int) -> FoldedBatch:
         """End the batch, given its last entry and when that was received."""
-        if self._unsure:
-            for run_id, state in self._archived(self._unsure).items():
-                self._bring_back(_key_of(run_id), state, received_ms)
+        for run_id, state in self._look_up_unsure().items():
+            self._bring_back(_key_of(run_id), state, received_ms)
         for key in self._touched:
             run = self._runs[key]
             self._gather(key, run)
@@ -336,6 +340,24 @@ class UnsettledRuns:
             self._fresh.pop(key, None)
             self._drop(key, run.pieces)
         return RunProgress(0, None)
+
+    def _note_unknown(self, event: RunEvent, before_ms: int) -> None:
+        """Note a run that is not stored, if events of it may have come before an instant."""
+        run_id = event.run.runId
+        began_ms = begun_ms(run_id)
+        is_old = (parse_instant_us(event.eventTime) // 1_000 if began_ms is None else began_ms) < before_ms
+        if is_old or began_ms is None:
+            self._unsure[run_id] = before_ms
+        if is_old:
+            self._old.add(run_id)
+
+    def _look_up_unsure(self) -> Mapping[str, RunState | None]:
+        """What was known of the runs that are not stored; see `ArchivedRuns.of`."""
+        keys = {run_id: _key_of(run_id) for run_id in self._unsure}
+        found = self._forgotten.among(keys.values())
+        forgotten = {run_id for run_id, key in keys.items() if key in found}
+        before_ms = {run_id: self._unsure[run_id] for run_id in forgotten | self._old}
+        return self._archived.of(before_ms, forgotten)
 
     def _bring_back(self, key: str, before: RunState | None, received_ms: int) -> None:
         """Go on with a run from what was known of it before this batch."""
@@ -480,6 +502,7 @@ class UnsettledRuns:
         if stored is not None and end <= start:
             return
         end = min(end, start + _PRUNED_MINUTES_MAX)
+        forgotten: dict[str, None] = {}
         for minute in range(start, end):
             for row, value in self._state(f"{TOUCHED}{minute:012}:").items():
                 delete.append(row)
@@ -489,6 +512,9 @@ class UnsettledRuns:
                         delete.append(RUN + key)
                         delete.extend(row for piece in run.pieces for row in piece.keys(key))
                         del self._runs[key]
+                        # An earlier version stored a run with a long id under the id itself.
+                        forgotten |= dict.fromkeys((key, _key_of(key)))
+        self._forgotten.add(forgotten, received_ms, put, delete)
         put[PRUNED] = str(end).encode()
 
 
@@ -513,12 +539,6 @@ def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:
             due = Due(run.touched_ms, None if parent is None else _key_of(parent.run_id))
             put[DUE + key.removeprefix(RUN)] = _ENCODER.encode(due)
     return put
-
-
-def _began_ms(event: RunEvent) -> int:
-    """Return when an event's run began, in epoch milliseconds: by its id, else not after the event."""
-    by_id_ms = begun_ms(event.run.runId)
-    return parse_instant_us(event.eventTime) // 1_000 if by_id_ms is None else by_id_ms
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -2,7 +2,7 @@
 
 Kept in the Parquet footer under `KEY` as JSON: by node, a list of ``[first, last]``, both inclusive,
 ascending and coalesced. By it a reader leaves out raw files that are compacted already, and a compaction that
-was interrupted knows what it has done.
+was interrupted knows what it has done. The archive notes what it has filed in the same form.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ class Covers(msgspec.Struct, frozen=True):
     @classmethod
     def read(cls, metadata: Mapping[bytes, bytes] | None) -> Covers:
         """From a footer's key-value metadata, empty without the key; raises `ValueError` if unreadable."""
-        return cls(
-            msgspec.json.decode((metadata or {}).get(KEY, b"{}"), type=dict[str, tuple[tuple[int, int], ...]])
-        )
+        return cls.decode((metadata or {}).get(KEY, b"{}"))
+
+    @classmethod
+    def decode(cls, encoded: bytes) -> Covers:
+        """From what `encode` gave; raises `ValueError` if it is unreadable."""
+        return cls(msgspec.json.decode(encoded, type=dict[str, tuple[tuple[int, int], ...]]))
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return msgspec.json.encode(self.ranges, order="sorted")
 
     def metadata(self) -> dict[bytes, bytes]:
         """For the key-value metadata of a Parquet footer."""
-        return {KEY: msgspec.json.encode(self.ranges, order="sorted")}
+        return {KEY: self.encode()}
 
     def has(self, raw: RawName) -> bool:
         """Whether all of a raw file's range is covered."""

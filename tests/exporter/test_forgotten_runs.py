@@ -1,0 +1,377 @@
+"""What comes of a forgotten run is merged with what came before; other runs are not looked for."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings as hypothesis_settings, strategies as st
+from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, event, in_order
+
+from waybill.exporter.archive import Archive, archived_files, read_entries
+from waybill.exporter.layout import Layout as Projection, write_again
+from waybill.exporter.layout.forgotten_runs import ForgottenRuns
+from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.home import Home
+from waybill.transport.root import adopt_root, plan_adoption
+
+if TYPE_CHECKING:
+    from waybill.transport.files import Files
+    from waybill.transport.journal import Entry
+
+NAMES: Final = ("archive", "layout")
+NOTES: Final = {"archive": ("filed",), "layout": ("folded", "forgotten")}
+"""Prefixes of the state that an earlier version did not have."""
+
+
+class Clock:
+    """The time by which entries are received; it starts some days after `START_MS`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ms = START_MS + 72 * HOUR_MS
+        monkeypatch.setattr(time, "time_ns", lambda: self.now_ms * 1_000_000)
+
+    def pass_hours(self, hours: float) -> None:
+        self.now_ms += int(hours * HOUR_MS)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+class Site:
+    """A home that forgets a run after a second, its layout and its archive."""
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self.settings = msgspec.structs.replace(settings, journal_retain_days=1 / 86_400)
+        self.clock = clock
+        self.bodies: list[bytes] = []
+        self.open()
+
+    def open(self) -> None:
+        self.journal = Home.open(self.settings).journal
+        self.restart()
+
+    def restart(self, files: Files | None = None) -> None:
+        self.layout = Projection(self.journal, self.settings, files=files, workers=1, linger_s=0.0)
+        self.archive = Archive(self.journal, self.settings, gather_s=0.0)
+
+    def emit(self, *bodies: bytes) -> None:
+        self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
+        self.bodies += bodies
+
+    def flush(self, projections: Sequence[str] = NAMES) -> None:
+        self.journal.mark(b"flush")
+        for name in projections:
+            while self.journal.cursor(name) < self.journal.last_seq():
+                assert getattr(self, name).step().problem is None
+
+    def tell(self, *bodies: bytes) -> None:
+        self.emit(*bodies)
+        self.flush()
+
+    def forget(self) -> None:
+        """Let so much time pass that everything is forgotten."""
+        self.clock.pass_hours(1)
+        self.tell(event(f"next-{len(self.bodies)}", "START", 0))
+        assert len(self.journal.state("layout", "run:")) == 1
+
+    def notes(self) -> dict[str, dict[str, bytes]]:
+        return {
+            name: {key: value for prefix in found for key, value in self.journal.state(name, prefix).items()}
+            for name, found in NOTES.items()
+        }
+
+    def set_notes(self, notes: dict[str, dict[str, bytes]]) -> None:
+        """Leave the state as an earlier version does, which knows nothing of these rows."""
+        for name, now in self.notes().items():
+            self.journal.commit(name, put=notes[name], delete=[key for key in now if key not in notes[name]])
+        self.restart()
+
+    def check(self) -> None:
+        """Check that the records are those of all events."""
+        events = [decode_event(body) for body in self.bodies]
+        expected = fold([one for one in events if isinstance(one, RunEvent)], system_name="stamped")
+        assert self.rows() == in_order(expected)
+
+    def rows(self) -> list[ProvenanceRecord]:
+        return Layout(self.settings.root).rows()
+
+
+@pytest.fixture
+def site(settings: Settings, clock: Clock) -> Iterator[Site]:
+    made = Site(settings, clock)
+    yield made
+    made.journal.close()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of the archive that are looked into for runs."""
+    paths: list[Path] = []
+
+    def note(path: Path, *, run_ids: Collection[str]) -> Iterator[list[Entry]]:
+        paths.append(path)
+        return read_entries(path, run_ids=run_ids)
+
+    monkeypatch.setattr("waybill.exporter.layout.archived_runs.read_entries", note)
+    return paths
+
+
+COMPLETE: Final = event("r", "COMPLETE", 5)
+FAIL: Final = event("r", "FAIL", 9)
+
+
+def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
+    """Events of long ago, of as many runs whose ids tell no time."""
+    return [event(str(uuid.uuid4()), kind, at) for at in range(number)]
+
+
+# -- the set -----------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """The state that the set is stored in."""
+
+    def __init__(self, archive_began_ms: Callable[[], int | None] = lambda: None) -> None:
+        self.state: dict[str, bytes] = {}
+        self.archive_began_ms = archive_began_ms
+        self.reopen()
+
+    def reopen(self) -> None:
+        self.forgotten = ForgottenRuns(
+            lambda keys: {key: self.state[key] for key in keys if key in self.state}, self.archive_began_ms
+        )
+
+    def add(self, ids: Sequence[str], now_ms: int = 0, *, crashes: bool = False) -> None:
+        put: dict[str, bytes] = {}
+        delete: list[str] = []
+        self.forgotten.add(ids, now_ms, put, delete)
+        if crashes:
+            self.reopen()
+            return
+        for key in delete:
+            self.state.pop(key, None)
+        self.state |= put
+
+    def size_bytes(self) -> int:
+        return sum(len(key) + len(value) for key, value in self.state.items())
+
+
+@pytest.fixture
+def small_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("waybill.exporter.layout.forgotten_runs._FIRST_ROWS", 1)
+
+
+@pytest.mark.usefixtures("small_levels")
+@hypothesis_settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.lists(st.text(), max_size=3), st.integers(0, 300), st.booleans(), st.booleans()),
+        max_size=8,
+    )
+)
+def test_whatever_was_added_and_committed_is_found(
+    steps: list[tuple[list[str], int, bool, bool]],
+) -> None:
+    stored = Stored()
+    added: set[str] = set()
+    for at, (ids, more, crashes, reopens) in enumerate(steps):
+        ids += [f"{at}-{number}" for number in range(more)]
+        stored.add(ids, crashes=crashes)
+        if not crashes:
+            added.update(ids)
+        if reopens:
+            stored.reopen()
+        assert stored.forgotten.among(added) == added
+
+
+def test_hardly_any_other_is_found_and_each_takes_a_few_bytes() -> None:
+    stored = Stored()
+    for at in range(100):
+        stored.add([f"{at}-{number}" for number in range(1_000)])
+    others = [f"other-{number}" for number in range(100_000)]
+    assert len(stored.forgotten.among(others)) <= 2
+    assert stored.size_bytes() < 11 * 100_000, "as much as the first level, which is not full"
+
+
+@pytest.mark.usefixtures("small_levels")
+def test_what_is_from_before_the_archive_began_is_dropped() -> None:
+    began_ms: int | None = None
+    stored = Stored(lambda: began_ms)
+    for at_ms in range(20):
+        stored.add([f"{at_ms}-{number}" for number in range(100)], at_ms)
+    began_ms = 15
+    sizes_bytes = []
+    for at_ms in range(20, 400):
+        stored.add([f"{at_ms}-{number}" for number in range(100)], at_ms)
+        began_ms = at_ms - 20
+        sizes_bytes.append(stored.size_bytes())
+    assert max(sizes_bytes) < 64 * 100 * 20, "what 20 of these take does not depend on how many there were"
+    late = [f"{at_ms}-{number}" for at_ms in range(370, 400) for number in range(100)]
+    assert stored.forgotten.among(late) == set(late)
+    assert not stored.forgotten.among([f"0-{number}" for number in range(100)])
+
+
+# -- what is looked for ------------------------------------------------------------------------------------
+
+
+def test_runs_that_were_never_forgotten_are_not_looked_for(
+    site: Site, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        site.tell(*unknown(20))
+        site.clock.pass_hours(1)
+    assert len(archived_files(site.settings.root)) == 5
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "waybill.exporter.layout.archived_runs.archived_files", lambda *_: pytest.fail("looked for")
+        )
+        site.tell(*unknown(1_000, "START"))
+    assert opened == []
+    site.check()
+
+
+def test_only_the_files_of_an_earlier_version_are_looked_into_for_other_runs(
+    site: Site, opened: list[Path]
+) -> None:
+    site.tell(*unknown(3))
+    site.forget()
+    site.set_notes({name: {} for name in NAMES})
+    earlier = [path for _, path in archived_files(site.settings.root)]
+    for _ in range(3):
+        site.clock.pass_hours(1)
+        site.tell(*unknown(3))
+    assert set(opened) == set(earlier)
+    site.check()
+
+
+@pytest.mark.parametrize("run", ["r", "r" * 600, "#r", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"])
+@pytest.mark.parametrize("later_ms", [9, 74 * HOUR_MS])
+def test_a_forgotten_run_is_looked_for_whatever_its_id_and_the_time_of_its_event(
+    site: Site, run: str, later_ms: int
+) -> None:
+    site.tell(event(run, "COMPLETE", 5))
+    site.forget()
+    site.tell(event(run, "FAIL", later_ms))
+    site.check()
+
+
+# -- what the archive has and the state has not ------------------------------------------------------------
+
+
+def test_a_run_that_an_earlier_version_forgot_is_looked_for(site: Site) -> None:
+    site.tell(COMPLETE)
+    site.forget()
+    site.set_notes({name: {} for name in NAMES})
+    site.tell(*unknown(1))
+    site.tell(FAIL)
+    site.check()
+
+
+def test_a_run_that_an_earlier_version_forgot_in_between_is_looked_for(site: Site) -> None:
+    site.tell(*unknown(1))
+    before = site.notes()
+    site.tell(COMPLETE)
+    site.forget()
+    site.set_notes(before)
+    site.tell(FAIL)
+    site.check()
+
+
+def test_a_run_that_was_forgotten_under_another_node_is_looked_for(site: Site) -> None:
+    site.tell(COMPLETE)
+    site.forget()
+    site.journal.renew_node(site.journal.node, "for a test")
+    site.tell(*unknown(1))
+    site.tell(FAIL)
+    site.check()
+
+
+@pytest.mark.parametrize("reopened_by", ["emitter", "projections"])
+def test_a_run_that_only_the_journal_before_it_was_put_back_knew_is_looked_for(
+    site: Site, tmp_path: Path, reopened_by: str
+) -> None:
+    site.tell(*unknown(1))
+    site.journal.close()
+    shutil.copytree(site.settings.home, tmp_path / "copy")
+    site.tell(COMPLETE)
+    site.clock.pass_hours(1)
+    site.journal.close()
+    shutil.rmtree(site.settings.home)
+    (tmp_path / "copy").rename(site.settings.home)
+    if reopened_by == "emitter":
+        site.open()
+    else:
+        site.journal = Journal(site.settings.home)
+        site.restart()
+    site.emit(FAIL, *unknown(5))
+    # Where no emitter has looked at the root, the layout's first range shows that the journal was put back.
+    site.flush(["layout", "archive"])
+    assert len(site.journal.nodes()) == 2
+    site.check()
+
+
+def test_a_run_that_was_forgotten_before_the_root_was_adopted_is_looked_for(
+    site: Site, tmp_path: Path
+) -> None:
+    root = site.settings.root
+    site.tell(COMPLETE)
+    site.forget()
+    shutil.copytree(root, tmp_path / "copy")
+    site.tell(*unknown(3))
+    shutil.rmtree(root)
+    (tmp_path / "copy").rename(root)
+    adoption = plan_adoption(site.journal, root, NAMES)
+    write_again(site.journal, adoption.cursors["layout"])
+    adopt_root(site.journal, root, adoption)
+    site.restart()
+    site.clock.pass_hours(1)
+    site.tell(FAIL)
+    site.check()
+
+
+@pytest.mark.parametrize("before", [[], unknown(2)])
+def test_a_run_that_came_while_the_layout_was_off_is_looked_for(site: Site, before: list[bytes]) -> None:
+    if before:
+        site.tell(*before)
+    site.emit(COMPLETE)
+    site.flush(["archive"])
+    site.clock.pass_hours(1)
+    site.emit(event("next", "START", 0))
+    site.journal.prune(site.journal.last_seq(), site.clock.now_ms)
+    site.tell(FAIL)
+    site.check()
+
+
+def test_a_crash_at_whichever_step_forgets_no_run_for_good(
+    settings: Settings, tmp_path: Path, clock: Clock
+) -> None:
+    for at in itertools.count(1, 3):
+        place = tmp_path / str(at)
+        site = Site(msgspec.structs.replace(settings, home=place / "home", root=place / "root"), clock)
+        site.tell(COMPLETE)
+        clock.pass_hours(1)
+        site.emit(event("next", "COMPLETE", 0))
+        site.restart(StoppingFiles(at))
+        try:
+            site.flush()
+            break
+        except StoppedError:
+            site.restart()
+            site.flush()
+            assert set(site.journal.state("layout", "run:")) == {"run:next"}
+            site.tell(FAIL)
+            site.check()
+        finally:
+            site.journal.close()
+    assert at > 10
