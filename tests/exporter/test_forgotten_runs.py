@@ -375,3 +375,13 @@ def test_a_crash_at_whichever_step_forgets_no_run_for_good(
         finally:
             site.journal.close()
     assert at > 10
+
+
+def test_a_run_that_goes_on_in_the_batch_that_would_forget_it_stays(site: Site) -> None:
+    outputs = [{"namespace": "o", "name": f"{at}" + "x" * 200} for at in range(40)]
+    site.tell(event("r", "RUNNING", 1, outputs=outputs))
+    site.emit(event("r", "RUNNING", 2))
+    site.clock.pass_hours(1)
+    site.tell(event("next", "START", 0))
+    site.tell(COMPLETE)
+    site.check()

@@ -508,7 +508,8 @@ class UnsettledRuns:
                 delete.append(row)
                 for key in _IDS_DECODER.decode(value):
                     run = self._get(key)
-                    if run is not None and run.touched_ms // _MINUTE_MS <= minute:
+                    # What is touched by the batch is stored with it.
+                    if run and key not in self._touched and run.touched_ms // _MINUTE_MS <= minute:
                         delete.append(RUN + key)
                         delete.extend(row for piece in run.pieces for row in piece.keys(key))
                         del self._runs[key]
