@@ -7,12 +7,12 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines, Timeout
+from waybill.cli.arguments import All, JsonLines, Timeout, choose
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.home import existing_journal, needed_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport import Journal, Settings
 from waybill.transport.journal import Poison
 
 app: Final = typer.Typer(
@@ -139,12 +139,11 @@ def drop(
 def _chosen(
     journal: Journal, numbers: list[int] | None, projection: str | None, *, everything: bool
 ) -> list[Poison]:
-    """The poison with these numbers, or all of it if the user says so explicitly."""
-    if everything == bool(numbers):
-        raise typer.BadParameter("give numbers, as `waybill poison list` shows them, or --all")
-    found = journal.poison.all(projection)
-    unknown = set(numbers or ()) - {one.seq for one in found}
-    if unknown:
-        listed = ", ".join(map(str, sorted(unknown)))
-        raise WaybillError(f"{listed}: no such poison; `waybill poison list` shows it")
-    return found if everything else [one for one in found if one.seq in (numbers or ())]
+    return choose(
+        journal.poison.all(projection),
+        numbers,
+        everything=everything,
+        id_of=lambda one: one.seq,
+        what="poison",
+        listed_by="waybill poison list",
+    )
