@@ -34,11 +34,13 @@ class Exchange(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("exchange", "has_turn", "held_bytes", "is_arriving", "scope")
+    __slots__ = ("client", "exchange", "has_turn", "held_bytes", "is_arriving", "scope")
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
         self.exchange = exchange
+        self.client = scope.client
+        """Address and port of its sender; granian makes this text anew each time that it is asked."""
         self.held_bytes = 0
         """What its body takes of the memory that all bodies share."""
         self.has_turn = False
