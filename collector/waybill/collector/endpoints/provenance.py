@@ -79,6 +79,8 @@ class ProvenanceEndpoints:
         self._acceptor = acceptor
         self._journal = journal
         self._settings = settings
+        self._bounds = settings.bounds
+        self._check_records = partial(check_records, bounds=self._bounds)
         # Threads of their own, so that neither occupies those that everything else shares.
         self._queries = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-queries")
         self._flushes = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
@@ -100,7 +102,7 @@ class ProvenanceEndpoints:
 
     async def _take_the_good(self, request: Request, body: bytes, status: HTTPStatus) -> Answer:
         """Keep the good ones of the records; if there are none, the status says why."""
-        sort = partial(_sort, bounds=self._settings.bounds)
+        sort = partial(_sort, bounds=self._bounds)
         good, failed, reasons, refused = await self._or_rejected(body, self._bodies.sorted(body, sort))
         self._bodies.hold_refused(request, len(refused))
         await self._acceptor.reject(Kind.PROVENANCE, refused)
@@ -114,7 +116,7 @@ class ProvenanceEndpoints:
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
     def _check(self, body: bytes) -> tuple[bytes, int]:
-        return check_in_pieces(body, _WANTED, partial(check_records, bounds=self._settings.bounds))
+        return check_in_pieces(body, _WANTED, self._check_records)
 
     async def _or_rejected(self, body: bytes, work: Awaitable[_T]) -> _T:
         try:

@@ -34,13 +34,15 @@ class Exchange(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("client", "exchange", "has_turn", "held_bytes", "is_arriving", "scope")
+    __slots__ = ("_headers", "client", "exchange", "has_turn", "held_bytes", "is_arriving", "scope")
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
         self.exchange = exchange
+        # granian makes both anew each time that they are asked for.
+        self._headers = scope.headers
         self.client = scope.client
-        """Address and port of its sender; granian makes this text anew each time that it is asked."""
+        """Address and port of its sender."""
         self.held_bytes = 0
         """What its body takes of the memory that all bodies share."""
         self.has_turn = False
@@ -50,7 +52,7 @@ class Request:
 
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty where there is none."""
-        return str(self.scope.headers.get(name) or "")
+        return str(self._headers.get(name) or "")
 
     @property
     def is_json(self) -> bool:
