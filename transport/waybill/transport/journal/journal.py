@@ -5,7 +5,7 @@ One SQLite database per home, in WAL mode. What holds at every moment:
 - `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
 - Sequence numbers grow and are never used again under one node; `Entry.received_ms` never decreases with
   them.
-- The same bytes of the same kind are one entry for as long as the journal retains it.
+- The same bytes of the same kind are one entry for as long as the journal retains it undamaged.
 - A cursor and the state that belongs to it change in one transaction.
 """
 
