@@ -307,6 +307,17 @@ def test_one_bad_record_costs_no_neighbour_and_is_kept_as_a_reject(
     assert send(shared, bad).status == 422
 
 
+def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Collector) -> None:
+    bad = [record(did=f"many-{at}", finalState="BANANA") for at in range(1_001)]
+    good = record(did="among many", dataSource="among many")
+    refused = send(shared, *bad, good)
+    assert (refused.status, ask(shared, data_source=quote("among many"))) == (422, [])
+    assert "more than 1,000 elements are wrong, so none is kept" in refused.json["detail"]
+    assert json.dumps([*bad, good]).encode() in rejects(shared).values()
+    taken = send(shared, *bad[1:], good)
+    assert (taken.status, taken.json["accepted"], len(taken.json["failed"])) == (202, 1, 1_000)
+
+
 ODD = [
     ("a quote", {"filename": "a'b"}, {"filename": "a'b"}),
     ("a path as system name", {"systemName": "../../x"}, {"system_name": "../../x"}),
