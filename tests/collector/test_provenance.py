@@ -17,7 +17,7 @@ from waybill.collector.intake import Rejects
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal
+from waybill.transport import Journal, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -407,6 +407,22 @@ def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(sta
     bad.unlink()
     assert "warning" not in collector.get("/provenance/query?partial=true").headers
     assert len(ask(collector)) == 2
+
+
+def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
+    start: Start, settings: Settings, root: Path
+) -> None:
+    collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
+    receipt = send(collector, record()).headers["waybill-receipt"]
+    assert flush(settings).left == {}
+    doors = ("/api/v1/records", "/api/v1/records/stats", "/provenance/query?partial=true")
+    doors += (f"/where?receipt={receipt}",)
+    assert [collector.get(door).status for door in doors] == [200, 200, 200, 200]
+    root.rename(root.with_name("away"))
+    root.mkdir()
+    for door in doors:
+        reply = collector.get(door)
+        assert (reply.status, "waybill root adopt" in reply.body.decode()) == (503, True), door
 
 
 def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(start: Start) -> None:

@@ -104,7 +104,7 @@ def retry(
         left = [stays for one in chosen for stays in journal.poison.all(one.projection, one.seq)]
     console.line(f"{len(chosen) - len(left)} of {len(chosen)} are applied")
     for one in left:
-        why = f"not again, {one.reason}" if one.retry_seq is None else "not yet, flush again"
+        why = f"it failed again, {one.reason}" if one.retry_seq is None else "not tried yet, flush again"
         console.error(f"{one.seq} by {one.projection}: {why}")
     if left:
         raise typer.Exit(console.EXIT_FAILED)

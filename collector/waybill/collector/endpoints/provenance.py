@@ -21,12 +21,13 @@ from waybill.collector.endpoints.batches import (
     sort_elements,
 )
 from waybill.collector.endpoints.deltafi import Stats, deltafi_records, deltafi_stats
-from waybill.collector.http import Answer, Problem, Request, busy, json_answer
+from waybill.collector.http import Answer, Problem, Request, busy, json_answer, wrong_root
 from waybill.facets import ProvenanceRecord
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
-from waybill.transport.errors import AdmissionError
+from waybill.transport.errors import AdmissionError, RootError
 from waybill.transport.journal import Kind
+from waybill.transport.root import check_root
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,10 +180,12 @@ class ProvenanceEndpoints:
             count = f"{len(error.unread):,} files could not be read"
             detail = f"{count}, so records may be missing; see to them, or ask with partial=true for the rest"
             errors = error.unread[:_UNREAD_NAMED_MAX]
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors) from None
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
+        except RootError as error:
+            raise wrong_root(error) from None
         except OSError as error:
             detail = f"the files cannot be read now ({error}); see to the disk and its permissions"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the files cannot be read") from None
 
     def _look_up(
         self,
@@ -192,6 +195,7 @@ class ProvenanceEndpoints:
     ) -> Answer:
         from waybill.exporter.query import IncompleteError, read_backlog, scan
 
+        check_root(self._journal, self._settings.root)
         headers: list[tuple[str, str]] = []
 
         def tables() -> Iterator[pa.Table]:

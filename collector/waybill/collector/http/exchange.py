@@ -11,6 +11,8 @@ import msgspec
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
+    from waybill.transport.errors import RootError
+
 JSON: Final = "application/json"
 PROBLEM_JSON: Final = "application/problem+json"
 
@@ -126,3 +128,8 @@ def busy(detail: str) -> Problem:
     """Refuse what may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, reason=detail)
+
+
+def wrong_root(error: RootError) -> Problem:
+    """Refuse to answer from a folder that is not the root."""
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason="the root is not the home's")
