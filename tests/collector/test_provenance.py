@@ -415,8 +415,8 @@ def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
     collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
     receipt = send(collector, record()).headers["waybill-receipt"]
     assert flush(settings).left == {}
-    doors = ("/api/v1/records", "/api/v1/records/stats", "/provenance/query?partial=true")
-    doors += (f"/where?receipt={receipt}",)
+    doors = ["/api/v1/records", "/api/v1/records/stats", "/provenance/query?partial=true"]
+    doors.append(f"/where?receipt={receipt}")
     assert [collector.get(door).status for door in doors] == [200, 200, 200, 200]
     root.rename(root.with_name("away"))
     root.mkdir()

@@ -114,7 +114,8 @@ class HealthEndpoints:
             free_bytes = shutil.disk_usage(journal.home).free
         except (JournalError, OSError) as error:
             return Readiness(ready=False, problems={"journal": str(error)})
-        is_full, setting = filled >= 1, f"journal_max_bytes = {journal.max_bytes}"
+        setting = f"journal_max_bytes = {journal.max_bytes}"
+        is_full = filled >= 1
         has_room = free_bytes >= _BATCH_ROOM_BYTES
         if not has_room:
             problems["journal"] = f"its disk has only {free_bytes} bytes left; make room there"

@@ -161,11 +161,11 @@ class ProvenanceEndpoints:
 
     async def _ask(
         self,
-        told_by: Callable[[Iterable[pa.Table]], object],
+        make: Callable[[Iterable[pa.Table]], object],
         params: QueryParams,
         columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
     ) -> Answer:
-        """What a function tells by the records that meet the conditions, as an answer."""
+        """What a function makes of the records that meet the conditions, as an answer."""
         from waybill.exporter.query import BacklogError, IncompleteError
 
         if not self._settings.provenance_enabled:
@@ -173,7 +173,7 @@ class ProvenanceEndpoints:
             raise Problem(HTTPStatus.CONFLICT, detail)
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._queries, self._look_up, told_by, params, columns)
+            return await loop.run_in_executor(self._queries, self._look_up, make, params, columns)
         except BacklogError as error:
             raise busy(str(error)) from None
         except IncompleteError as error:
@@ -189,7 +189,7 @@ class ProvenanceEndpoints:
 
     def _look_up(
         self,
-        told_by: Callable[[Iterable[pa.Table]], object],
+        make: Callable[[Iterable[pa.Table]], object],
         params: QueryParams,
         columns: Sequence[str],
     ) -> Answer:
@@ -209,7 +209,7 @@ class ProvenanceEndpoints:
 
         # The journal is read first: a record that is filed meanwhile is then found in the files, once.
         backlog = read_backlog(self._journal, self._settings, params.query)
-        value = told_by(tables())
+        value = make(tables())
         return json_answer(value, headers=headers)
 
 

@@ -203,7 +203,7 @@ class Archive:
                 publish_new(self._files, path, data)
                 changed[relative(self._root, path)] = seal
         except FileExistsError:
-            self._filing.is_taken(node, path)
+            self._filing.give_way(node, path)
             return self._write(count)
         self._filing.done(node, name.last)
         self._cursor, self._stored_range, self._seal = name.last, None, seal

@@ -123,7 +123,9 @@ class Database:
             self._version = writer.data_version()
             # Without a change SQLite writes nothing, and fsyncs nothing.
             if writer.total_changes() != changes:
-                self._has_unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
+                self._has_unsynced = lazily
+                if not lazily:
+                    self._synced_s = now_s
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None

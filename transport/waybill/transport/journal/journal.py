@@ -193,13 +193,13 @@ class Journal:
         size_bytes = 0
         with self._database.reading() as reader:
             cursor = reader.execute(_READ, (after, limit))
-            for seq, received_ms, kind, system_name, *stored in cursor:
-                _, body, unpacked_bytes = stored
+            for row in cursor:
+                *_, body, unpacked_bytes = row
                 size_bytes += unpacked_bytes or len(body)
                 if entries and size_bytes > max_bytes:
                     cursor.close(force=True)
                     break
-                entries.append(_entry_of(seq, received_ms, kind, system_name, *stored))
+                entries.append(_entry_of(*row))
         return entries
 
     def feed(
