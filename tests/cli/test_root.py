@@ -49,8 +49,9 @@ def test_a_root_that_is_away_is_told_everywhere_and_adopted_only_on_request(
     flushed = waybill("flush", "--home", settings.home)
     assert flushed.returncode == 1
     assert flushed.stderr.count(way_out) == 2
-    looked = waybill("find", "--home", settings.home)
-    assert (looked.returncode, way_out in looked.stderr) == (1, True)
+    for command in ("find", "verify", "explain 01890000-0000-7000-8000-000000000001"):
+        looked = waybill(*command.split(), "--home", settings.home)
+        assert (looked.returncode, looked.stdout, way_out in looked.stderr) == (1, "", True)
     status = json.loads(waybill("status", "--home", settings.home, "--json").stdout)
     assert way_out in status["projections"]["layout"]["problem"]
     shown = waybill("root", "show", "--home", settings.home, "--json")

@@ -6,12 +6,8 @@ import contextlib
 import gzip
 import http.client
 import json
-import os
 import resource
-import secrets
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -379,43 +375,6 @@ def test_memory_is_bounded_whatever_clients_ask(start: Start) -> None:
     ):
         assert collector.get(f"/provenance/{asked}").status == status
     assert peak_bytes(collector) < MEMORY_BYTES_MAX
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 24 MB, where this user may mount one."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount, umount = shutil.which("mount"), shutil.which("umount")
-    if os.geteuid() != 0 or mount is None or umount is None:
-        pytest.skip("only root may mount a disk")
-    command = [mount, "-t", "tmpfs", "-o", "size=24m", "waybill-collector", str(place)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
-    yield place
-    subprocess.run([umount, "--lazy", str(place)], check=True)
-
-
-def test_a_full_disk_is_busy_and_it_goes_on_by_itself_when_there_is_room(start: Start, disk: Path) -> None:
-    collector = start("--runner", "none", home=disk / "home")
-    filler = disk / "filler"
-    with filler.open("wb") as file:
-        left = os.statvfs(disk)
-        file.write(bytes(left.f_bavail * left.f_frsize - 2**20))
-    acknowledged = []
-    for number in range(100):
-        body = event(producer=f"https://example.org/{number}" + secrets.token_hex(25_000))
-        reply = collector.post(PATH, body)
-        if reply.status != 201:
-            break
-        acknowledged.append(body)
-    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
-    assert collector.get("/health/live").status == 200
-    filler.unlink()
-    wait_for(lambda: collector.post(PATH, own("after")).status == 201)
-    assert collector.get("/health/ready").json["ready"] is True
-    assert collector.bodies() == [*acknowledged, own("after")]
 
 
 def test_a_disk_that_does_not_keep_up_is_busy_and_it_goes_on_by_itself(start: Start, tmp_path: Path) -> None:

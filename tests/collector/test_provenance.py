@@ -17,7 +17,7 @@ from waybill.collector.intake import Rejects
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal
+from waybill.transport import Journal, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -307,6 +307,17 @@ def test_one_bad_record_costs_no_neighbour_and_is_kept_as_a_reject(
     assert send(shared, bad).status == 422
 
 
+def test_more_than_a_thousand_bad_records_cost_the_good_ones_too(shared: Collector) -> None:
+    bad = [record(did=f"many-{at}", finalState="BANANA") for at in range(1_001)]
+    good = record(did="among many", dataSource="among many")
+    refused = send(shared, *bad, good)
+    assert (refused.status, ask(shared, data_source=quote("among many"))) == (422, [])
+    assert "more than 1,000 elements are wrong, so none is kept" in refused.json["detail"]
+    assert json.dumps([*bad, good]).encode() in rejects(shared).values()
+    taken = send(shared, *bad[1:], good)
+    assert (taken.status, taken.json["accepted"], len(taken.json["failed"])) == (202, 1, 1_000)
+
+
 ODD = [
     ("a quote", {"filename": "a'b"}, {"filename": "a'b"}),
     ("a path as system name", {"systemName": "../../x"}, {"system_name": "../../x"}),
@@ -396,6 +407,22 @@ def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(sta
     bad.unlink()
     assert "warning" not in collector.get("/provenance/query?partial=true").headers
     assert len(ask(collector)) == 2
+
+
+def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
+    start: Start, settings: Settings, root: Path
+) -> None:
+    collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
+    receipt = send(collector, record()).headers["waybill-receipt"]
+    assert flush(settings).left == {}
+    doors = ["/api/v1/records", "/api/v1/records/stats", "/provenance/query?partial=true"]
+    doors.append(f"/where?receipt={receipt}")
+    assert [collector.get(door).status for door in doors] == [200, 200, 200, 200]
+    root.rename(root.with_name("away"))
+    root.mkdir()
+    for door in doors:
+        reply = collector.get(door)
+        assert (reply.status, "waybill root adopt" in reply.body.decode()) == (503, True), door
 
 
 def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(start: Start) -> None:

@@ -43,7 +43,7 @@ def facet_as_sent() -> dict[str, object]:
         byFinalState={"COMPLETE": 1, "ERROR": 1},
         bytes=10,
         dataSinks=["lake"],
-        provenanceQuery="http://127.0.0.1:8090/provenance/query?data_source=orders",
+        provenanceQuery="http://127.0.0.1:8090/api/v1/records?data_source=orders",
         producer=PRODUCER,
     )
     as_sent: dict[str, object] = json.loads(Serde.to_json(facet))

@@ -113,7 +113,7 @@ def test_a_summary_counts_states_and_bytes_and_points_to_the_records(
     assert facet["byFinalState"] == {"CANCELLED": 1, "COMPLETE": 2, "ERROR": 1, "FILTERED": 1}
     assert (facet["records"], facet["events"], facet["bytes"], facet["dataSinks"]) == (5, 10, 50, ["lake"])
     assert facet["provenanceQuery"] == (
-        "http://collector:8090/provenance/query?system_name=east&data_source=orders"
+        "http://collector:8090/api/v1/records?system_name=east&data_source=orders"
         "&from=1767225601000&to=1767225601000"
     )
     assert event["job"] == {"namespace": "east", "name": "orders"}

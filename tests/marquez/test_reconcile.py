@@ -96,6 +96,17 @@ def test_a_summary_stands_for_the_events_in_it_and_is_repaired_as_they_would_be(
     assert marquez.stored[0] == marquez.stored[1]
 
 
+def test_what_is_set_aside_was_not_delivered_and_is_not_missing(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+) -> None:
+    _, poison, _ = (keep("run", at, eventTime=MOMENT.format(at, 0)) for at in range(3))
+    journal.poison.set_aside("marquez", poison, "a test")
+    worker.run()
+    assert len(marquez.stored) == 2
+    found = reconcile(journal, EventReader(marquez.url))
+    assert (found.compared, found.missing) == (2, ())
+
+
 def test_what_is_new_is_compared_once_and_sent_again_where_it_is_missing(
     journal: Journal, marquez: ContractServer, delivered: Worker, keep: Keep
 ) -> None:

@@ -166,5 +166,5 @@ def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_t
     (delivery,) = open_all(marquez_url=marquez.url, marquez_detail="summary", **given)
     work(delivery)
     (facet,) = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored if "run" in e]
-    assert facet["provenanceQuery"].startswith(f"{link}/provenance/query?")
+    assert facet["provenanceQuery"].startswith(f"{link}/api/v1/records?")
     assert (facet["records"], facet["bytes"]) == (3, 1_024)

@@ -149,6 +149,21 @@ def test_a_damaged_entry_is_read_without_its_body_and_hides_no_other(tmp_path: P
     journal.close()
 
 
+@pytest.mark.parametrize("damage", ["body = zeroblob(100)", "body = zeroblob(0)", "kind = 7"])
+def test_what_repeats_a_damaged_entry_is_kept_anew(tmp_path: Path, damage: str) -> None:
+    journal = Journal(tmp_path, packs=True)
+    sent = [b"a", b"b" * 10_000, b"c"]
+    journal.append_many((EVENT, body, "s") for body in sent)
+    connection = apsw.Connection(str(journal.path))
+    connection.execute(f"UPDATE entries SET {damage} WHERE seq = 2")  # noqa: S608 - words of our own
+    connection.close()
+    assert journal.append_many((EVENT, body, "s") for body in sent) == [1, 4, 3]
+    assert bodies(journal) == [b"a", b"", b"c", b"b" * 10_000]
+    assert [entry.seq for entry in journal.read(0) if entry.damage] == [2], "it is no less damaged"
+    assert [journal.append(EVENT, body) for body in sent] == [1, 4, 3]
+    journal.close()
+
+
 def test_poison_outlives_its_entry_and_comes_again_in_the_place_of_its_mark(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.append_many((EVENT, b"%d" % number, "s") for number in range(3))

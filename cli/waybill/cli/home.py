@@ -50,12 +50,13 @@ def checked_root(agreed: Settings) -> Path:
     Raises:
         RootError: at its path is another folder, or an older copy.
     """
-    if agreed.origins["root"] == ORIGIN and not agreed.root.is_dir():
-        raise typer.BadParameter(
-            f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
-        )
-    if agreed.origins["root"] != ORIGIN:
-        with existing_journal(agreed) as journal:
-            if journal is not None:
-                check_root(journal, agreed.root)
+    if agreed.origins["root"] == ORIGIN:
+        if not agreed.root.is_dir():
+            raise typer.BadParameter(
+                f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
+            )
+        return agreed.root
+    with existing_journal(agreed) as journal:
+        if journal is not None:
+            check_root(journal, agreed.root)
     return agreed.root

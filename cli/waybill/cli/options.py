@@ -18,7 +18,8 @@ ORIGIN: Final = "the command's options"
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""
 
-RUNNING: Final = tuple(name for name in SETTINGS if name != "listen")
+_OF_INTAKE: Final = {"listen", "log_format", "admit_name_chars", "admit_items", "admit_made_chars"}
+RUNNING: Final = tuple(name for name in SETTINGS if name not in _OF_INTAKE)
 """Every setting that a runner works by, for commands that may become or start one."""
 
 

@@ -127,7 +127,7 @@ class Application:
         else:
             level, what = logging.WARNING, "could not serve a request"
         same = {"status": status.value, "reason": problem.reason, **self._path_and_method(request)}
-        once = {"client": request.scope.client}
+        once = {"client": request.client}
         if problem.key:
             same["key"] = problem.key
         log.log(level, what, extra=about(same, once))

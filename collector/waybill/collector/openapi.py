@@ -108,7 +108,7 @@ def description() -> _Json:
                     "What became of an entry",
                     _ref("ReceiptStatus"),
                     [_parameter("receipt", {"type": "string", "pattern": RECEIPT_PATTERN}, required=True)],
-                    (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND),
+                    (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
                 )
             },
             "/openapi.json": {"get": _asking("This description", {"type": "object"}, [], ())},

@@ -11,6 +11,7 @@ from waybill.exporter.layout import Layout
 from waybill.exporter.query import Located, locate_entry
 from waybill.facets import DELTA_FILE_FACET, RunEvent, decode_event
 from waybill.transport.journal import Kind
+from waybill.transport.root import check_root
 from waybill.transport.runner import Progress, progress_of, statuses
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
 
     Raises:
         JournalError: the journal cannot be read.
+        RootError: the folder is not the root that the home files into.
         OSError: the root cannot be read.
     """
     nodes = journal.nodes()
@@ -69,6 +71,8 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
     progress = {name: progress_of(journal, name, receipt.seq) for name in sorted(statuses(journal))}
     readable = entries and entries[0].damage is None
     filed = readable and progress.get(Layout.name) is Progress.DONE
+    if filed:
+        check_root(journal, root)
     # It is filed under the node of its receipt or a later one; a repeat of an earlier entry is where that is.
     places = (locate_entry(root, node.name, entries[0]) for node in (*nodes[at:], *nodes[:at]) if filed)
     files = next(filter(None, places), [])

@@ -289,7 +289,7 @@ class Filing:
         put = {**(put or {}), _FILED_AS: node.encode()}
         self._journal.commit(self._projection, cursor=last, put=put, delete=[*delete, _RANGE])
 
-    def is_taken(self, node: str, path: Path) -> None:
+    def give_way(self, node: str, path: Path) -> None:
         """Go on under another node, because somebody else has published a file of this one's name."""
         _renew(self._journal, node, f"{path} has other bytes than its own")
 

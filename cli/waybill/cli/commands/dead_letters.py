@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines, Timeout
+from waybill.cli.arguments import All, JsonLines, Timeout, choose
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.home import existing_journal, needed_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport import Journal, Settings
 from waybill.transport.config import MARQUEZ
 
 if TYPE_CHECKING:
@@ -142,14 +142,14 @@ def drop(
 def _chosen(
     journal: Journal, numbers: list[int] | None, backend: str, *, everything: bool
 ) -> dict[int, DeadLetter]:
-    """The letters with these numbers, or all of them if the user says so explicitly."""
     from waybill.marquez import dead_letters
 
-    if everything == bool(numbers):
-        raise typer.BadParameter("give numbers, as `waybill dead-letters list` shows them, or --all")
-    letters = {letter.seq: letter for letter in dead_letters(journal, backend)}
-    unknown = [number for number in numbers or () if number not in letters]
-    if unknown:
-        listed = ", ".join(map(str, unknown))
-        raise WaybillError(f"{listed}: no such dead letter; `waybill dead-letters list` shows them")
-    return letters if everything else {number: letters[number] for number in numbers or ()}
+    letters = choose(
+        dead_letters(journal, backend),
+        numbers,
+        everything=everything,
+        id_of=lambda one: one.seq,
+        what="dead letter",
+        listed_by="waybill dead-letters list",
+    )
+    return {letter.seq: letter for letter in letters}

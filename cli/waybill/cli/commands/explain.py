@@ -10,7 +10,7 @@ import typer
 
 from waybill.cli import console, records
 from waybill.cli.arguments import JsonObject
-from waybill.cli.home import agreed_settings
+from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
 from waybill.transport import Journal, Settings
 
@@ -44,14 +44,15 @@ def explain(
     from waybill.exporter.sources import EventsSource, JournalSource
 
     agreed = agreed_settings(settings)
-    archive = [EventsSource(agreed.root)] if (agreed.root / EVENTS).is_dir() else []
+    root = checked_root(agreed)
+    archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
     wanted = Wanted(system_name=agreed.system_name, annotations_allowed=agreed.provenance_annotations_allowed)
-    found = explain_file(did, [*archive, *journal], agreed.root, wanted)
+    found = explain_file(did, [*archive, *journal], root, wanted)
     if as_json:
         console.json({**msgspec.to_builtins(found), "is_proven": found.is_proven})
     else:
-        _show(found, agreed.root)
+        _show(found, root)
     if found.unread:
         raise IncompleteError(found.unread)
     if not (found.steps or found.rows):

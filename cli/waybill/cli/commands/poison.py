@@ -7,12 +7,12 @@ from typing import Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines, Timeout
+from waybill.cli.arguments import All, JsonLines, Timeout, choose
 from waybill.cli.commands.flush import flush_with_progress
 from waybill.cli.home import existing_journal, needed_journal
 from waybill.cli.options import RUNNING, with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport import Journal, Settings
 from waybill.transport.journal import Poison
 
 app: Final = typer.Typer(
@@ -104,7 +104,7 @@ def retry(
         left = [stays for one in chosen for stays in journal.poison.all(one.projection, one.seq)]
     console.line(f"{len(chosen) - len(left)} of {len(chosen)} are applied")
     for one in left:
-        why = f"not again, {one.reason}" if one.retry_seq is None else "not yet, flush again"
+        why = f"it failed again, {one.reason}" if one.retry_seq is None else "not tried yet, flush again"
         console.error(f"{one.seq} by {one.projection}: {why}")
     if left:
         raise typer.Exit(console.EXIT_FAILED)
@@ -139,12 +139,11 @@ def drop(
 def _chosen(
     journal: Journal, numbers: list[int] | None, projection: str | None, *, everything: bool
 ) -> list[Poison]:
-    """The poison with these numbers, or all of it if the user says so explicitly."""
-    if everything == bool(numbers):
-        raise typer.BadParameter("give numbers, as `waybill poison list` shows them, or --all")
-    found = journal.poison.all(projection)
-    unknown = set(numbers or ()) - {one.seq for one in found}
-    if unknown:
-        listed = ", ".join(map(str, sorted(unknown)))
-        raise WaybillError(f"{listed}: no such poison; `waybill poison list` shows it")
-    return found if everything else [one for one in found if one.seq in (numbers or ())]
+    return choose(
+        journal.poison.all(projection),
+        numbers,
+        everything=everything,
+        id_of=lambda one: one.seq,
+        what="poison",
+        listed_by="waybill poison list",
+    )

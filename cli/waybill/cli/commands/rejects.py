@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines
+from waybill.cli.arguments import All, JsonLines, choose
 from waybill.cli.home import as_agreed, needed_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import instant_of
-from waybill.transport import AdmissionError, Settings, WaybillError
+from waybill.transport import AdmissionError, Settings
 
 if TYPE_CHECKING:
     from waybill.collector import Rejects
@@ -129,10 +129,12 @@ def _rejects(settings: Settings) -> Iterator[Rejects]:
 
 
 def _chosen(rejects: Rejects, names: list[str] | None, *, everything: bool) -> list[str]:
-    """The rejects with these IDs, or all of them if the user says so explicitly."""
-    if everything == bool(names):
-        raise typer.BadParameter("give IDs, as `waybill rejects list` shows them, or --all")
-    unknown = [name for name in names or () if rejects.get(name) is None]
-    if unknown:
-        raise WaybillError(f"{', '.join(unknown)}: no such reject; `waybill rejects list` shows them")
-    return names or [reject.id for reject in rejects.all()]
+    found = choose(
+        rejects.all(),
+        names,
+        everything=everything,
+        id_of=lambda one: one.id,
+        what="reject",
+        listed_by="waybill rejects list",
+    )
+    return [reject.id for reject in found]

@@ -138,12 +138,10 @@ def _as_runner(home: Path) -> Iterator[None]:
 def _status(journal: Journal, root: Path) -> RootStatus:
     problem, marker = None, None
     try:
-        check_root(journal, root)
         marker = read_marker(root)
+        check_root(journal, root)
     except RootError as error:
         problem = str(error)
-        with contextlib.suppress(RootError):
-            marker = read_marker(root)
     claims: dict[str, dict[str, Claim]] = {}
     for folder in sorted((root / CLAIMS).glob("*/")):
         with contextlib.suppress(RootError):

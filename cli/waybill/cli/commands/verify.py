@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.home import agreed_settings
+from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
 from waybill.transport import Settings, WaybillError
@@ -153,7 +153,7 @@ def _roots_of(agreed: Settings, ours: str | None, theirs: Sequence[str]) -> list
 
     if len(theirs) > 1:
         raise typer.BadParameter("two roots are compared; give one B", param_hint="B")
-    wanted = [local_or_url(ours) if ours else agreed.root, *map(local_or_url, theirs)]
+    wanted = [local_or_url(ours) if ours else checked_root(agreed), *map(local_or_url, theirs)]
     for place in wanted:
         if isinstance(place, Path) and not place.is_dir():
             raise typer.BadParameter(

@@ -16,7 +16,7 @@ ELEMENTS_MAX: Final = 250_000
 """How many events or records a body may have."""
 
 REFUSED_MAX: Final = 1_000
-"""From how many refused elements on a body is refused as a whole: each takes far longer than a good one."""
+"""A body with more refused elements is refused as a whole, since each takes far longer than a good one."""
 
 VALUES_MAX: Final = 2_500_000
 """How many values and names of members one element may have: all that is made of it is in memory at once."""
@@ -79,7 +79,10 @@ def sort_elements(
                 left_bytes -= len(single)
                 reasons = [str(fault) for fault in faults_of(single, error)]
             if len(failed) == REFUSED_MAX:
-                detail = f"more than {REFUSED_MAX:,} elements are wrong; the first: {failed[0][1][0]}"
+                detail = (
+                    f"more than {REFUSED_MAX:,} elements are wrong, so none is kept; correct them, or send "
+                    f"fewer at once; the first: {failed[0][1][0]}"
+                )
                 status = HTTPStatus.UNPROCESSABLE_ENTITY
                 raise Problem(status, detail, reason="too many wrong elements") from None
             failed.append((index, reasons))

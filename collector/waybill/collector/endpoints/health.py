@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.collector.http import Answer, Problem, Request, json_answer
+from waybill.collector.http import Answer, Problem, Request, json_answer, wrong_root
 from waybill.collector.intake import STALLED_S, Receipt
 from waybill.collector.metrics import TEXT, home_text
-from waybill.transport.errors import JournalError
+from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.runner import statuses
 
@@ -91,7 +91,10 @@ class HealthEndpoints:
         if receipt is None:
             detail = "the parameter receipt is missing or no receipt; give ?receipt=NODE-NUMBER"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
-        found = await asyncio.to_thread(receipt_status, self._journal, self._root, receipt)
+        try:
+            found = await asyncio.to_thread(receipt_status, self._journal, self._root, receipt)
+        except RootError as error:
+            raise wrong_root(error) from None
         if found is None:
             detail = "this collector never gave that receipt; ask the one that answered"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
@@ -111,7 +114,8 @@ class HealthEndpoints:
             free_bytes = shutil.disk_usage(journal.home).free
         except (JournalError, OSError) as error:
             return Readiness(ready=False, problems={"journal": str(error)})
-        is_full, setting = filled >= 1, f"journal_max_bytes = {journal.max_bytes}"
+        setting = f"journal_max_bytes = {journal.max_bytes}"
+        is_full = filled >= 1
         has_room = free_bytes >= _BATCH_ROOM_BYTES
         if not has_room:
             problems["journal"] = f"its disk has only {free_bytes} bytes left; make room there"

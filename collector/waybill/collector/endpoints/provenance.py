@@ -21,12 +21,13 @@ from waybill.collector.endpoints.batches import (
     sort_elements,
 )
 from waybill.collector.endpoints.deltafi import Stats, deltafi_records, deltafi_stats
-from waybill.collector.http import Answer, Problem, Request, busy, json_answer
+from waybill.collector.http import Answer, Problem, Request, busy, json_answer, wrong_root
 from waybill.facets import ProvenanceRecord
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
-from waybill.transport.errors import AdmissionError
+from waybill.transport.errors import AdmissionError, RootError
 from waybill.transport.journal import Kind
+from waybill.transport.root import check_root
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,6 +80,8 @@ class ProvenanceEndpoints:
         self._acceptor = acceptor
         self._journal = journal
         self._settings = settings
+        self._bounds = settings.bounds
+        self._check_records = partial(check_records, bounds=self._bounds)
         # Threads of their own, so that neither occupies those that everything else shares.
         self._queries = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-queries")
         self._flushes = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
@@ -100,7 +103,7 @@ class ProvenanceEndpoints:
 
     async def _take_the_good(self, request: Request, body: bytes, status: HTTPStatus) -> Answer:
         """Keep the good ones of the records; if there are none, the status says why."""
-        sort = partial(_sort, bounds=self._settings.bounds)
+        sort = partial(_sort, bounds=self._bounds)
         good, failed, reasons, refused = await self._or_rejected(body, self._bodies.sorted(body, sort))
         self._bodies.hold_refused(request, len(refused))
         await self._acceptor.reject(Kind.PROVENANCE, refused)
@@ -114,7 +117,7 @@ class ProvenanceEndpoints:
         return json_answer(taken, status=HTTPStatus.ACCEPTED, headers=headers)
 
     def _check(self, body: bytes) -> tuple[bytes, int]:
-        return check_in_pieces(body, _WANTED, partial(check_records, bounds=self._settings.bounds))
+        return check_in_pieces(body, _WANTED, self._check_records)
 
     async def _or_rejected(self, body: bytes, work: Awaitable[_T]) -> _T:
         try:
@@ -158,11 +161,11 @@ class ProvenanceEndpoints:
 
     async def _ask(
         self,
-        told_by: Callable[[Iterable[pa.Table]], object],
+        make: Callable[[Iterable[pa.Table]], object],
         params: QueryParams,
         columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
     ) -> Answer:
-        """What a function tells by the records that meet the conditions, as an answer."""
+        """What a function makes of the records that meet the conditions, as an answer."""
         from waybill.exporter.query import BacklogError, IncompleteError
 
         if not self._settings.provenance_enabled:
@@ -170,26 +173,29 @@ class ProvenanceEndpoints:
             raise Problem(HTTPStatus.CONFLICT, detail)
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._queries, self._look_up, told_by, params, columns)
+            return await loop.run_in_executor(self._queries, self._look_up, make, params, columns)
         except BacklogError as error:
             raise busy(str(error)) from None
         except IncompleteError as error:
             count = f"{len(error.unread):,} files could not be read"
             detail = f"{count}, so records may be missing; see to them, or ask with partial=true for the rest"
             errors = error.unread[:_UNREAD_NAMED_MAX]
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors) from None
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
+        except RootError as error:
+            raise wrong_root(error) from None
         except OSError as error:
             detail = f"the files cannot be read now ({error}); see to the disk and its permissions"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail) from None
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the files cannot be read") from None
 
     def _look_up(
         self,
-        told_by: Callable[[Iterable[pa.Table]], object],
+        make: Callable[[Iterable[pa.Table]], object],
         params: QueryParams,
         columns: Sequence[str],
     ) -> Answer:
         from waybill.exporter.query import IncompleteError, read_backlog, scan
 
+        check_root(self._journal, self._settings.root)
         headers: list[tuple[str, str]] = []
 
         def tables() -> Iterator[pa.Table]:
@@ -203,7 +209,7 @@ class ProvenanceEndpoints:
 
         # The journal is read first: a record that is filed meanwhile is then found in the files, once.
         backlog = read_backlog(self._journal, self._settings, params.query)
-        value = told_by(tables())
+        value = make(tables())
         return json_answer(value, headers=headers)
 
 

@@ -20,4 +20,5 @@ from waybill.collector.http.exchange import (
     Request as Request,
     busy as busy,
     json_answer as json_answer,
+    wrong_root as wrong_root,
 )

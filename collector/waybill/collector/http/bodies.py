@@ -47,8 +47,9 @@ _INLINE_BYTES: Final = 64 * 2**10
 _GZIP_MEMBERS_MAX: Final = 64
 """The rest of a piece is copied after each member, so many members would take long."""
 _WHOLE_BYTES: Final = 8 * 2**20
-_WHOLE_BYTES_MAX: Final = 32 * 2**20
-"""A body up to the first size is read in one go, at less cost, if all such take no more than the second."""
+"""A body up to this size is read in one go, at half the cost."""
+_PROMISED_BYTES_MAX: Final = 32 * 2**20
+"""What all bodies that are read in one go may promise together; further ones are read in parts."""
 _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
 """A body is decompressed in pieces, because otherwise it would be in memory twice."""
@@ -152,7 +153,7 @@ class Bodies:
         length = int(request.header("content-length") or 0)
         if length > MAX_BODY_BYTES:
             self._refuse_size()
-        if 0 < length <= min(_WHOLE_BYTES, _WHOLE_BYTES_MAX - self._promised_bytes):
+        if 0 < length <= min(_WHOLE_BYTES, _PROMISED_BYTES_MAX - self._promised_bytes):
             body = await self._read_whole(request, length)
         else:
             body = await self._read_parts(request, length)

@@ -84,13 +84,12 @@ class Connections:
 
     def begin(self, request: Request) -> None:
         """Note that a request's header has arrived."""
-        self._requests[request.scope.client] = request, time.monotonic()
+        self._requests[request.client] = request, time.monotonic()
 
     def end(self, request: Request) -> None:
         """Note that a request is over."""
-        client = request.scope.client
-        self._requests.pop(client, None)
-        self._quiet[client] = _HAD_ONE
+        self._requests.pop(request.client, None)
+        self._quiet[request.client] = _HAD_ONE
 
     def look(self) -> None:
         """Close the connections whose header takes too long, and those that are more than their share."""

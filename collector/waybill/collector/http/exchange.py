@@ -11,6 +11,8 @@ import msgspec
 if TYPE_CHECKING:
     from granian.rsgi import Scope
 
+    from waybill.transport.errors import RootError
+
 JSON: Final = "application/json"
 PROBLEM_JSON: Final = "application/problem+json"
 
@@ -34,11 +36,15 @@ class Exchange(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("exchange", "has_turn", "held_bytes", "is_arriving", "scope")
+    __slots__ = ("_headers", "client", "exchange", "has_turn", "held_bytes", "is_arriving", "scope")
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
         self.exchange = exchange
+        # granian makes both anew each time that they are asked for.
+        self._headers = scope.headers
+        self.client = scope.client
+        """Address and port of its sender."""
         self.held_bytes = 0
         """What its body takes of the memory that all bodies share."""
         self.has_turn = False
@@ -48,7 +54,7 @@ class Request:
 
     def header(self, name: str) -> str:
         """A header by its name in lower case; empty where there is none."""
-        return str(self.scope.headers.get(name) or "")
+        return str(self._headers.get(name) or "")
 
     @property
     def is_json(self) -> bool:
@@ -122,3 +128,8 @@ def busy(detail: str) -> Problem:
     """Refuse what may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, reason=detail)
+
+
+def wrong_root(error: RootError) -> Problem:
+    """Refuse to answer from a folder that is not the root."""
+    return Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error), reason="the root is not the home's")

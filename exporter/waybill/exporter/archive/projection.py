@@ -216,7 +216,7 @@ class Archive:
                 publish_new(self._files, path, data)
                 changed[relative(self._root, path)] = seal
         except FileExistsError:
-            self._filing.is_taken(node, path)
+            self._filing.give_way(node, path)
             return self._write(count)
         filed = filed_ranges(self._journal).adding([name])
         self._filing.done(node, name.last, put={_FILED: filed.encode()})

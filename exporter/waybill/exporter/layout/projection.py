@@ -204,7 +204,7 @@ class Layout:
             hours = self._writer.write_tables(raw, chain(tables, to_tables(outcome.records)))
         except FileExistsError as error:
             # The range is begun: it is taken up again from what is stored, under another node.
-            self._filing.is_taken(raw.node, Path(error.filename2))
+            self._filing.give_way(raw.node, Path(error.filename2))
             self._runs = None
             return Step(applied=1)
         self._schedule.wrote(hours)

@@ -173,6 +173,7 @@ def _forgotten(told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ..
 def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[MissingEvent]:
     acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
+    not_delivered |= {poison.seq for poison in journal.poison.all(backend)}
     owed = [key.removeprefix(OWED_PREFIX) for key in journal.state(backend, OWED_PREFIX)]
     not_delivered |= {int(one) for one in owed if not one.startswith(JOURNEY_PREFIX)}
     coalesced = CoalescedEntries(journal, backend)

@@ -114,7 +114,7 @@ class Summary(msgspec.Struct):
         first_ms, last_ms = self.completed_ms
         system_name, data_source = self.flow.source
         query = {"system_name": system_name, "data_source": data_source, "from": first_ms, "to": last_ms}
-        return f"{collector_url}/provenance/query?{urlencode(query)}"
+        return f"{collector_url}/api/v1/records?{urlencode(query)}"
 
 
 def _add(names: set[_T], more: Iterable[_T]) -> None:

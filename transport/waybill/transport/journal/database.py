@@ -85,6 +85,10 @@ class Database:
         self._read_lock = threading.Lock()
         self.on_fork: Callable[[], None] = lambda: None
         """Called in the child of a fork, before anything else uses the database there."""
+        self.on_change: Callable[[apsw.Connection], None] = lambda _: None
+        """Called in a write transaction if another connection has written since the last one."""
+        self._version: int | None = None
+        """SQLite's version of what this process has written or seen last; a commit of anybody changes it."""
         survive_forks(self)
 
     def write(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
@@ -112,12 +116,16 @@ class Database:
             self._refuse_lost()
             changes = writer.total_changes()
             writer.execute("BEGIN IMMEDIATE")
+            if writer.data_version() != self._version:
+                self.on_change(writer)
             result = work(writer)
             writer.execute("COMMIT")
-            if (
-                writer.total_changes() != changes
-            ):  # SQLite writes nothing, and fsyncs nothing, without a change
-                self._has_unsynced, self._synced_s = lazily, self._synced_s if lazily else now_s
+            self._version = writer.data_version()
+            # Without a change SQLite writes nothing, and fsyncs nothing.
+            if writer.total_changes() != changes:
+                self._has_unsynced = lazily
+                if not lazily:
+                    self._synced_s = now_s
         except apsw.Error as error:
             _roll_back(writer)
             raise self._explained(error) from None
@@ -299,7 +307,7 @@ class Database:
         for connection in (self._writer, self._reader):
             if connection is not None:
                 connection.close()
-        self._writer = self._reader = None
+        self._writer = self._reader = self._version = None
         self._watch.closed()
         if self._close_descriptor is not None:
             self._close_descriptor()

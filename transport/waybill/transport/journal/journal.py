@@ -5,7 +5,7 @@ One SQLite database per home, in WAL mode. What holds at every moment:
 - `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
 - Sequence numbers grow and are never used again under one node; `Entry.received_ms` never decreases with
   them.
-- The same bytes of the same kind are one entry for as long as the journal retains it.
+- The same bytes of the same kind are one entry for as long as the journal retains it undamaged.
 - A cursor and the state that belongs to it change in one transaction.
 """
 
@@ -113,6 +113,7 @@ class Journal:
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
         # Other threads' entries are committed by the parent, where those threads live on.
         self._database.on_fork = self._commits.reset
+        self._database.on_change = self._find_node
         self._database.prepare()
         self.node = self.nodes()[-1].name
         self._old_digests = self.meta(OLD_DIGESTS_UPTO) is not None
@@ -166,6 +167,9 @@ class Journal:
     def _rows_of(self, items: Iterable[Item]) -> list[Row]:
         return [row_of(kind, system, body, pack=self._packs) for kind, body, system in items]
 
+    def _find_node(self, writer: apsw.Connection) -> None:
+        self.node = current_node(writer)
+
     def _insert(self, writer: apsw.Connection, rows: list[Row]) -> list[int]:
         now_s = self._clock()
         if self._is_full or now_s - self._size_checked_s >= _SIZE_CHECK_EVERY_S:
@@ -178,7 +182,6 @@ class Journal:
                 "let its projections catch up (`waybill status`), because what all of them have makes room, "
                 "or raise it"
             )
-        self.node = current_node(writer)
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
 
@@ -190,13 +193,13 @@ class Journal:
         size_bytes = 0
         with self._database.reading() as reader:
             cursor = reader.execute(_READ, (after, limit))
-            for seq, received_ms, kind, system_name, *stored in cursor:
-                _, body, unpacked_bytes = stored
+            for row in cursor:
+                *_, body, unpacked_bytes = row
                 size_bytes += unpacked_bytes or len(body)
                 if entries and size_bytes > max_bytes:
                     cursor.close(force=True)
                     break
-                entries.append(_entry_of(seq, received_ms, kind, system_name, *stored))
+                entries.append(_entry_of(*row))
         return entries
 
     def feed(
@@ -346,7 +349,8 @@ class Journal:
         `why` and `lost` are for `Node`. Returns None where the node is another one already.
         """
         renewed = self._database.write(lambda writer: renew(writer, expected, why, lost, cursors or {}))
-        self.node = renewed.name if renewed else self.nodes()[-1].name
+        if renewed:
+            self.node = renewed.name
         return renewed
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
@@ -24,7 +25,9 @@ _INSERT: Final = (
     " ON CONFLICT (digest) DO NOTHING",
 )
 _NEWEST_MS: Final = "SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1"
-_FIND: Final = "SELECT seq FROM entries WHERE digest = ?"
+_FIND: Final = "SELECT seq, kind, unpacked_bytes, body FROM entries WHERE digest = ?"
+# A random digest is not that of the body either, so the entry stays damaged.
+_FORGET_DIGEST: Final = "UPDATE entries SET digest = randomblob(24) WHERE seq = ?"
 
 _MOMENTS: Final = {0: b'"eventTime"', 1: b'"completed"'}
 """By kind, the member of an event or record that says when it happened."""
@@ -121,7 +124,7 @@ def insert(
 
     They are stamped with the time, or with the newest entry's where that is later. `old_digests` tells
     whether the journal has entries whose digest is the hash alone, as version 3 had it. Returns the sequence
-    number of each row; for a repeat that of the first entry with these bytes.
+    number of each row; for a repeat that of the first entry with these bytes that is not damaged.
     """
     if old_digests and (known := _known_by_hash(writer, rows)):
         fresh = [row for row in rows if row.digest not in known]
@@ -138,21 +141,42 @@ def insert(
 
 def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes | None, int]:
     """The sequence number by digest of each row that repeats an entry of version 3."""
-    digests = {row.digest for row in rows if row.digest is not None}
-    found = {digest: writer.execute(_FIND, (digest[_MOMENT_BYTES:],)).get for digest in digests}
-    return {digest: cast("int", seq) for digest, seq in found.items() if seq is not None}
+    found = {
+        row.digest: _known(writer, row, row.digest[_MOMENT_BYTES:]) for row in rows if row.digest is not None
+    }
+    return {digest: seq for digest, seq in found.items() if seq is not None}
+
+
+def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | None:
+    """The entry that a row repeats, by its digest; a damaged one is not found by it from now on."""
+    found = cast("tuple[int, int, int | None, bytes] | None", writer.execute(_FIND, (digest,)).fetchone())
+    if found is None:
+        return None
+    seq, kind, unpacked_bytes, body = found
+    if (kind, unpacked_bytes, body) == (row.kind, row.unpacked_bytes, row.body):
+        return seq
+    # It may have been packed in another way.
+    with contextlib.suppress(ValueError):
+        if kind == row.kind and is_as_accepted(kind, unpack(body, unpacked_bytes), digest):
+            return seq
+    writer.execute(_FORGET_DIGEST, (seq,))
+    return None
 
 
 def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Row]) -> Sequence[int]:
     # One statement for all, because other threads would take the interpreter between two statements.
-    begin, row, end = _INSERT
+    begin, values, end = _INSERT
     writer.execute(
-        begin + ",".join([row] * len(rows)) + end, [at for row in rows for at in (received_ms, *row)]
+        begin + ",".join([values] * len(rows)) + end, [at for row in rows for at in (received_ms, *row)]
     )
     if writer.changes() == len(rows):
         last = writer.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
-    return [cast("int", writer.execute(_FIND, (row.digest,)).get) for row in rows]
+    seqs: list[int] = []
+    for row in rows:
+        known = _known(writer, row, row.digest)
+        seqs += _insert_at_once(writer, received_ms, (row,)) if known is None else (known,)
+    return seqs
 
 
 @cache

@@ -6,6 +6,7 @@ nobody can read again.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,14 +20,15 @@ class Watch:
     """
 
     def __init__(self, path: Path) -> None:
-        self._database = path
-        self._log = path.with_name(f"{path.name}-wal")
-        self._seen: dict[Path, tuple[int, int, int]] = {}
+        # As text, since each commit asks for them, and a `Path` would be made into text each time.
+        self._database = str(path)
+        self._log = f"{path}-wal"
+        self._seen: dict[str, tuple[int, int, int]] = {}
 
     def opened(self) -> None:
         """Watch the files that are there now, because they were just opened."""
         for path in (self._database, self._log):
-            found = path.stat()
+            found = os.stat(path)  # noqa: PTH116 - see above
             self._seen[path] = found.st_dev, found.st_ino, found.st_size
 
     def closed(self) -> None:
@@ -37,12 +39,12 @@ class Watch:
         """What happened to one of the files, as the beginning of a sentence; None while all is well."""
         for path, (device, inode, size_bytes) in self._seen.items():
             try:
-                found = path.stat()
+                found = os.stat(path)  # noqa: PTH116 - see above
             except (FileNotFoundError, NotADirectoryError):
                 return f"{path} was deleted"
             except OSError:
                 continue  # which says nothing of the file
-            if (found.st_dev, found.st_ino) != (device, inode):
+            if found.st_ino != inode or found.st_dev != device:
                 return f"{path} was replaced by another file"
             if found.st_size != size_bytes:
                 if found.st_size < size_bytes:
