@@ -38,7 +38,7 @@ def in_pieces(
         limit = ends[cuts[-1] - 1] + max_bytes
     for start, end in pairwise([*cuts, len(ends)]):
         # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.
-        yield table.take(pa.array(range(start, end), pa.int64()))
+        yield table.take(pa.arange(start, end))
 
 
 def row_bytes(table: pa.Table) -> pa.Int64Array:

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 
 from waybill.exporter.parquet.decoded import in_pieces, row_bytes
 from waybill.exporter.parquet.encoding import CODED_SCHEMA, code, join, sort
-from waybill.exporter.parquet.selection import SELECTED_SCHEMA
 from waybill.facets import merge_all, record_key
-from waybill.facets.arrow import from_table, to_table, to_tables
+from waybill.facets.arrow import PIECE_BYTES, from_table, to_table, to_tables
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -25,40 +24,22 @@ _PLACE: Final = ("completed", "did")
 _KEY: Final = (*_PLACE, "system_name", "data_sink", "path", "steps", "final_state")
 """A row's natural key as columns that can be compared and sorted, in the order of `merge_all`."""
 _SEPARATOR: Final = "\0"
-_DECODED_BYTES: Final = 16 * 2**20
 
 
 def merge_table(table: pa.Table) -> pa.Table:
-    """Merge rows of `CODED_SCHEMA` that share a natural key, and sort them.
+    """Merge rows of `CODED_SCHEMA` or `SELECTED_SCHEMA` that share a natural key, and sort them.
 
     The result is that of `merge_all`, except that systems may be in any order within one (completed, did).
+    Few of the texts that rows share are written out at once.
     """
-    table = sort(table, *_PLACE)
-    tied = _same_as_before(table, _PLACE)
-    if not pc.any(tied).as_py():
-        return table
-    tied = _whole_groups(tied)
-    settled = [table.filter(pc.invert(tied)), _merge_tied(table.filter(tied))]
-    return sort(join(settled), *_PLACE)
-
-
-def merge_selected(table: pa.Table) -> pa.Table:
-    """Merge rows of `SELECTED_SCHEMA` as `merge_table` does, with few of them decoded at once."""
     table = sort(table, *_PLACE)
     repeats = _same_as_before(table, _PLACE)
     if not pc.any(repeats).as_py():
         return table
     tied = _whole_groups(repeats)
-    pieces = in_pieces(table.filter(tied), _DECODED_BYTES, groups=pc.invert(repeats.filter(tied)))
-    merged = join([table.filter(pc.invert(tied)), *map(_merge_piece, pieces)])
+    pieces = in_pieces(table.filter(tied), PIECE_BYTES, groups=pc.invert(repeats.filter(tied)))
+    merged = join([table.filter(pc.invert(tied)), *map(_merge_tied, pieces)])
     return sort(merged, *_PLACE)
-
-
-def _merge_piece(table: pa.Table) -> pa.Table:
-    if pc.sum(row_bytes(table)).as_py() > _DECODED_BYTES:
-        # As records, rows share their texts still.
-        return to_table(merge_all(from_table(table)), SELECTED_SCHEMA)
-    return merge_table(table.cast(CODED_SCHEMA)).cast(SELECTED_SCHEMA)
 
 
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
@@ -73,6 +54,13 @@ def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
 
 def _merge_tied(table: pa.Table) -> pa.Table:
     """Merge rows of which each shares its place with another."""
+    if pc.sum(row_bytes(table)).as_py() > PIECE_BYTES:
+        # As records, rows share their texts still.
+        return to_table(merge_all(from_table(table)), table.schema)
+    return _merge_decoded(table.cast(CODED_SCHEMA)).cast(table.schema)
+
+
+def _merge_decoded(table: pa.Table) -> pa.Table:
     table, keys = _by_key(table)
     same_key = _same_as_before(keys, _KEY)
     if not pc.any(same_key).as_py():

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
+from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, DICTIONARY_BYTES
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ _ROOM_BYTES: Final = 2 * _ROW_BYTES
 
 WINDOW_ROWS: Final = 250_000
 """About how many rows of an hour are in memory at once."""
-
-_DICTIONARY_BYTES: Final = 256 * 2**10
 
 _CUT_BY: Final = ("completed", "did", "data_sink")
 _Value = int | str
@@ -268,7 +266,7 @@ def _trimmed(table: pa.Table) -> pa.Table:
     """The same rows, with dictionaries that hold no more than they need."""
     for name in CODED:
         chunks = table[name].chunks
-        if any(chunk.dictionary.nbytes > _DICTIONARY_BYTES for chunk in chunks):
+        if any(chunk.dictionary.nbytes > DICTIONARY_BYTES for chunk in chunks):
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), pa.chunked_array(map(_used, chunks)))
     return table

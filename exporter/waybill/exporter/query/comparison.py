@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.query.reader import scan_hours
 from waybill.facets import ProvenanceRecord, record_key
-from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.arrow import PIECE_BYTES, SCHEMA, from_table
 
 _STRETCH_ROWS: Final = 16_384
-_STRETCH_BYTES: Final = 16 * 2**20
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -49,7 +48,7 @@ def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
 def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Both tables cut at the same instants, so that no key is in two stretches."""
     decoded_bytes = pc.sum(parquet.row_bytes(ours)).as_py() or 1
-    rows = max(min(_STRETCH_ROWS, _STRETCH_BYTES * ours.num_rows // decoded_bytes), 1)
+    rows = max(min(_STRETCH_ROWS, PIECE_BYTES * ours.num_rows // decoded_bytes), 1)
     mine_from = other_from = 0
     while mine_from < ours.num_rows:
         last = ours["completed"][min(mine_from + rows, ours.num_rows) - 1]
