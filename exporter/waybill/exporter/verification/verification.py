@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
 from waybill.exporter.archive import EVENTS_SCHEMA
+from waybill.exporter.directory import files_below
 from waybill.exporter.ledger import LedgerState, finding_id, read_ledger
 from waybill.exporter.names import (
     COMPACTED,
@@ -39,7 +40,6 @@ from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.verification.continuity import Claims, Link, claims, gaps, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
-from waybill.transport.files import is_temporary
 
 _SUFFIX: Final = ".parquet"
 _DEPTH: Final = len(RAW.parts)
@@ -106,7 +106,7 @@ def check(root: Path) -> Iterator[CheckedFile]:
     claimed = claims(root)
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
     for kind, judge in judges.items():
-        for path in _files(root / kind):
+        for path in files_below(root / kind):
             relative = PurePosixPath(path.relative_to(root))
             try:
                 rows, said = judge(view, relative)
@@ -236,19 +236,6 @@ def hash_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Every published file below a folder, in order, a folder at a time."""
-    try:
-        found = sorted(folder.iterdir())
-    except FileNotFoundError:
-        return
-    for path in found:
-        if path.is_dir():
-            yield from _files(path)
-        elif not is_temporary(path):
-            yield path
 
 
 def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
