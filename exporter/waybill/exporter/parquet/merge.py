@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet.decoded import in_pieces, row_bytes
+from waybill.exporter.parquet.decoded import in_pieces, row_bytes, same_as_before
 from waybill.exporter.parquet.encoding import CODED_SCHEMA, code, join, sort
 from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import PIECE_BYTES, from_table, to_table, to_tables
@@ -33,11 +33,11 @@ def merge_table(table: pa.Table) -> pa.Table:
     Few of the texts that rows share are written out at once.
     """
     table = sort(table, *_PLACE)
-    repeats = _same_as_before(table, _PLACE)
+    repeats = same_as_before(table, _PLACE)
     if not pc.any(repeats).as_py():
         return table
     tied = _whole_groups(repeats)
-    pieces = in_pieces(table.filter(tied), PIECE_BYTES, groups=pc.invert(repeats.filter(tied)))
+    pieces = in_pieces(table.filter(tied), PIECE_BYTES, together=_PLACE)
     merged = join([table.filter(pc.invert(tied)), *map(_merge_tied, pieces)])
     return sort(merged, *_PLACE)
 
@@ -62,17 +62,17 @@ def _merge_tied(table: pa.Table) -> pa.Table:
 
 def _merge_decoded(table: pa.Table) -> pa.Table:
     table, keys = _by_key(table)
-    same_key = _same_as_before(keys, _KEY)
+    same_key = same_as_before(keys, _KEY)
     if not pc.any(same_key).as_py():
         return table
     repeated = pc.and_(
         same_key,
-        _same_as_before(
+        same_as_before(
             _comparable(table), ("parent_did", "data_source", "filename", "created", "keys", "values")
         ),
     )
     table, keys = table.filter(pc.invert(repeated)), keys.filter(pc.invert(repeated))
-    differing = _whole_groups(_same_as_before(keys, _KEY))
+    differing = _whole_groups(same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
         return table
     merged = map(code, to_tables(merge_all(from_table(table.filter(differing)))))
@@ -113,21 +113,6 @@ def _comparable(table: pa.Table) -> pa.Table:
         texts[name] = pc.if_else(annotations.is_valid(), pc.binary_join(lists, _SEPARATOR), None)
     columns = {name: table[name] for name in ("parent_did", "filename", "created")}
     return pa.table({**columns, "data_source": _ranks(table["data_source"]), **texts})
-
-
-def _same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:
-    """For each row whether it equals the row before it in these columns; None equals None."""
-    if table.num_rows == 0:
-        return pa.array([], pa.bool_())
-    same: pa.BooleanArray | None = None
-    for name in names:
-        column = table[name].combine_chunks()
-        before, after = column.slice(0, len(column) - 1), column.slice(1)
-        equal = pc.fill_null(pc.equal(before, after), False)  # noqa: FBT003 - the value that stands for null
-        if column.null_count:
-            equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
-        same = equal if same is None else pc.and_(same, equal)
-    return pa.concat_arrays([pa.array([False]), same])
 
 
 def _whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:

@@ -95,8 +95,7 @@ def scan(
             if order := [name for name in ("completed", "did") if name in columns]:
                 found = parquet.sort(found, *order, order="descending")
             for piece in in_pieces(found.slice(0, left), PIECE_BYTES):
-                if piece.num_rows:
-                    yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+                yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
             left = None if left is None else left - found.num_rows
             if left is not None and left <= 0:
                 break
