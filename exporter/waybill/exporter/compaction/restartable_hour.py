@@ -319,7 +319,7 @@ class HourCompaction:
         try:
             data = path.read_bytes()
         except OSError as failure:
-            self.unreadable.append(parquet.unreachable(path, failure))
+            self.unreadable.append(parquet.unreadable(path, failure))
             return False
         seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
@@ -331,9 +331,9 @@ class HourCompaction:
             # Something else failed, such as a disk that answers again by now.
             self.unreadable.append(parquet.unreachable(path, error))
             return False
-        relative = PurePosixPath(path.relative_to(self._root))
+        place = PurePosixPath(path.relative_to(self._root))
         self.quarantined.append(
-            quarantine(self._root, relative, self._hour, data, reason=str(error), files=self._files)
+            quarantine(self._root, place, self._hour, data, reason=str(error), files=self._files)
         )
         return True
 

@@ -192,12 +192,15 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
 
 
 def unreadable(path: Path | str, error: Exception) -> str:
-    """The sentence about a damaged file."""
+    """The sentence about a file that could not be read, which is damaged if it was not the system's fault."""
+    # A system's own error says nothing about the bytes.
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+        return unreachable(path, error)
     reason = " ".join(str(error).split())
     return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
 
 
-def unreachable(path: Path, error: Exception) -> str:
+def unreachable(path: Path | str, error: Exception) -> str:
     """The sentence about a file that cannot be read now, though it may be undamaged."""
     reason = " ".join(str(error).split())
     return f"{path} cannot be read now ({reason}); see to the disk and its permissions, and it is tried again"
