@@ -30,16 +30,26 @@ def merge_table(table: pa.Table) -> pa.Table:
     """Merge rows of `CODED_SCHEMA` or `SELECTED_SCHEMA` that share a natural key, and sort them.
 
     The result is that of `merge_all`, except that systems may be in any order within one (completed, did).
-    Few of the texts that rows share are written out at once.
+    Of the texts that rows of `SELECTED_SCHEMA` share, few are decoded at once.
     """
     table = sort(table, *_PLACE)
-    repeats = same_as_before(table, _PLACE)
-    if not pc.any(repeats).as_py():
+    tied = same_as_before(table, _PLACE)
+    if not pc.any(tied).as_py():
         return table
-    tied = _whole_groups(repeats)
-    pieces = in_pieces(table.filter(tied), PIECE_BYTES, together=_PLACE)
-    merged = join([table.filter(pc.invert(tied)), *map(_merge_tied, pieces)])
-    return sort(merged, *_PLACE)
+    tied = _whole_groups(tied)
+    rows = table.filter(tied)
+    if table.schema == CODED_SCHEMA:
+        merged = [_merge_tied(rows)]
+    else:
+        merged = [_merge_shared(piece) for piece in in_pieces(rows, PIECE_BYTES, together=_PLACE)]
+    return sort(join([table.filter(pc.invert(tied)), *merged]), *_PLACE)
+
+
+def _merge_shared(table: pa.Table) -> pa.Table:
+    if pc.sum(row_bytes(table)).as_py() > PIECE_BYTES:
+        # As records, rows share their texts still.
+        return to_table(merge_all(from_table(table)), table.schema)
+    return _merge_tied(table.cast(CODED_SCHEMA)).cast(table.schema)
 
 
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
@@ -54,13 +64,6 @@ def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
 
 def _merge_tied(table: pa.Table) -> pa.Table:
     """Merge rows of which each shares its place with another."""
-    if pc.sum(row_bytes(table)).as_py() > PIECE_BYTES:
-        # As records, rows share their texts still.
-        return to_table(merge_all(from_table(table)), table.schema)
-    return _merge_decoded(table.cast(CODED_SCHEMA)).cast(table.schema)
-
-
-def _merge_decoded(table: pa.Table) -> pa.Table:
     table, keys = _by_key(table)
     same_key = same_as_before(keys, _KEY)
     if not pc.any(same_key).as_py():
