@@ -10,8 +10,10 @@ import pytest
 from layouts import START_MS, Layout, StoppedError, StoppingFiles, record
 
 from waybill.exporter import Wanted, age_off_archive, check, export, find, open_destination, rebuild
+from waybill.exporter.archive.files import encode_entries, read_entries
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
+from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.retention import AgedOff
 from waybill.exporter.sources import EventsSource
 from waybill.transport import Journal, Kind, Settings, flush
@@ -96,6 +98,28 @@ def test_nothing_goes_while_a_damaged_file_is_set_aside(settings: Settings) -> N
     next((root / "provenance/raw").rglob("*.parquet")).write_bytes(b"damaged")
     Layout(root).compactor().compact()
     assert age_off_archive(root, days=1, now_ms=later_ms(2)) == AgedOff(waiting=tuple(archived(root)))
+
+
+def test_a_file_that_is_not_the_ledgers_is_set_aside_and_not_reported_as_removed(settings: Settings) -> None:
+    root = settings.root
+    keep(settings, "a", "b")
+    first, second = archived(root)
+    (entries,) = read_entries((root / second).read_bytes())
+    forged, _ = encode_entries(Path(second).name.partition("-")[0], entries, None)
+    (root / second).write_bytes(forged)
+    done = age_off_archive(root, days=1, now_ms=later_ms(2))
+    assert done.removed == (first,)
+    assert [one.path for one in list_quarantined(root)] == [second]
+
+
+def test_an_age_off_that_cannot_read_a_compacted_file_says_which(settings: Settings) -> None:
+    root = settings.root
+    keep(settings, "a")
+    export(root, open_destination(str(root.with_name("there"))))
+    (damaged,) = Layout(root).compacted()
+    damaged.write_bytes(b"damaged")
+    with pytest.raises(OSError, match=f"{damaged} cannot be read"):
+        age_off_archive(root, days=1, now_ms=later_ms(2), only_exported=True)
 
 
 def test_a_crash_at_any_step_leaves_nothing_that_verify_does_not_understand(

@@ -77,6 +77,20 @@ def test_repeats_change_nothing(records: list[ProvenanceRecord], times: int) -> 
         assert layout.rows() == in_order(merge_all(records))
 
 
+def test_an_hour_of_more_systems_than_files_may_be_open_is_compacted_at_once(layout: Layout) -> None:
+    for _ in range(2):
+        layout.write(*(record(f"did-{at}", system_name=f"system-{at}") for at in range(40)))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 16, limits[1]))
+        try:
+            report = layout.compactor().compact()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert (len(report.published), report.unreadable, report.failed) == (40, {}, {})
+    assert layout.raw() == []
+
+
 def test_an_hour_is_one_file_for_each_system_and_its_raw_files_go(layout: Layout) -> None:
     layout.write(record("a"), record("b", system_name="core/7"), record("c", at_ms=HOUR_MS))
     report = layout.compactor().compact()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -135,6 +136,26 @@ def test_a_record_that_no_row_says_is_not_proven(journal: Journal, settings: Set
         path.unlink()
     found = explained("r", settings)
     assert (len(found.records), found.rows, found.is_proven) == (1, (), False)
+
+
+def test_a_row_is_found_though_a_compaction_takes_its_raw_file_meanwhile(
+    journal: Journal, settings: Settings, tmp_path: Path
+) -> None:
+    work(journal, settings, event("r", "COMPLETE", 5))
+    compacted, aside = settings.root / "provenance/compacted", tmp_path / "aside"
+    compacted.rename(aside)
+    # Listed, yet not there: what a reader sees of a raw file that goes between the two.
+    gone = settings.root / "provenance/raw/20260101/00/aa-1-10.parquet"
+    gone.parent.mkdir(parents=True)
+    gone.symlink_to(tmp_path / "nowhere")
+    found: list[Explanation] = []
+    reader = threading.Thread(target=lambda: found.append(explained("r", settings)))
+    reader.start()
+    reader.join(0.5)
+    aside.rename(compacted)
+    gone.unlink()
+    reader.join()
+    assert found[0].is_proven
 
 
 def test_of_a_file_that_is_nowhere_nothing_is_known(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import uuid
 from functools import partial
@@ -421,3 +423,26 @@ def test_repeats_of_rows_that_share_long_texts_are_merged_as_records_are() -> No
     ]
     merged = from_table(merge_table(join([code(to_table(records[:7])), code(to_table(records[7:]))])))
     assert merged == merge_all(records)
+
+
+COMPARED: Final = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from waybill.exporter.query import compare
+
+print(*(one.ours.did for one in compare(*map(Path, sys.argv[1:]))), pa.default_memory_pool().max_memory())
+"""
+
+
+def test_roots_whose_rows_share_long_texts_are_compared_with_few_of_them_written_out(tmp_path: Path) -> None:
+    records = [record(f"d{at:03}", at_ms=at, transforms=("t" * 900_000,)) for at in range(30)]
+    ours, theirs = Layout(tmp_path / "ours"), Layout(tmp_path / "theirs")
+    ours.write(*records)
+    theirs.write(*records[1:])
+    for layout in (ours, theirs):
+        layout.compactor().compact()
+    command = [sys.executable, "-c", COMPARED, str(ours.root), str(theirs.root)]
+    did, most_bytes = subprocess.check_output(command, text=True).split()
+    assert did == "d000"
+    assert int(most_bytes) < 13 * 10**6  # written out, they are 27 MB

@@ -24,6 +24,7 @@ from waybill.exporter.sources import LinesSource
 from waybill.exporter.verification import Finding, accept_findings
 from waybill.facets import record_key
 from waybill.facets.arrow import to_table
+from waybill.transport.files import Files
 
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 NEXT = "provenance/compacted/edge/20260101/01.parquet"
@@ -394,6 +395,30 @@ def test_a_file_that_is_accepted_is_the_ledgers_from_then_on(layout: Layout, tmp
     assert layout.compactor().compact().aside == ()
     assert {row.did for row in layout.rows()} >= {"forged", "next"}
     assert findings(layout.root) == []
+
+
+class MeanwhileFiles(Files):
+    """Has somebody else begin, too, when the first file gets its name."""
+
+    def __init__(self, other: threading.Thread) -> None:
+        self.other = other
+
+    def rename(self, source: Path, target: Path) -> None:
+        if self.other.ident is None:
+            self.other.start()
+            self.other.join(0.5)
+        super().rename(source, target)
+
+
+def test_a_file_that_is_replaced_before_its_finding_is_accepted_is_not_the_ledgers(
+    layout: Layout, tmp_path: Path
+) -> None:
+    (layout.root / FILE).write_bytes(forged(layout.root, tmp_path))
+    accepting = threading.Thread(target=accept_findings, args=(layout.root, findings(layout.root)))
+    layout.write(record("next"))
+    Compactor(layout.root, files=MeanwhileFiles(accepting)).compact()
+    accepting.join()
+    assert [one.kind for one in findings(layout.root)] == ["damaged"]
 
 
 def test_an_age_off_removes_no_file_that_is_not_the_ledgers(layout: Layout, tmp_path: Path) -> None:

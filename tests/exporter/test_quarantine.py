@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import to_table
 from waybill.transport import Journal, Kind, Settings, flush
 
+NOBODY = 65_534
 FIRST_HOUR = Hour("20260101", "00")
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 
@@ -260,3 +262,19 @@ def test_a_report_is_the_same_read_back(layout: Layout) -> None:
     (one,) = report.aside
     assert isinstance(one, Quarantined)
     assert one.sentence.endswith("`waybill verify --accept`")
+
+
+def test_a_quarantine_that_cannot_be_read_is_not_empty(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.raw()[0].write_bytes(b"damaged")
+    layout.compactor().compact()
+    (layout.root / "provenance/damaged").chmod(0)
+    is_superuser = os.geteuid() == 0
+    if is_superuser:
+        os.seteuid(NOBODY)
+    try:
+        with pytest.raises(PermissionError):
+            list(list_quarantined(layout.root))
+    finally:
+        if is_superuser:
+            os.seteuid(0)

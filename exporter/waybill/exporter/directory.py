@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from waybill.exporter.names import COMPACTED, LATE, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
+from waybill.transport.files import is_temporary
 
 _SUFFIX: Final = ".parquet"
 
@@ -75,6 +76,16 @@ def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
         for system in names(folder)
         for day in names(folder / system)
     }
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every published file below a folder, in order; raises `OSError` if a folder cannot be read."""
+    for name in names(folder):
+        path = folder / name
+        if path.is_dir():
+            yield from files_below(path)
+        elif not is_temporary(path):
+            yield path
 
 
 def _systems(folder: Path, system_name: str | None) -> list[str]:

@@ -49,9 +49,7 @@ class Unread:
 
     def add(self, path: Path, error: Exception) -> None:
         """Note, and log, that a file could not be read."""
-        # A system's own error says nothing about the bytes.
-        outside = isinstance(error, MemoryError) or getattr(error, "errno", None) is not None
-        sentence = parquet.unreachable(path, error) if outside else parquet.unreadable(path, error)
+        sentence = parquet.unreadable(path, error)
         if self._sentences.setdefault(str(path), sentence) is sentence:
             log.warning("%s", sentence)
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.exporter.directory import files_below
 from waybill.exporter.names import COMPACTED, DAMAGED, EVENTS, Hour
 from waybill.exporter.tombstones import Tombstone, write_tombstones
 from waybill.transport.files import Files, publish, sweep
@@ -114,7 +115,9 @@ def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Qua
 
     Raises `OSError` if one cannot be read.
     """
-    for path in sorted((root / DAMAGED).rglob(f"*{_SUFFIX}")):
+    for path in files_below(root / DAMAGED):
+        if path.suffix != _SUFFIX:
+            continue
         report = path.with_suffix(_REPORT)
         try:
             one = _DECODER.decode(report.read_bytes())

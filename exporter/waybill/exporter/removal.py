@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from waybill.exporter import parquet
 from waybill.exporter.directory import FileStamp
 from waybill.exporter.ledger import hold_against_ledger, recorded
-from waybill.exporter.names import COMPACTED, EVENTS, Hour, relative
+from waybill.exporter.names import COMPACTED, EVENTS, hour_in, relative
 from waybill.exporter.tombstones import Tombstone, write_tombstones
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[
     """
     if not stamps:
         return ()
-    hours = {_hour_of(root, path) for path in stamps}
+    hours = {hour for path in stamps if (hour := hour_in(relative(root, path)))}
     with recorded(root, files, hours) as changed:
         hold_against_ledger(root, files, hours, changed, only=stamps.keys())
         current = [path for path, stamp in stamps.items() if _is_same(path, stamp)]
@@ -40,12 +40,6 @@ def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[
         _remove_emptied(root, current, files)
         changed.update(dict.fromkeys(relative(root, path) for path in current))
     return tuple(relative(root, path) for path in current)
-
-
-def _hour_of(root: Path, path: Path) -> Hour:
-    if path.is_relative_to(root / EVENTS):
-        return Hour(path.parent.parent.name, path.parent.name)
-    return Hour(path.parent.name, path.stem)
 
 
 def _is_same(path: Path, stamp: FileStamp) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections import defaultdict
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files
+from waybill.exporter.archive import archived_files, folder_hour
 from waybill.exporter.directory import FileStamp, files_of, raw_files, raw_hours
 from waybill.exporter.exporting import destinations, is_exported
 from waybill.exporter.names import COMPACTED, LATE, Hour, RawName, relative, safe_name
@@ -85,10 +84,9 @@ def age_off(
                 except FileNotFoundError:
                     continue
                 due[path] = stamp
-            sizes = {relative(root, path): stamp.size_bytes for path, stamp in due.items()}
-            done = tuple(sizes) if dry_run else remove(root, due, files or Files())
+            done, done_bytes = _remove(root, due, files, dry_run=dry_run)
             removed += done
-            size_bytes += sum(sizes[path] for path in done)
+            size_bytes += done_bytes
     return AgedOff(tuple(removed), size_bytes, tuple(waiting))
 
 
@@ -122,16 +120,22 @@ def age_off_archive(
     for name, path in sorted(archived_files(root)):
         by_node[name.node].append((name, path))
     for found in by_node.values():
-        old = list(itertools.takewhile(lambda one: _arrival_hour(one[1]).end_ms <= until_ms, found))
+        old = list(itertools.takewhile(lambda one: folder_hour(one[1]).end_ms <= until_ms, found))
         # What follows a file that stays, stays: so the rest of a journal's chain has no gap.
         free = itertools.takewhile(lambda one: not (all_wait or (unsafe and unsafe.has(one[0]))), old)
         removable = [path for _, path in free]
         due |= {path: FileStamp.of(path.stat()) for path in removable}
         waiting += [relative(root, path) for _, path in old[len(removable) :]]
-    if not dry_run:
-        remove(root, due, files or Files())
-    size_bytes = sum(stamp.size_bytes for stamp in due.values())
-    return AgedOff(tuple(relative(root, path) for path in due), size_bytes, tuple(waiting))
+    return AgedOff(*_remove(root, due, files, dry_run=dry_run), tuple(waiting))
+
+
+def _remove(
+    root: Path, due: Mapping[Path, FileStamp], files: Files | None, *, dry_run: bool
+) -> tuple[tuple[str, ...], int]:
+    """Remove files, or only say so; return the paths of those that went, and their size in bytes."""
+    sizes = {relative(root, path): stamp.size_bytes for path, stamp in due.items()}
+    removed = tuple(sizes) if dry_run else remove(root, due, files or Files())
+    return removed, sum(sizes[path] for path in removed)
 
 
 class _UnsafeRanges:
@@ -160,13 +164,13 @@ def _covers_not_exported(root: Path, states: list[ExportState]) -> Iterator[Cove
     for kind in (COMPACTED, LATE):
         for (system, day), paths in files_of(root / kind).items():
             for path in paths:
-                with contextlib.suppress(FileNotFoundError):
+                try:
                     if not is_exported(states, root, path, system, Hour(day, path.stem)):
                         yield Covers.read(parquet.open_file(path).metadata.metadata)
-
-
-def _arrival_hour(path: Path) -> Hour:
-    return Hour(path.parent.parent.name, path.parent.name)
+                except FileNotFoundError:
+                    continue
+                except parquet.DAMAGED as error:
+                    raise OSError(parquet.unreadable(path, error)) from None
 
 
 def _now_ms() -> int:

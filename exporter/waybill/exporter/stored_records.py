@@ -7,12 +7,13 @@ that carry the facet. Any other run event is decoded for the caller, who folds t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record
+from waybill.facets.chunks import in_chunks
 from waybill.facets.columns import decode_table, facet_table
 from waybill.transport.journal import Kind
 
@@ -80,7 +81,7 @@ def decode_entries(
     tables = [
         _decode_arrays(chunk, stamped, allowed, on_error)
         for stamped, own in arrays.items()
-        for chunk in _chunks(own)
+        for chunk in in_chunks(own, lambda entry: len(entry.body), _CHUNK_BYTES)
     ]
     tables.append(
         facet_table([(event, stamped) for _, event, stamped in faceted], allowed=allowed, on_error=leave_out)
@@ -109,16 +110,3 @@ def _decode_arrays(
         allowed=allowed,
         on_error=lambda index, error: on_error(entries[index], error),
     )
-
-
-def _chunks(entries: Iterable[_Entry]) -> Iterator[list[_Entry]]:
-    chunk: list[_Entry] = []
-    size_bytes = 0
-    for entry in entries:
-        chunk.append(entry)
-        size_bytes += len(entry.body)
-        if size_bytes >= _CHUNK_BYTES:
-            yield chunk
-            chunk, size_bytes = [], 0
-    if chunk:
-        yield chunk

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.types as pt
 
+from waybill.facets.chunks import in_chunks
 from waybill.facets.record import FinalState, record_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ SCHEMA = pa.schema(
 
 
 PIECE_BYTES = 16 * 2**20
-"""How large a table becomes of records that are made to rows piece by piece."""
+"""How large a table becomes where rows are made, or their texts written out, piece by piece."""
 
 _FIXED_BYTES = 80  # of a row, beside its texts
 
@@ -55,16 +56,7 @@ def to_tables(records: Iterable[ProvenanceRecord], *, size_bytes: int = PIECE_BY
     Records share the texts that they have in common, and rows repeat them, so that few records can be a large
     table.
     """
-    piece: list[ProvenanceRecord] = []
-    piece_bytes = 0
-    for record in records:
-        piece.append(record)
-        piece_bytes += _row_bytes(record)
-        if piece_bytes >= size_bytes:
-            yield to_table(piece)
-            piece, piece_bytes = [], 0
-    if piece:
-        yield to_table(piece)
+    return map(to_table, in_chunks(records, _row_bytes, size_bytes))
 
 
 def _row_bytes(record: ProvenanceRecord) -> int:

@@ -3,6 +3,7 @@
 from waybill.exporter.archive.files import (
     EVENTS_SCHEMA as EVENTS_SCHEMA,
     archived_files as archived_files,
+    folder_hour as folder_hour,
     read_entries as read_entries,
 )
 from waybill.exporter.archive.projection import (

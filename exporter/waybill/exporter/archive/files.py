@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from waybill.exporter.directory import names
-from waybill.exporter.names import EVENTS, Hour, RawName, parse_hour
+from waybill.exporter.names import EVENTS, Hour, RawName, events_folder, hour_of, parse_hour
 from waybill.exporter.parquet import can_hold, fill_in, seal_in, to_be_sealed
 from waybill.facets import UNREADABLE, parse_instant_us
 from waybill.transport.journal import Entry, Kind
@@ -85,6 +85,16 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 _NOTHING: Final = _Head()
 _NO_RUN: Final = _Run()
 _NO_JOB: Final = _Job()
+
+
+def arrival_hour(entry: Entry) -> Hour:
+    """The hour that an entry is filed under."""
+    return hour_of(entry.received_ms)
+
+
+def folder_hour(path: Path) -> Hour:
+    """The hour that the entries of an archived file are filed under, by its folder."""
+    return Hour(path.parent.parent.name, path.parent.name)
 
 
 def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
@@ -197,19 +207,14 @@ def archived_files(
     root: Path, first: Hour = _FIRST_HOUR, last: Hour = _LAST_HOUR
 ) -> list[tuple[RawName, Path]]:
     """The archive's files of some hours, in order of hour, node and sequence."""
-    files: list[tuple[RawName, Path]] = []
-    for day in sorted(names(root / EVENTS)):
-        if not first.day <= day <= last.day:
-            continue
-        for hour in sorted(names(root / EVENTS / day)):
-            if parse_hour(day, hour) is None or not first <= (day, hour) <= last:
-                continue
-            folder = root / EVENTS / day / hour
-            found = [
-                (raw, folder / name) for name in names(folder) if (raw := RawName.parse(name)) is not None
-            ]
-            files += sorted(found)
-    return files
+    days = [day for day in names(root / EVENTS) if first.day <= day <= last.day]
+    hours = (hour for day in days for name in names(root / EVENTS / day) if (hour := parse_hour(day, name)))
+    folders = (root / events_folder(hour) for hour in hours if first <= hour <= last)
+    return [
+        (raw, folder / str(raw))
+        for folder in folders
+        for raw in sorted(filter(None, map(RawName.parse, names(folder))))
+    ]
 
 
 def _read_head(entry: Entry) -> _Head:

@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.exporter import parquet
-from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, encode_entries, last_seal
+from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 from waybill.exporter.ledger import recorded
-from waybill.exporter.names import Hour, RawName, events_folder, hour_of, relative
+from waybill.exporter.names import RawName, events_folder, relative
 from waybill.exporter.parquet import Covers
 from waybill.transport import RootError
 from waybill.transport.files import Files, publish_new, sweep
@@ -188,9 +188,9 @@ class Archive:
             # The stored range must become the same file again.
             last = self._stored_range[1]
             return self._upto(last) if self._gathered[-1].seq >= last else None
-        hour = _hour(self._gathered[0])
-        if _hour(self._gathered[-1]) != hour:
-            return next(at for at, entry in enumerate(self._gathered) if _hour(entry) != hour)
+        hour = arrival_hour(self._gathered[0])
+        if arrival_hour(self._gathered[-1]) != hour:
+            return next(at for at, entry in enumerate(self._gathered) if arrival_hour(entry) != hour)
         if self._flush is not None:
             return self._upto(self._flush)
         gathering = time.monotonic() < self._due_s
@@ -205,13 +205,13 @@ class Archive:
         if node != self._node:
             self._begin_chain(node)
         name = RawName(node, entries[0].seq, entries[-1].seq)
-        folder = self._root / events_folder(_hour(entries[0]))
+        folder = self._root / events_folder(arrival_hour(entries[0]))
         if self._stored_range is not None:
             sweep(self._files, folder, f"{name}.")
         path = folder / str(name)
         data, seal = encode_entries(node, entries, self._seal)
         try:
-            with recorded(self._root, self._files, [_hour(entries[0])], keeps=True) as changed:
+            with recorded(self._root, self._files, [arrival_hour(entries[0])], keeps=True) as changed:
                 self._files.make_folder(folder)
                 publish_new(self._files, path, data)
                 changed[relative(self._root, path)] = seal
@@ -230,7 +230,3 @@ class Archive:
         # A damaged file has no seal to be named by; `verify` reports it.
         with contextlib.suppress(*parquet.DAMAGED):
             self._seal = last_seal(self._root, node, self._journal.cursor(_NAME))
-
-
-def _hour(entry: Entry) -> Hour:
-    return hour_of(entry.received_ms)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.exporter import parquet
-from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, encode_entries, last_seal
+from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 from waybill.exporter.ledger import recorded
-from waybill.exporter.names import Hour, RawName, events_folder, hour_of, relative
+from waybill.exporter.names import RawName, events_folder, relative
 from waybill.exporter.quarantine import quarantine
 from waybill.transport.files import publish_alone
 
@@ -50,7 +50,7 @@ def refile(
         if name.first > upto + 1:
             lacking.append(RawName(lost.node, upto + 1, name.first - 1))
         upto = name.last
-        path = root / events_folder(_hour(entries[0])) / str(name)
+        path = root / events_folder(arrival_hour(entries[0])) / str(name)
         done.append(relative(root, path))
         if not dry_run:
             _publish(root, path, entries, files, damaged=damaged)
@@ -60,7 +60,7 @@ def refile(
 
 
 def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, damaged: bool) -> None:
-    node, hour, place = path.name.partition("-")[0], _hour(entries[0]), relative(root, path)
+    node, hour, place = path.name.partition("-")[0], arrival_hour(entries[0]), relative(root, path)
     with recorded(root, files, [hour], keeps=True, refiles=True) as changed:
         if path.exists():
             if not damaged:
@@ -85,7 +85,8 @@ def _groups(journal: Journal, lost: RawName, *, one_file: bool) -> Iterator[list
     size_bytes = 0
     for entry in _entries(journal, lost):
         is_full = not one_file and (len(group) >= ENTRIES_MAX or size_bytes >= BYTES_MAX)
-        if group and (is_full or entry.seq != group[-1].seq + 1 or _hour(entry) != _hour(group[0])):
+        follows = group and entry.seq == group[-1].seq + 1 and arrival_hour(entry) == arrival_hour(group[0])
+        if group and (is_full or not follows):
             yield group
             group, size_bytes = [], 0
         group.append(entry)
@@ -103,7 +104,3 @@ def _entries(journal: Journal, lost: RawName) -> Iterator[Entry]:
         if not found:
             return
         after = found[-1].seq
-
-
-def _hour(entry: Entry) -> Hour:
-    return hour_of(entry.received_ms)

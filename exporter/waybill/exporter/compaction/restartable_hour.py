@@ -89,8 +89,11 @@ class Retraction(msgspec.Struct, frozen=True):
         return raw.node in self.earlier
 
 
+# Files are opened whenever they are read: an hour can have more of them than may be open at once.
+
+
 class _Raw(NamedTuple):
-    """A raw file. It is opened whenever it is read: an hour can have more files than may be open at once."""
+    """A raw file."""
 
     path: Path
     metadata: pq.FileMetaData
@@ -99,8 +102,8 @@ class _Raw(NamedTuple):
 class _Known(NamedTuple):
     """What a system has in this hour already."""
 
-    file: pq.ParquetFile | None = None
-    """Its compacted file; None where it has none."""
+    metadata: pq.FileMetaData | None = None
+    """That of its compacted file; None where it has none."""
     covers: Covers = Covers()
     seal: str | None = None
 
@@ -212,7 +215,7 @@ class HourCompaction:
 
     def _encoder(self, known: _Known, systems: int) -> parquet.Encoder:
         metadata = [one.metadata for one in self._raws.values()]
-        metadata += [] if known.file is None else [known.file.metadata]
+        metadata += [] if known.metadata is None else [known.metadata]
         if sum(one.num_rows for one in metadata) <= self._window_rows:
             return parquet.Encoder(parquet.COMPACTED_FILTERS)
         rows = self._window_rows // systems
@@ -221,7 +224,7 @@ class HourCompaction:
     def _merge(self, systems: dict[str, _SystemCompaction]) -> None:
         files = [
             *(one.metadata for one in self._raws.values()),
-            *(one.known.file.metadata for one in systems.values() if one.known.file is not None),
+            *(one.known.metadata for one in systems.values() if one.known.metadata is not None),
         ]
         spans = [span for metadata in files for span in parquet.spans(metadata)]
         windows = in_windows(spans, self._window_rows, functools.partial(self._read_all, systems))
@@ -238,11 +241,12 @@ class HourCompaction:
         parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
         bases = {}
         for system, one in list(systems.items()):
+            path, metadata = self._root / self._path_of(system), one.known.metadata
             try:
-                bases[system] = _NO_ROWS if one.known.file is None else read(one.known.file)
+                bases[system] = _NO_ROWS if metadata is None else read(parquet.open_file(path, metadata))
             except parquet.DAMAGED as error:
                 self._is_complete = False
-                self.unreadable.append(parquet.unreadable(self._root / self._path_of(system), error))
+                self.unreadable.append(parquet.unreadable(path, error))
                 del systems[system]
         return bases, parts
 
@@ -308,7 +312,7 @@ class HourCompaction:
             else:
                 with path.open("rb") as stream:
                     parquet.check_seal(stream, seal)
-            return _Known(file, Covers.read(metadata), seal)
+            return _Known(file.metadata, Covers.read(metadata), seal)
         except FileNotFoundError:
             return _Known()
         except parquet.DAMAGED as error:
@@ -319,7 +323,7 @@ class HourCompaction:
         try:
             data = path.read_bytes()
         except OSError as failure:
-            self.unreadable.append(parquet.unreachable(path, failure))
+            self.unreadable.append(parquet.unreadable(path, failure))
             return False
         seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
@@ -331,9 +335,9 @@ class HourCompaction:
             # Something else failed, such as a disk that answers again by now.
             self.unreadable.append(parquet.unreachable(path, error))
             return False
-        relative = PurePosixPath(path.relative_to(self._root))
+        place = PurePosixPath(path.relative_to(self._root))
         self.quarantined.append(
-            quarantine(self._root, relative, self._hour, data, reason=str(error), files=self._files)
+            quarantine(self._root, place, self._hour, data, reason=str(error), files=self._files)
         )
         return True
 

@@ -14,7 +14,7 @@ import msgspec
 
 from waybill.exporter.directory import FileStamp, names
 from waybill.exporter.exporting.destination import Version
-from waybill.exporter.names import EXPORTS
+from waybill.exporter.names import EXPORTS, relative
 from waybill.transport.files import Files, publish_alone
 from waybill.transport.locks import locked
 
@@ -94,8 +94,8 @@ def destinations(root: Path) -> Iterator[ExportState]:
 
 def is_exported(states: list[ExportState], root: Path, path: Path, system: str, hour: Hour) -> bool:
     """Whether a file, as it is now, was exported to every destination, and there is one."""
-    relative, mark = str(path.relative_to(root)), FileStamp.of(path.stat())
-    found = [state.load(system, hour.day).get(relative) for state in states]
+    mark = FileStamp.of(path.stat())
+    found = [state.load(system, hour.day).get(relative(root, path)) for state in states]
     return bool(found) and all(one is not None and one.mark == mark for one in found)
 
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, read_entries
-from waybill.exporter.names import Hour, hour_of
+from waybill.exporter.archive import archived_files, folder_hour, read_entries
+from waybill.exporter.names import hour_of
 from waybill.exporter.rebuilding import GatheredRuns, StatesByRun
 from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
 from waybill.transport.journal import Entry, Kind, Node
@@ -70,7 +70,7 @@ class ArchivedRuns:
     def began_ms(self) -> int | None:
         """When the first entry that is still archived can have arrived, in epoch milliseconds."""
         for _, path in archived_files(self._root):
-            return _hour_of(path).start_ms
+            return folder_hour(path).start_ms
         return None
 
     def of(self, before_ms: Mapping[str, int], forgotten: AbstractSet[str]) -> StatesByRun:
@@ -91,7 +91,7 @@ class ArchivedRuns:
         wanted: set[str] = set()
         # The files come in order of their hours, and a run is in none from before it began.
         for name, path in archived_files(self._root, first, last):
-            hour = _hour_of(path)
+            hour = folder_hour(path)
             while len(wanted) < len(began) and began[len(wanted)][0] < hour.end_ms:
                 wanted.add(began[len(wanted)][1])
             is_folded = name.first >= folded_from and filed.has(name)
@@ -114,10 +114,6 @@ class ArchivedRuns:
                 runs.add(state.run_id, None if state.faceted else state)
         except UNREADABLE:
             log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
-
-
-def _hour_of(path: Path) -> Hour:
-    return Hour(path.parent.parent.name, path.parent.name)
 
 
 def begun_ms(run_id: str) -> int | None:

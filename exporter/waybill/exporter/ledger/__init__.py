@@ -5,11 +5,7 @@ from waybill.exporter.ledger.holding import (
     hold_against_ledger as hold_against_ledger,
     seal_there as seal_there,
 )
-from waybill.exporter.ledger.ledger import (
-    accept as accept,
-    recorded as recorded,
-    root_lock as root_lock,
-)
+from waybill.exporter.ledger.ledger import recorded as recorded, root_lock as root_lock
 from waybill.exporter.ledger.state import (
     Doubt as Doubt,
     LedgerState as LedgerState,

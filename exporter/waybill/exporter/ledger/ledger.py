@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -87,17 +87,6 @@ def recorded(
             note_seals(root, files, changed.found | changed)
         else:
             files.remove(path)
-
-
-def accept(root: Path, files: Files, accepted: Mapping[str, str], adopted: Mapping[str, str]) -> None:
-    """Record that findings, by id, are accepted, each for a reason.
-
-    With them the files that were not the ledger's and are from now on, by path, with their seals. Raises
-    `OSError` if an entry cannot be read or written.
-    """
-    with recorded(root, files, ()) as changed:
-        changed.accepted = accepted
-        changed.update(adopted)
 
 
 def _adopt(root: Path, files: Files) -> EntryFile | None:

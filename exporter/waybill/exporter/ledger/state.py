@@ -94,7 +94,12 @@ class LedgerState(msgspec.Struct):
             self._follow_file(entry, path, seal)
         for path, kept in entry.aside.items():
             if kept in entry.reasons:
-                self._doubt("damaged", kept, f"{path} was set aside: {entry.reasons[kept]}", was=path)
+                self._doubt(
+                    "damaged",
+                    kept,
+                    f"{path} was set aside ({entry.reasons[kept]}); run `waybill repair`",
+                    was=path,
+                )
         self.accepted.update(entry.accepted)
         self.restored.update(entry.restored)
 
@@ -127,11 +132,12 @@ class LedgerState(msgspec.Struct):
         known = self.seal(path)
         if path not in entry.found or entry.found[path] == known or entry.accepted:
             return False
-        if entry.found[path] is None:
-            what = f"{path} was gone, though no age-off took it, when something else took its place"
+        is_gone = entry.found[path] is None
+        was = "was gone, though no age-off took it," if is_gone else "was not the ledger's"
+        what = f"{path} {was} when something else took its place; run `waybill repair`"
+        if is_gone:
             self._gone[path].append(self._doubt("removed", path, what, evidence=known or ""))
         else:
-            what = f"{path} was not the ledger's when something else took its place"
             self._doubt("unrecorded", path, what)
         return True
 

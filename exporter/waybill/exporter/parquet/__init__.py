@@ -14,11 +14,7 @@ from waybill.exporter.parquet.encoding import (
     join as join,
     sort as sort,
 )
-from waybill.exporter.parquet.merge import (
-    merge_selected as merge_selected,
-    merge_table as merge_table,
-    without as without,
-)
+from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
 from waybill.exporter.parquet.reading import (
     DAMAGED as DAMAGED,
     WINDOW_ROWS as WINDOW_ROWS,

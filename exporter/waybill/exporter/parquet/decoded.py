@@ -7,7 +7,7 @@ A text that many rows share is stored once, in files and in tables that are code
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -18,17 +18,19 @@ import pyarrow.types as pt
 _OFFSET_BYTES: Final = 4
 
 
-def in_pieces(
-    table: pa.Table, max_bytes: int, *, groups: pa.BooleanArray | None = None
-) -> Iterator[pa.Table]:
+def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()) -> Iterator[pa.Table]:
     """Cut a table, in order, into pieces of at most `max_bytes` once decoded, or of one row.
 
-    With `groups`, which tells for each row whether it begins a group, no group is cut.
+    Rows that follow each other and are equal in all columns of `together`, if any, stay together.
     """
+    if not table.num_rows:
+        return
     ends = pc.cumulative_sum(row_bytes(table)).to_pylist()
-    places = range(len(ends)) if groups is None else pc.indices_nonzero(groups).to_pylist()
+    places: Sequence[int] = range(len(ends))
+    if together:
+        places = pc.indices_nonzero(pc.invert(same_as_before(table, together))).to_pylist()
     cuts, limit = [0], max_bytes
-    while ends and limit < ends[-1]:
+    while limit < ends[-1]:
         at = bisect_right(places, bisect_right(ends, limit)) - 1
         if places[at] <= cuts[-1]:
             at = bisect_right(places, cuts[-1])
@@ -38,7 +40,7 @@ def in_pieces(
         limit = ends[cuts[-1] - 1] + max_bytes
     for start, end in pairwise([*cuts, len(ends)]):
         # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.
-        yield table.take(pa.array(range(start, end), pa.int64()))
+        yield table.take(pa.arange(start, end))
 
 
 def row_bytes(table: pa.Table) -> pa.Int64Array:
@@ -47,6 +49,21 @@ def row_bytes(table: pa.Table) -> pa.Int64Array:
     for column in table.columns:
         sizes = pc.add(sizes, _sizes(column.combine_chunks()))
     return sizes
+
+
+def same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:
+    """For each row whether it equals the row before it in these columns; None equals None."""
+    if table.num_rows == 0:
+        return pa.array([], pa.bool_())
+    same: pa.BooleanArray | None = None
+    for name in names:
+        column = table[name].combine_chunks()
+        before, after = column.slice(0, len(column) - 1), column.slice(1)
+        equal = pc.fill_null(pc.equal(before, after), False)  # noqa: FBT003 - the value that stands for null
+        if column.null_count:
+            equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
+        same = equal if same is None else pc.and_(same, equal)
+    return pa.concat_arrays([pa.array([False]), same])
 
 
 def _sizes(array: pa.Array) -> pa.Int64Array:

@@ -36,7 +36,8 @@ ROW_GROUP: Final = 131_072
 _GROUP_BYTES: Final = 64 * 2**20
 """About how much memory a row group takes: where texts are huge it has fewer rows."""
 
-_DICTIONARY_BYTES: Final = 256 * 2**10  # a smaller one stays a dictionary in the file, too
+DICTIONARY_BYTES: Final = 256 * 2**10
+"""A dictionary of at most this size stays one in the file; a larger one is written as plain texts."""
 
 # Texts that hardly repeat gain nothing from a dictionary. Identifiers in order of time begin alike, file
 # names mostly have the same length, and times in order shrink to their differences.
@@ -130,7 +131,7 @@ def _plain_bytes(table: pa.Table) -> int:
     """How much memory a table takes with every text in its row, as a large dictionary is written."""
     size_bytes = 0
     for chunk in (chunk for column in table.columns for chunk in column.chunks):
-        if pa.types.is_dictionary(chunk.type) and chunk.dictionary.nbytes > _DICTIONARY_BYTES:
+        if pa.types.is_dictionary(chunk.type) and chunk.dictionary.nbytes > DICTIONARY_BYTES:
             size_bytes += pc.sum(pc.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         else:
             size_bytes += chunk.nbytes

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet.decoded import in_pieces, row_bytes
+from waybill.exporter.parquet.decoded import in_pieces, row_bytes, same_as_before
 from waybill.exporter.parquet.encoding import CODED_SCHEMA, code, join, sort
-from waybill.exporter.parquet.selection import SELECTED_SCHEMA
 from waybill.facets import merge_all, record_key
-from waybill.facets.arrow import from_table, to_table, to_tables
+from waybill.facets.arrow import PIECE_BYTES, from_table, to_table, to_tables
 
 if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
@@ -25,40 +24,32 @@ _PLACE: Final = ("completed", "did")
 _KEY: Final = (*_PLACE, "system_name", "data_sink", "path", "steps", "final_state")
 """A row's natural key as columns that can be compared and sorted, in the order of `merge_all`."""
 _SEPARATOR: Final = "\0"
-_DECODED_BYTES: Final = 16 * 2**20
 
 
 def merge_table(table: pa.Table) -> pa.Table:
-    """Merge rows of `CODED_SCHEMA` that share a natural key, and sort them.
+    """Merge rows of `CODED_SCHEMA` or `SELECTED_SCHEMA` that share a natural key, and sort them.
 
     The result is that of `merge_all`, except that systems may be in any order within one (completed, did).
+    Of the texts that rows of `SELECTED_SCHEMA` share, few are decoded at once.
     """
     table = sort(table, *_PLACE)
-    tied = _same_as_before(table, _PLACE)
+    tied = same_as_before(table, _PLACE)
     if not pc.any(tied).as_py():
         return table
     tied = _whole_groups(tied)
-    settled = [table.filter(pc.invert(tied)), _merge_tied(table.filter(tied))]
-    return sort(join(settled), *_PLACE)
+    rows = table.filter(tied)
+    if table.schema == CODED_SCHEMA:
+        merged = [_merge_tied(rows)]
+    else:
+        merged = [_merge_shared(piece) for piece in in_pieces(rows, PIECE_BYTES, together=_PLACE)]
+    return sort(join([table.filter(pc.invert(tied)), *merged]), *_PLACE)
 
 
-def merge_selected(table: pa.Table) -> pa.Table:
-    """Merge rows of `SELECTED_SCHEMA` as `merge_table` does, with few of them decoded at once."""
-    table = sort(table, *_PLACE)
-    repeats = _same_as_before(table, _PLACE)
-    if not pc.any(repeats).as_py():
-        return table
-    tied = _whole_groups(repeats)
-    pieces = in_pieces(table.filter(tied), _DECODED_BYTES, groups=pc.invert(repeats.filter(tied)))
-    merged = join([table.filter(pc.invert(tied)), *map(_merge_piece, pieces)])
-    return sort(merged, *_PLACE)
-
-
-def _merge_piece(table: pa.Table) -> pa.Table:
-    if pc.sum(row_bytes(table)).as_py() > _DECODED_BYTES:
+def _merge_shared(table: pa.Table) -> pa.Table:
+    if pc.sum(row_bytes(table)).as_py() > PIECE_BYTES:
         # As records, rows share their texts still.
-        return to_table(merge_all(from_table(table)), SELECTED_SCHEMA)
-    return merge_table(table.cast(CODED_SCHEMA)).cast(SELECTED_SCHEMA)
+        return to_table(merge_all(from_table(table)), table.schema)
+    return _merge_tied(table.cast(CODED_SCHEMA)).cast(table.schema)
 
 
 def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
@@ -74,17 +65,17 @@ def without(table: pa.Table, keys: Collection[RecordKey]) -> pa.Table:
 def _merge_tied(table: pa.Table) -> pa.Table:
     """Merge rows of which each shares its place with another."""
     table, keys = _by_key(table)
-    same_key = _same_as_before(keys, _KEY)
+    same_key = same_as_before(keys, _KEY)
     if not pc.any(same_key).as_py():
         return table
     repeated = pc.and_(
         same_key,
-        _same_as_before(
+        same_as_before(
             _comparable(table), ("parent_did", "data_source", "filename", "created", "keys", "values")
         ),
     )
     table, keys = table.filter(pc.invert(repeated)), keys.filter(pc.invert(repeated))
-    differing = _whole_groups(_same_as_before(keys, _KEY))
+    differing = _whole_groups(same_as_before(keys, _KEY))
     if not pc.any(differing).as_py():
         return table
     merged = map(code, to_tables(merge_all(from_table(table.filter(differing)))))
@@ -125,21 +116,6 @@ def _comparable(table: pa.Table) -> pa.Table:
         texts[name] = pc.if_else(annotations.is_valid(), pc.binary_join(lists, _SEPARATOR), None)
     columns = {name: table[name] for name in ("parent_did", "filename", "created")}
     return pa.table({**columns, "data_source": _ranks(table["data_source"]), **texts})
-
-
-def _same_as_before(table: pa.Table, names: Collection[str]) -> pa.BooleanArray:
-    """For each row whether it equals the row before it in these columns; None equals None."""
-    if table.num_rows == 0:
-        return pa.array([], pa.bool_())
-    same: pa.BooleanArray | None = None
-    for name in names:
-        column = table[name].combine_chunks()
-        before, after = column.slice(0, len(column) - 1), column.slice(1)
-        equal = pc.fill_null(pc.equal(before, after), False)  # noqa: FBT003 - the value that stands for null
-        if column.null_count:
-            equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
-        same = equal if same is None else pc.and_(same, equal)
-    return pa.concat_arrays([pa.array([False]), same])
 
 
 def _whole_groups(same_as_before: pa.BooleanArray) -> pa.BooleanArray:

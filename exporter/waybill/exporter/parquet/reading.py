@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
+from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, DICTIONARY_BYTES
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ _ROOM_BYTES: Final = 2 * _ROW_BYTES
 
 WINDOW_ROWS: Final = 250_000
 """About how many rows of an hour are in memory at once."""
-
-_DICTIONARY_BYTES: Final = 256 * 2**10
 
 _CUT_BY: Final = ("completed", "did", "data_sink")
 _Value = int | str
@@ -194,12 +192,15 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
 
 
 def unreadable(path: Path | str, error: Exception) -> str:
-    """The sentence about a damaged file."""
+    """The sentence about a file that could not be read, which is damaged if it was not the system's fault."""
+    # A system's own error says nothing about the bytes.
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
+        return unreachable(path, error)
     reason = " ".join(str(error).split())
     return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
 
 
-def unreachable(path: Path, error: Exception) -> str:
+def unreachable(path: Path | str, error: Exception) -> str:
     """The sentence about a file that cannot be read now, though it may be undamaged."""
     reason = " ".join(str(error).split())
     return f"{path} cannot be read now ({reason}); see to the disk and its permissions, and it is tried again"
@@ -268,7 +269,7 @@ def _trimmed(table: pa.Table) -> pa.Table:
     """The same rows, with dictionaries that hold no more than they need."""
     for name in CODED:
         chunks = table[name].chunks
-        if any(chunk.dictionary.nbytes > _DICTIONARY_BYTES for chunk in chunks):
+        if any(chunk.dictionary.nbytes > DICTIONARY_BYTES for chunk in chunks):
             place = table.schema.get_field_index(name)
             table = table.set_column(place, table.schema.field(place), pa.chunked_array(map(_used, chunks)))
     return table

@@ -19,8 +19,7 @@ from waybill.exporter.query.reader import scan_hours
 from waybill.facets import ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 
-_STRETCH_ROWS: Final = 16_384
-_STRETCH_BYTES: Final = 16 * 2**20
+_STRETCH_BYTES: Final = 2 * 2**20
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -39,34 +38,29 @@ def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
         OSError: a folder could not be read.
     """
     for tables in scan_hours(ours, theirs):
-        mine, other = (parquet.sort(table, "completed") for table in tables)
-        for stretches in _stretches(mine, other):
-            one, two = map(_decoded, stretches)
+        for one, two in _stretches(*(parquet.sort(table, "completed") for table in tables)):
             if not one.equals(two):
                 yield from _by_key(from_table(one), from_table(two))
 
 
-def _stretches(ours: pa.Table, theirs: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Both tables cut at the same instants, so that no key is in two stretches."""
-    decoded_bytes = pc.sum(parquet.row_bytes(ours)).as_py() or 1
-    rows = max(min(_STRETCH_ROWS, _STRETCH_BYTES * ours.num_rows // decoded_bytes), 1)
-    mine_from = other_from = 0
-    while mine_from < ours.num_rows:
-        last = ours["completed"][min(mine_from + rows, ours.num_rows) - 1]
-        mine_to, other_to = _after(ours, last), _after(theirs, last)
-        yield ours.slice(mine_from, mine_to - mine_from), theirs.slice(other_from, other_to - other_from)
-        mine_from, other_from = mine_to, other_to
-    yield ours.slice(mine_from), theirs.slice(other_from)
+def _stretches(*tables: pa.Table) -> Iterator[list[pa.Table]]:
+    """The tables cut at the same instants, so that no key is in two stretches, and decoded."""
+    ends = {
+        pc.max(piece["completed"])
+        for table in tables
+        for piece in parquet.in_pieces(table, _STRETCH_BYTES, together=["completed"])
+    }
+    begins = [0 for _ in tables]
+    for end in sorted(ends, key=lambda instant: instant.value):
+        upto = [pc.sum(pc.less_equal(table["completed"], end)).as_py() or 0 for table in tables]
+        yield [_decoded(*one) for one in zip(tables, begins, upto, strict=True)]
+        begins = upto
 
 
-def _decoded(stretch: pa.Table) -> pa.Table:
-    return parquet.sort(stretch.cast(SCHEMA), "completed", "did", "system_name").combine_chunks()
-
-
-def _after(table: pa.Table, instant: pa.Scalar) -> int:
-    """How many rows completed at an instant or before."""
-    count: int = pc.sum(pc.less_equal(table["completed"], instant)).as_py() or 0
-    return count
+def _decoded(table: pa.Table, begin: int, end: int) -> pa.Table:
+    # Of a mere slice, all elements of its lists would be decoded.
+    stretch = table.take(pa.arange(begin, end)).cast(SCHEMA)
+    return parquet.sort(stretch, "completed", "did", "system_name").combine_chunks()
 
 
 def _by_key(ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord]) -> Iterator[Difference]:

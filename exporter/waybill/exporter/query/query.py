@@ -28,15 +28,15 @@ class PatternError(WaybillError):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
 
-    Raises:
-        PatternError: `filename` is a pattern that nothing can match.
-
     Attributes:
         filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
         annotations: every one of these keys with exactly this value.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
         limit: the newest so many; all when None.
+
+    Raises:
+        PatternError: `filename` is a pattern that nothing can match.
     """
 
     did: str | None = None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -33,19 +33,16 @@ from waybill.exporter.parquet import (
     TimeWindow,
     cut,
     in_pieces,
-    merge_selected,
+    merge_table,
     open_selectable,
     select,
 )
 from waybill.exporter.query.query import Query
-from waybill.facets.arrow import SCHEMA, from_table
+from waybill.facets.arrow import PIECE_BYTES, SCHEMA, from_table
 
 if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
     from waybill.facets import ProvenanceRecord
-
-PIECE_BYTES: Final = 16 * 2**20
-"""How large a table of plain rows may be, unless it is one row."""
 
 
 def find(
@@ -98,8 +95,7 @@ def scan(
             if order := [name for name in ("completed", "did") if name in columns]:
                 found = parquet.sort(found, *order, order="descending")
             for piece in in_pieces(found.slice(0, left), PIECE_BYTES):
-                if piece.num_rows:
-                    yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+                yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
             left = None if left is None else left - found.num_rows
             if left is not None and left <= 0:
                 break
@@ -194,7 +190,7 @@ class _Reader:
         if not is_merged:
             return _join(known).select(list(columns))
         fresh = [_without_covered(raw, rows, covers) for raw, rows in raws.items()]
-        merged = merge_selected(_join([*known, *fresh, *waiting])).filter(query.by_rest())
+        merged = merge_table(_join([*known, *fresh, *waiting])).filter(query.by_rest())
         return merged.select(list(columns))
 
     def _read_raw(

@@ -77,6 +77,7 @@ def repair(
         OSError: the root cannot be read or written.
     """
     files, progress = files or Files(), on_progress or (lambda _what, _done, _total: None)
+    wanted = Wanted(system_name=wanted.system_name, annotations_allowed=wanted.annotations_allowed)
     if not dry_run:
         with recorded(root, files, ()):
             pass  # An entry that a crash left begun is completed: until then its hours show no findings.
@@ -95,9 +96,7 @@ def repair(
     left += older.values()
     if dry_run:
         return RepairReport(archived=archived, hours=_shown(hours), left=tuple(left))
-    wanted = msgspec.structs.replace(
-        wanted, hours=frozenset(hours), since_ms=None, until_ms=None, systems=frozenset()
-    )
+    wanted = msgspec.structs.replace(wanted, hours=frozenset(hours))
     source = _source(root, home) if hours else None
     if hours and source is None:
         left += [f"{one.what}; there is neither an archive nor a journal to rebuild it from" for one in lost]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +42,12 @@ class EventsSource(msgspec.Struct, frozen=True):
             )
         return [str(path.relative_to(self.root)) for _, path in archived_files(self.root)]
 
-    def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of a file."""
+    def read(self, part: str, *, run_ids: Collection[str] | None = None) -> Iterator[Sequence[Stored]]:
+        """The entries of a file, or those of some runs."""
         path = Path(self.root, part)
         file = path if isinstance(self.root, Path) else read_object(part)
         try:
-            for batch in read_entries(file):
+            for batch in read_entries(file, run_ids=run_ids):
                 yield [Stored(one.seq, one.kind, one.system_name, one.body) for one in batch]
         except parquet.DAMAGED as error:
             raise SourceError(parquet.unreadable(path, error)) from None

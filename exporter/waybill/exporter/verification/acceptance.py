@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter.ledger import accept, finding_id, read_ledger, seal_there
+from waybill.exporter.ledger import finding_id, read_ledger, recorded, seal_there
 from waybill.exporter.quarantine import settle
 from waybill.exporter.verification.verification import hash_of
 from waybill.transport.errors import WaybillError
@@ -34,11 +34,11 @@ def accept_findings(
     files = files or Files()
     if read_ledger(root) is None:
         raise NoLedgerError(f"{root} has no ledger to accept a finding in; mend what was found instead")
-    adopted = {
-        one.path: seal
-        for one in findings
-        if one.id == finding_id("unrecorded", one.path, hash_of(root / one.path))
-        and (seal := seal_there(root / one.path)) is not None
-    }
-    accept(root, files, {one.id: why for one in findings}, adopted)
-    settle(root, {one.path for one in findings if one.kind == "damaged"}, files)
+    with recorded(root, files, ()) as changed:
+        changed.accepted = {one.id: why for one in findings}
+        for one in findings:
+            # By now another file may be there.
+            is_same = one.id == finding_id("unrecorded", one.path, hash_of(root / one.path))
+            if is_same and (seal := seal_there(root / one.path)) is not None:
+                changed[one.path] = seal
+        settle(root, {one.path for one in findings if one.kind == "damaged"}, files)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from waybill.exporter.archive import archived_files
 from waybill.exporter.directory import names
 from waybill.exporter.ledger import is_archived
-from waybill.exporter.names import RawName, hour_in
+from waybill.exporter.names import RawName, hour_in, relative
 from waybill.transport import RootError
 from waybill.transport.root import CLAIMS, Claim, read_claims
 
@@ -35,12 +35,8 @@ class Link(NamedTuple):
     before: str | None
 
 
-Claims = Mapping[str, Claim]
-"""By node."""
-
-
-def claims(root: Path) -> Claims:
-    """What each node has claimed to archive; nothing of one whose claim cannot be read."""
+def claims(root: Path) -> dict[str, Claim]:
+    """What each node has claimed to archive, by node; nothing of one whose claim cannot be read."""
     found = {}
     for node in names(root / CLAIMS):
         with contextlib.suppress(OSError, RootError):
@@ -49,7 +45,9 @@ def claims(root: Path) -> Claims:
     return found
 
 
-def gaps(root: Path, state: LedgerState, claimed: Claims, aside: Iterable[str]) -> Iterator[RawName]:
+def gaps(
+    root: Path, state: LedgerState, claimed: Mapping[str, Claim], aside: Iterable[str]
+) -> Iterator[RawName]:
     """The ranges that the archive lacks, by journal, other than those of files that are gone or set aside.
 
     `claimed` is what the root remembered before the archive was read: what was begun since is no gap. `aside`
@@ -90,8 +88,7 @@ def unchained(root: Path, links: Mapping[Path, Link], state: LedgerState) -> Ite
     again = {seal for path in state.refiled for seal in state.seals[path] if seal is not None}
     before: dict[str, Path | None] = {}
     for name, path in sorted(archived_files(root)):
-        relative = path.relative_to(root).as_posix()
-        if relative in state.refiled:
+        if relative(root, path) in state.refiled:
             continue
         last = before.get(name.node)
         before[name.node] = path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
 from waybill.exporter.incomplete import Unread
+from waybill.exporter.names import relative
 from waybill.exporter.parquet import matching_row_groups, open_selectable
 from waybill.facets import (
     UNREADABLE,
@@ -35,10 +37,13 @@ from waybill.facets.event import EventType
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
+    from waybill.exporter.names import Hour
     from waybill.exporter.rebuilding import Wanted
     from waybill.exporter.sources import Source, Stored
     from waybill.facets.folding import Said
     from waybill.facets.merge_rule import RecordKey
+
+_Numbered = tuple[int, ProvenanceRecord]
 
 RECORDS_SHOWN_MAX: Final = 100
 """How many records a step shows, so that a run of many outputs is explained in linear time."""
@@ -270,27 +275,41 @@ def _of(
 def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord], unread: Unread) -> Iterator[RowSeen]:
     folded = {record_key(record): record for record in records}
     for hour in sorted(raw_hours(root) | compacted_hours(root)):
-        compacted = [path for _, path in compacted_in(root, hour)]
-        for path in [*raw_files(root, hour).values(), *compacted]:
-            try:
-                found = list(_numbered(did, path))
-            except FileNotFoundError:
-                continue
-            except parquet.DAMAGED as error:
-                unread.add(path, error)
-                continue
+        for path, found in _found_in(did, root, hour, unread):
             for number, record in found:
                 as_folded = folded.get(record_key(record)) == record
-                yield RowSeen(str(path.relative_to(root)), number, record, as_folded)
+                yield RowSeen(relative(root, path), number, record, as_folded)
 
 
-def _numbered(did: str, path: Path) -> Iterator[tuple[int, ProvenanceRecord]]:
-    """The records of one file, each with the number of its row."""
-    file = open_selectable(path)
-    for part in matching_row_groups(file, pc.field("did") == did, {"did": did}):
-        before = range(part.row_groups[0].id)
-        first = sum(file.metadata.row_group(at).num_rows for at in before)
-        table = part.to_table(use_threads=False)
-        numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
-        records = from_table(table.take(numbers))
-        yield from zip([first + number for number in numbers.to_pylist()], records, strict=True)
+def _found_in(did: str, root: Path, hour: Hour, unread: Unread) -> list[tuple[Path, list[_Numbered]]]:
+    """What each file of an hour has of a file's records."""
+    while True:
+        try:
+            found = [(path, _numbered(did, path, unread)) for path in raw_files(root, hour).values()]
+        except FileNotFoundError:
+            continue  # What it held is in another file by now.
+        # A compaction may have made it since the raw files were listed.
+        for _, path in compacted_in(root, hour):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((path, _numbered(did, path, unread)))
+        return found
+
+
+def _numbered(did: str, path: Path, unread: Unread) -> list[_Numbered]:
+    """The records of one file, each with the number of its row; raises `FileNotFoundError`."""
+    found: list[_Numbered] = []
+    try:
+        file = open_selectable(path)
+        for part in matching_row_groups(file, pc.field("did") == did, {"did": did}):
+            before = range(part.row_groups[0].id)
+            first = sum(file.metadata.row_group(at).num_rows for at in before)
+            table = part.to_table(use_threads=False)
+            numbers = pc.indices_nonzero(pc.equal(table["did"], pa.scalar(did)))
+            records = from_table(table.take(numbers))
+            found += zip([first + number for number in numbers.to_pylist()], records, strict=True)
+    except FileNotFoundError:
+        raise
+    except parquet.DAMAGED as error:
+        unread.add(path, error)
+        return []
+    return found

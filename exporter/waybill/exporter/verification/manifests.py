@@ -10,7 +10,7 @@ import msgspec
 
 from waybill.exporter.directory import files_of, names
 from waybill.exporter.exporting import MANIFEST, decode_manifest
-from waybill.exporter.names import COMPACTED
+from waybill.exporter.names import COMPACTED, relative
 from waybill.transport.files import is_temporary
 
 
@@ -30,9 +30,8 @@ def contradictions(root: Path) -> Iterator[tuple[str, str]]:
         return
     for paths in files_of(root / COMPACTED).values():
         for path in paths:
-            relative = path.relative_to(root).as_posix()
-            if relative not in listed:
-                yield relative, f"no manifest lists {path}; export again, or move it away"
+            if relative(root, path) not in listed:
+                yield relative(root, path), f"no manifest lists {path}; export again, or move it away"
 
 
 def _of_manifest(root: Path, manifest: PurePosixPath, listed: set[str]) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ import hashlib
 import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
 from waybill.exporter.archive import EVENTS_SCHEMA
+from waybill.exporter.directory import files_below
 from waybill.exporter.ledger import LedgerState, finding_id, read_ledger
 from waybill.exporter.names import (
     COMPACTED,
@@ -32,14 +33,17 @@ from waybill.exporter.names import (
     hour_in,
     late_path,
     parse_hour,
+    relative,
     safe_name,
 )
 from waybill.exporter.parquet import Covers, before_in, is_intact, seal_in
 from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.verification.continuity import Claims, Link, claims, gaps, unchained
+from waybill.exporter.verification.continuity import Link, claims, gaps, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
-from waybill.transport.files import is_temporary
+
+if TYPE_CHECKING:
+    from waybill.transport.root import Claim
 
 _SUFFIX: Final = ".parquet"
 _DEPTH: Final = len(RAW.parts)
@@ -106,17 +110,17 @@ def check(root: Path) -> Iterator[CheckedFile]:
     claimed = claims(root)
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
     for kind, judge in judges.items():
-        for path in _files(root / kind):
-            relative = PurePosixPath(path.relative_to(root))
+        for path in files_below(root / kind):
+            place = relative(root, path)
             try:
-                rows, said = judge(view, relative)
+                rows, said = judge(view, PurePosixPath(place))
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
                 rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
             evidence = hash_of(path) if said else ""
-            found = tuple(view.finding(str(relative), kind, what, evidence) for kind, what in said)
-            yield CheckedFile(str(relative), rows, found)
+            found = tuple(view.finding(place, kind, what, evidence) for kind, what in said)
+            yield CheckedFile(place, rows, found)
     view.read_again()
     for one in (*view.unrecorded(), *view.chained(), *view.gaps(claimed), *view.missing(), *view.doubts()):
         yield CheckedFile(one.path, 0, (one,))
@@ -199,10 +203,9 @@ class _LedgerView:
         """Files of the archive that do not name the one before them."""
         for path in unchained(self.root, self._links, self._state):
             what = f"the file before {path} is not the one that it names; restore that one from a copy"
-            relative = path.relative_to(self.root).as_posix()
-            yield self.finding(relative, "chain", what, self._links[path].before or "")
+            yield self.finding(relative(self.root, path), "chain", what, self._links[path].before or "")
 
-    def gaps(self, claimed: Claims) -> Iterator[Finding]:
+    def gaps(self, claimed: Mapping[str, Claim]) -> Iterator[Finding]:
         """Ranges of a journal's entries that the archive lacks, and no finding about a file tells of."""
         reports = list_quarantined(self.root, also_accepted=True)
         for raw in gaps(self.root, self._state, claimed, [one.path for one in reports]):
@@ -236,19 +239,6 @@ def hash_of(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    """Every published file below a folder, in order, a folder at a time."""
-    try:
-        found = sorted(folder.iterdir())
-    except FileNotFoundError:
-        return
-    for path in found:
-        if path.is_dir():
-            yield from _files(path)
-        elif not is_temporary(path):
-            yield path
 
 
 def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:

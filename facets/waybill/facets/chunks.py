@@ -1,0 +1,26 @@
+"""Cutting a stream by size, so that what is made of it at once fits into memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_Item = TypeVar("_Item")
+
+
+def in_chunks(
+    items: Iterable[_Item], size_of: Callable[[_Item], int], chunk_bytes: int
+) -> Iterator[list[_Item]]:
+    """Return the items, in order, in lists that each end with the item that fills `chunk_bytes`."""
+    chunk: list[_Item] = []
+    size_bytes = 0
+    for item in items:
+        chunk.append(item)
+        size_bytes += size_of(item)
+        if size_bytes >= chunk_bytes:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
