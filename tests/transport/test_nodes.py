@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from waybill.transport import Journal, Kind, RootError, Settings, locks
+from waybill.transport import Journal, JournalFullError, Kind, RootError, Settings, locks
 from waybill.transport.files import Files
 from waybill.transport.home import Home
 from waybill.transport.journal import Node
@@ -35,13 +35,31 @@ def test_a_journal_has_one_node_until_it_is_renewed(journal: Journal) -> None:
     assert journal.nodes() == (Node(before), renewed)
 
 
-def test_a_process_knows_the_node_of_the_numbers_that_it_gives(journal: Journal) -> None:
+def a_commit_of_a_projection(journal: Journal) -> None:
+    journal.commit("p", cursor=1)
+
+
+def a_commit_that_fails(journal: Journal) -> None:
+    journal.max_bytes = 0
+    with pytest.raises(JournalFullError):
+        journal.append(Kind.OPENLINEAGE, b"too much")
+    journal.max_bytes = 2**30
+
+
+@pytest.mark.parametrize("meanwhile", [lambda _: None, a_commit_of_a_projection, a_commit_that_fails])
+def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
+    home: Path, meanwhile: Callable[[Journal], None]
+) -> None:
     """A receipt names both, and another process may renew the node at any time."""
-    other = Journal(journal.home)
+    now_s = iter(range(1_000))
+    journal, other = Journal(home, clock=lambda: next(now_s)), Journal(home)
+    journal.append(Kind.OPENLINEAGE, b"1")
     other.renew_node(other.node, "a test")
     assert journal.node != other.node
-    journal.append(Kind.OPENLINEAGE, b"1")
+    meanwhile(journal)
+    journal.append(Kind.OPENLINEAGE, b"2")
     assert journal.node == other.node
+    journal.close()
     other.close()
 
 
