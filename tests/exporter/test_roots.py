@@ -265,6 +265,30 @@ def test_a_root_that_is_not_mounted_loses_nothing_is_told_and_recovers(site: Sit
     check_all_there(site, {})
 
 
+@pytest.mark.parametrize(("folder", "name"), [("provenance", "layout"), ("events", "archive")])
+def test_a_root_that_has_lost_a_folder_is_told_and_gets_what_the_journal_holds(
+    site: Site, folder: str, name: str
+) -> None:
+    root = site.settings.root
+    site.emit(["before"])
+    site.flush()
+    (root / folder).rename(root / "lost")
+    site.emit(["meanwhile"])
+    problems = site.work()
+    assert len(problems) == len(NAMES)
+    assert f"{root} has lost the folder {folder}, into which the {name} has filed" in problems[0]
+    with pytest.raises(RootError, match="waybill root adopt"):
+        check_root(site.journal, root)
+    assert plan_adoption(site.journal, root, NAMES).cursors[name] == 0
+    shutil.rmtree(root / "lost")
+    adopt(site)
+    site.flush()
+    assert site.acknowledged == filed(root) == set(archived(root))
+    # The ledger still knows of the archive's files.
+    kinds = [finding.kind for checked in check(root) for finding in checked.findings]
+    assert kinds == (["removed"] if folder == "events" else [])
+
+
 def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -> None:
     root = site.settings.root
     site.emit(["before"])

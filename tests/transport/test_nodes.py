@@ -64,7 +64,7 @@ def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
 
 
 def claim(journal: Journal, root: Path, first: int, last: int, projection: str = "layout") -> str:
-    filing = Filing(journal, root, projection, Files())
+    filing = Filing(journal, root, projection, "files", Files())
     filing.open()
     node = filing.begin(first, last)
     filing.done(node, last)
@@ -86,17 +86,17 @@ def test_claims_say_what_was_ever_begun(journal: Journal, root: Path) -> None:
 
 def test_the_same_range_can_be_begun_again_and_no_other(journal: Journal, root: Path) -> None:
     journal.append_many((Kind.OPENLINEAGE, b"%d" % at, "") for at in range(9))
-    filing = Filing(journal, root, "layout", Files())
+    filing = Filing(journal, root, "layout", "files", Files())
     filing.open()
     node = filing.begin(1, 4)
-    assert Filing(journal, root, "layout", Files()).begun() == (1, 4)
-    assert Filing(journal, root, "layout", Files()).begin(1, 4) == node
+    assert Filing(journal, root, "layout", "files", Files()).begun() == (1, 4)
+    assert Filing(journal, root, "layout", "files", Files()).begin(1, 4) == node
     assert filing.begin(1, 5) != node, "whoever began 1 to 4 was somebody else"
 
 
 def test_homes_that_begin_at_once_make_one_marker(tmp_path: Path, root: Path) -> None:
     journals = [Journal(tmp_path / str(at)) for at in range(4)]
-    filings = [Filing(journal, root, "layout", Files()) for journal in journals]
+    filings = [Filing(journal, root, "layout", "files", Files()) for journal in journals]
     threads = [threading.Thread(target=filing.open) for filing in filings]
     for thread in threads:
         thread.start()
@@ -119,7 +119,7 @@ def test_a_damaged_marker_or_claim_is_told_and_not_replaced(
         content = path.read_bytes()
         path.write_bytes(damage)
         with pytest.raises(RootError, match="is damaged"):
-            Filing(journal, root, "layout", Files()).open()
+            Filing(journal, root, "layout", "files", Files()).open()
         assert path.read_bytes() == damage
         path.write_bytes(content)
     check_root(journal, root)

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 HOUR_MS: Final = 3_600_000
 
 # Folders, relative to the root.
+PROVENANCE: Final = "provenance"
 RAW: Final = PurePosixPath("provenance/raw")
 COMPACTED: Final = PurePosixPath("provenance/compacted")
 LATE: Final = PurePosixPath("provenance/late")  # records that came after their hour was aged off

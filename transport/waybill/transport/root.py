@@ -75,6 +75,7 @@ class Claim(msgspec.Struct, frozen=True):
         last: the last of all.
         home: the journal's file.
         earlier: the nodes that the journal had before this one.
+        folder: the folder of the root that its files are in, which is there since the claim is.
     """
 
     first: int
@@ -82,6 +83,7 @@ class Claim(msgspec.Struct, frozen=True):
     last: int
     home: JournalFile
     earlier: tuple[str, ...] = ()
+    folder: str = ""
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
@@ -142,6 +144,11 @@ def check_root(journal: Journal, root: Path) -> None:
             raise RootError(
                 f"{root} is an older copy of the root that {journal.home} files into (the {projection} has "
                 f"{has} of {node}, and filed up to {cursor}); {_WAY_OUT}"
+            )
+        if not (root / claim.folder).is_dir():
+            raise RootError(
+                f"{root} has lost the folder {claim.folder}, into which the {projection} has filed; "
+                "put it back, or run `waybill root adopt`"
             )
 
 
@@ -222,18 +229,19 @@ def _reached(journal: Journal, root: Path, projection: str, cursor: int) -> int:
     claim = None
     if node is not None:
         claim = _read_whole(_claim_path(root, node, projection), _CLAIM_DECODER)
-    if claim is None:
+    if claim is None or not (root / claim.folder).is_dir():
         return 0
     return cursor if claim.last >= cursor else min(claim.begun - 1, cursor)
 
 
 class Filing:
-    """A projection's way to file into a root: each range is claimed before its files are published."""
+    """A projection's way to file into a folder of a root: it claims a range before it publishes its files."""
 
-    def __init__(self, journal: Journal, root: Path, projection: str, files: Files) -> None:
+    def __init__(self, journal: Journal, root: Path, projection: str, folder: str, files: Files) -> None:
         self._journal = journal
         self._root = root
         self._projection = projection
+        self._folder = folder
         self._files = files
 
     def open(self) -> None:
@@ -300,6 +308,7 @@ class Filing:
         home = JournalFile.of(self._journal)
         path = _claim_path(self._root, node, self._projection)
         self._files.make_folder(path.parent)
+        self._files.make_folder(self._root / self._folder)
         # Nobody else claims between the look and the claim, not even a copy of this home.
         with locked(path.parent / _LOCK):
             sweep(self._files, path.parent)
@@ -312,7 +321,7 @@ class Filing:
                 _renew(self._journal, node, _COPIED)
                 return None
             least = first if claim is None else min(claim.first, first)
-            claimed = Claim(least, first, last, home, tuple(earlier))
+            claimed = Claim(least, first, last, home, tuple(earlier), self._folder)
             if claimed != claim:
                 publish(self._files, path, _ENCODER.encode(claimed))
         return node

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from waybill.exporter import parquet
 from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 from waybill.exporter.ledger import recorded
-from waybill.exporter.names import RawName, events_folder, relative
+from waybill.exporter.names import EVENTS, RawName, events_folder, relative
 from waybill.exporter.parquet import Covers
 from waybill.transport import RootError
 from waybill.transport.files import Files, publish_new, sweep
@@ -75,7 +75,7 @@ class Archive:
         self._journal = journal
         self._root: Path = settings.root
         self._files = files or Files()
-        self._filing = Filing(journal, settings.root, _NAME, self._files)
+        self._filing = Filing(journal, settings.root, _NAME, str(EVENTS), self._files)
         self._gather_s = gather_s
         self._due_s = 0.0
         """When the gathered entries have waited for others long enough, on the monotonic clock."""

@@ -29,7 +29,7 @@ from waybill.exporter.directory import raw_hours
 from waybill.exporter.layout.archived_runs import ArchivedRuns
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import RUN, UnsettledRuns, unpublish
-from waybill.exporter.names import Hour, RawName
+from waybill.exporter.names import PROVENANCE, Hour, RawName
 from waybill.exporter.parallel import workers_default
 from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE
@@ -93,7 +93,7 @@ class Layout:
         self._settle_ms = int(settle_s * 1_000)
         self._files = files or Files()
         self._workers = workers or workers_default()
-        self._filing = Filing(journal, settings.root, _NAME, self._files)
+        self._filing = Filing(journal, settings.root, _NAME, PROVENANCE, self._files)
         self._writer = RawWriter(settings.root, files=self._files, workers=self._workers, replaces=False)
         self._linger_s = linger_s
         self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
