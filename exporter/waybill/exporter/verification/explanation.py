@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
 from waybill.exporter.parquet import matching_row_groups, open_selectable
 from waybill.facets import (
@@ -269,9 +269,10 @@ def _of(
 
 def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord], unread: Unread) -> Iterator[RowSeen]:
     folded = {record_key(record): record for record in records}
-    for hour in sorted(raw_hours(root) | compacted_hours(root)):
-        compacted = [path for _, path in compacted_in(root, hour)]
-        for path in [*raw_files(root, hour).values(), *compacted]:
+    files = HourFiles(root)
+    for hour in sorted(files.hours):
+        raws = files.raw(hour)
+        for path in [*raws.values(), *files.compacted(hour, raws)]:
             try:
                 found = list(_numbered(did, path))
             except FileNotFoundError:
