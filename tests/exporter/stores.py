@@ -48,6 +48,9 @@ def new_bucket(address: str, patch: pytest.MonkeyPatch, *, through: str | None =
         scheme="http",
         endpoint_override=address,
         allow_bucket_creation=True,
+        # By default a busy machine has 3 seconds to answer.
+        connect_timeout=60,
+        request_timeout=60,
     )
     files.create_dir(bucket)
     return Store(f"s3://{bucket}/line age", files, f"{bucket}/line age")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from growth import check_linear
 from layouts import START_MS, event
 
 from waybill.exporter import Compactor, Wanted, explain, find
@@ -181,17 +181,16 @@ def _an_output_each(count: int) -> list[bytes]:
 def test_a_file_of_many_outputs_is_explained_in_time_that_grows_as_they_do(
     tmp_path: Path, events: Callable[[int], list[bytes]], count: int
 ) -> None:
-    took_s = []
-    for times in (1, 4):
-        bodies = events(times * count)
+    def prepare(number: int) -> Callable[[], object]:
+        bodies = events(number)
         decoded = [one for body in bodies if isinstance(one := decode_event(body), RunEvent)]
         records = fold(decoded, system_name="tests")
-        root = tmp_path / str(times)
+        root = tmp_path / str(number)
         RawWriter(root).write(RawName("a0", 1, 1), records)
-        began_s = time.process_time()
         found = explain("r", [_Events(bodies)], root, WANTED)
-        took_s.append(time.process_time() - began_s)
-        assert (len(found.records), len(found.rows)) == (times * count, times * count)
+        assert (len(found.records), len(found.rows)) == (number, number)
         assert found.is_proven
         assert [len(step.records) for step in found.steps[:1]] == [0 if events is _many_outputs else 1]
-    assert took_s[1] < 8 * took_s[0]
+        return lambda: explain("r", [_Events(bodies)], root, WANTED)
+
+    check_linear(prepare, count)

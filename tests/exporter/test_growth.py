@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from growth import check_linear
 from layouts import NODE, START_MS, Layout, event, in_order, record
 
 from waybill.exporter import Compactor
@@ -76,18 +76,6 @@ def outputs(*names: str) -> list[dict[str, str]]:
 def folded(*bodies: bytes) -> list[ProvenanceRecord]:
     events = [decode_event(body) for body in bodies]
     return fold([one for one in events if isinstance(one, RunEvent)], system_name="stamped")
-
-
-def check_linear(work: Callable[[int], object], number: int) -> None:
-    """Check that four times as much takes less than eight times as long; were it squared, it took sixteen."""
-
-    def took_s(many: int) -> float:
-        began_s = time.process_time()
-        work(many)
-        return time.process_time() - began_s
-
-    work(number)
-    assert min(took_s(4 * number) / took_s(number) for _ in range(3)) < 8
 
 
 # -- the rows of the state ---------------------------------------------------------------------------------
@@ -215,7 +203,7 @@ def test_a_run_with_another_output_in_each_event_takes_time_as_the_number_of_its
         runs.settle_all(START_MS)
         assert sum(1 for _ in runs.finish(1, START_MS).records) == number
 
-    check_linear(work, 500)
+    check_linear(lambda number: partial(work, number), 500)
 
 
 def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(site: Site) -> None:
@@ -254,7 +242,7 @@ def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
             stored.update(batch.put)
         assert len(batch.retracted) == number
 
-    check_linear(work, 500)
+    check_linear(lambda number: partial(work, number), 500)
 
 
 class Archived:
@@ -322,7 +310,7 @@ def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(ro
         for _ in range(number // 50):
             assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}) == {}
 
-    check_linear(work, 100)
+    check_linear(lambda number: partial(work, number), 100)
 
 
 # -- memory ------------------------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import random
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from growth import check_linear
 from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
 from waybill.exporter import Compactor, Wanted, age_off, check, export, open_destination, rebuild
@@ -440,13 +442,15 @@ def test_a_root_without_a_ledger_begins_one_with_the_files_that_are_there(layout
 
 
 def test_a_whole_entry_is_followed_in_time_that_grows_with_its_files_alone() -> None:
-    def seconds(hours: int) -> float:
-        state, began_s = LedgerState(), time.process_time()
+    def prepare(hours: int) -> Callable[[], None]:
         many = tuple(Hour(f"{20_000_000 + at // 24}", f"{at % 24:02}") for at in range(hours))
         files = {f"provenance/compacted/edge/{hour.day}/{hour.hour}.parquet": "x" for hour in many}
-        for _ in range(3):
-            state.follow(LedgerEntry("", 0, many, files=dict(files), whole=True), b"")
-        return time.process_time() - began_s
 
-    seconds(100)
-    assert seconds(8_000) < 40 * seconds(800)
+        def follow() -> None:
+            state = LedgerState()
+            for _ in range(3):
+                state.follow(LedgerEntry("", 0, many, files=dict(files), whole=True), b"")
+
+        return follow
+
+    check_linear(prepare, 800)

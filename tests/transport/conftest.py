@@ -29,6 +29,13 @@ def trap(body, folder):
         os.kill(os.getpid(), signal.SIGKILL)
     if body == b"allocate":
         raise ValueError(len([bytes(2**28) for _ in range(12)]))
+    if body == b"large":
+        try:
+            bytes(2**30)
+        except MemoryError:
+            with (folder / "short").open("a") as file:
+                file.write(f"{os.getpid()}\\n")
+            raise
 
 class Copy:
     """Copies entries into a file; its script decides how each step goes."""

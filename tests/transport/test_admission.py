@@ -590,8 +590,8 @@ def test_a_long_key_above_many_values_makes_no_explanation_slow() -> None:
         body = b'[{"did": 7, "%s": ["a", %s 1], "more": "\\u0000"}]' % (key.encode(), b"1," * 100_000)
         with pytest.raises(AdmissionError) as raised:
             check_records(body)
-        began_s = time.perf_counter()
+        began_s = time.process_time()
         assert record_errors(body, raised.value)
-        return time.perf_counter() - began_s
+        return time.process_time() - began_s
 
-    assert explain_s("k" * 400_000) < 4 * min(explain_s("k") for _ in range(3))
+    assert min(explain_s("k" * 400_000) for _ in range(3)) < 4 * min(explain_s("k") for _ in range(3))

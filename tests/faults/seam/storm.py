@@ -305,7 +305,7 @@ class Storm:
                 shutil.copytree(self._town.root, self._copy)
                 return
             shutil.rmtree(self._town.root)
-            self._copy.rename(self._town.root)
+            shutil.move(self._copy, self._town.root)  # which may be on a disk of its own
             self._older.clear()
             self._town.waybill("flush", "--timeout", "10", may_fail=True)
             self._town.waybill("root", "adopt")

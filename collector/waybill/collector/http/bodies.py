@@ -48,7 +48,7 @@ _GZIP_MEMBERS_MAX: Final = 64
 """The rest of a piece is copied after each member, so many members would take long."""
 _WHOLE_BYTES: Final = 8 * 2**20
 _WHOLE_BYTES_MAX: Final = 32 * 2**20
-"""A body up to the first size is read in one go, at half the cost, as long as all such take no more than the second."""
+"""A body up to the first size is read in one go, at less cost, if all such take no more than the second."""
 _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
 """A body is decompressed in pieces, because otherwise it would be in memory twice."""

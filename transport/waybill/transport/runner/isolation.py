@@ -4,6 +4,7 @@ Whatever an entry does to that process, the runner and its other projections liv
 real work, in bounded memory, up to one entry after the other that the runner names: all that are suspected at
 first, an eighth of what is left of them after each failure. An entry that fails alone `TRIES` times is
 poison. It is taken back if the projection cannot go on without it either: then the fault is not the entry's.
+Where memory ran out, which may be the fault of another program, the next try comes later.
 
 A projection that is killed at any moment loses nothing, so this process may be killed, too. It has the
 runner's lease, and ends when the runner does.
@@ -51,6 +52,9 @@ TIME_S_MAX: Final = 300.0
 AHEAD_MAX: Final = 50_000
 """Up to so many entries ahead of the cursor are suspected of a failure."""
 
+_PAUSES_S: Final = (1.0, 5.0)
+"""How long memory gets to be there again, after the first try alone and after the second."""
+
 _FACTOR: Final = 8
 _POLL_S: Final = 0.1
 _REASON_CHARS_MAX: Final = 1_000
@@ -61,10 +65,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         fault: what failed, if it may be the fault of an entry.
+        is_scarce: whether memory may have been missing.
         is_held_up: whether something keeps the projection from going on that is the fault of none.
     """
 
     fault: str | None = None
+    is_scarce: bool = False
     is_held_up: bool = False
 
 
@@ -113,6 +119,8 @@ def _pass_suspects(journal: Journal, name: str, apart: _Apart) -> None:
             if not _set_aside(journal, name, entry, str(outcome.fault), apart):
                 return
             failed_upto = tries = 0
+        elif outcome.is_scarce:
+            apart.rest(_PAUSES_S[tries - 1])
 
 
 def _set_aside(journal: Journal, name: str, entry: Entry, reason: str, apart: _Apart) -> bool:
@@ -162,8 +170,13 @@ class _Apart:
         answer = self._answer_of(child)
         if answer is None:
             self._end()
-            answer = Outcome(fault=_death_of(child))
+            answer = Outcome(fault=_death_of(child), is_scarce=True)
         return answer
+
+    def rest(self, pause_s: float) -> None:
+        """Wait for memory, and begin again with a process that has the limits of this one."""
+        self._end()
+        self._stopping.wait(pause_s)
 
     def _answer_of(self, child: subprocess.Popen[bytes]) -> Outcome | None:
         """What the process says of a try; None if it dies."""
@@ -290,7 +303,8 @@ def _outcome_of(error: Exception) -> Outcome:
     if is_held_up(error):
         return _HELD_UP
     if isinstance(error, MemoryError):
-        return Outcome(fault=f"it needs more than {MEMORY_BYTES_MAX >> 30} GiB of memory")
+        most = f"the {MEMORY_BYTES_MAX >> 30} GiB that one try may take"
+        return Outcome(fault=f"it needs more memory than there is, or than {most}", is_scarce=True)
     return Outcome(fault=f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX])
 
 
