@@ -10,6 +10,7 @@ BENCHMARKS = (
     ("emit", "--backends"),
     ("compact",),
     ("compact", "--backfill", "--only", "waybill"),
+    ("growth",),
     ("flush",),
     ("flush", "--no-archive"),
     ("rebuild",),

@@ -6,6 +6,7 @@ import json
 import resource
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -425,7 +426,16 @@ def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(
         assert (reply.status, "waybill root adopt" in reply.body.decode()) == (503, True), door
 
 
-def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(start: Start) -> None:
+def sizes_bytes(collector: Collector) -> dict[str, int]:
+    """What the system says of a collector's memory, by the names of ``/proc/PID/status``."""
+    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
+    lines = (line.split() for line in status.splitlines() if line.endswith(" kB"))
+    return {name.rstrip(":"): int(size) * 1024 for name, size, _ in lines}
+
+
+@pytest.fixture
+def loaded(start: Start) -> Collector:
+    """A collector that has little more memory than it promises; many records of its root share long texts."""
     collector = start("--runner", "none", "--provenance-enabled")
     writer = RawWriter(collector.home)
     for part in range(5):
@@ -434,15 +444,28 @@ def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(star
         ]
         writer.write(RawName("a0", part + 1, part + 1), records)
     assert collector.get("/provenance/stats?did=none").status == 200  # all that is loaded late is loaded
-    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
-    sizes = {line.partition(":")[0]: line.split()[1] for line in status.splitlines() if line.endswith(" kB")}
-    free_bytes = MEMORY_BYTES_MAX - int(sizes["VmRSS"]) * 1024
+    sizes = sizes_bytes(collector)
     # There is room for what the promise leaves, and for what threads reserve and never use.
-    limit = int(sizes["VmSize"]) * 1024 + free_bytes + RESERVED_BYTES
+    limit = sizes["VmSize"] + MEMORY_BYTES_MAX - sizes["VmRSS"] + RESERVED_BYTES
     resource.prlimit(collector.process.pid, resource.RLIMIT_AS, (limit, limit))
-    assert collector.get("/provenance/stats").json["total_records"] == 500
-    assert len(ask(collector, limit=10)) == 10
-    assert collector.get("/provenance/query?limit=100").status == 400
-    status = Path(f"/proc/{collector.process.pid}/status").read_text(encoding="utf-8")
-    (peak,) = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    assert int(peak) * 1024 < MEMORY_BYTES_MAX
+    return collector
+
+
+def test_texts_that_many_records_share_take_no_more_memory_than_is_promised(loaded: Collector) -> None:
+    assert loaded.get("/provenance/stats").json["total_records"] == 500
+    assert len(ask(loaded, limit=10)) == 10
+    assert loaded.get("/provenance/query?limit=100").status == 400
+    assert sizes_bytes(loaded)["VmHWM"] < MEMORY_BYTES_MAX
+
+
+def test_questions_that_come_at_once_take_no_more_memory_than_is_promised(loaded: Collector) -> None:
+    questions = ("records/stats", "records?limit=10", "records?limit=500", "records/stats?data_source=in")
+    with ThreadPoolExecutor(len(questions)) as clients:
+        for _ in range(3):
+            replies = list(clients.map(loaded.get, (f"/api/v1/{question}" for question in questions)))
+            assert [reply.status for reply in replies] == [200, 200, 400, 200]
+            counted, some, refused, of_source = (reply.json for reply in replies)
+            assert counted["total_records"] == of_source["total_records"] == 500
+            assert len(some) == 10
+            assert "give a smaller one" in refused["detail"]
+    assert sizes_bytes(loaded)["VmHWM"] < MEMORY_BYTES_MAX

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from growth import check_linear
@@ -31,6 +31,7 @@ from waybill.exporter import Compactor, Query, find, parquet
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
+from waybill.exporter.quarantine import note_restored, quarantine
 from waybill.exporter.query import IncompleteError, PatternError, compare, scan
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA, from_table, to_table
@@ -314,11 +315,12 @@ def test_a_folder_that_cannot_be_read_is_not_empty(layout: Layout) -> None:
         find(layout.root)
 
 
-def test_an_hour_of_many_systems_is_read_in_time_that_grows_as_they_do(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hours", [1, 1_000], ids=["one-hour", "an-hour-each"])
+def test_files_of_many_systems_are_read_in_time_that_grows_as_they_do(tmp_path: Path, hours: int) -> None:
     def prepare(count: int) -> Callable[[], object]:
         root = tmp_path / str(count)
         for at in range(count):
-            one = record(system_name=f"system-{at}")
+            one = record(system_name=f"system-{at}", at_ms=at % hours * HOUR_MS)
             path = root / compacted_path(one.system_name, hour_of(one.completed))
             path.parent.mkdir(parents=True)
             path.write_bytes(parquet.encode(to_table([one]), parquet.COMPACTED_FILTERS))
@@ -326,6 +328,30 @@ def test_an_hour_of_many_systems_is_read_in_time_that_grows_as_they_do(tmp_path:
         return lambda: list(scan(root, columns=("system_name",)))
 
     check_linear(prepare, 100)
+
+
+def test_an_hour_that_is_compacted_while_newer_ones_are_read_is_found(layout: Layout) -> None:
+    layout.write(record("old"), record("new", at_ms=HOUR_MS))
+    tables = scan(layout.root)
+    found = next(tables)["did"].to_pylist()
+    layout.compactor().compact()
+    assert [*found, *(did for table in tables for did in table["did"].to_pylist())] == ["new", "old"]
+
+
+def test_a_file_that_comes_back_from_the_quarantine_while_newer_ones_are_read_is_found(
+    layout: Layout,
+) -> None:
+    layout.write(record("old"), record("new", at_ms=HOUR_MS))
+    layout.compactor().compact()
+    file = layout.compacted()[0]
+    data = file.read_bytes()
+    place = PurePosixPath(file.relative_to(layout.root))
+    aside = quarantine(layout.root, place, hour_of(START_MS), data, reason="a test", files=layout.files)
+    tables = scan(layout.root)
+    found = next(tables)["did"].to_pylist()
+    file.write_bytes(data)
+    note_restored(layout.root, [aside.kept], layout.files)
+    assert [*found, *(did for table in tables for did in table["did"].to_pylist())] == ["new", "old"]
 
 
 def test_tables_are_of_bounded_size_once_their_texts_are_written_out(layout: Layout) -> None:

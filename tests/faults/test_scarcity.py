@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Final
 
 import pyarrow.parquet as pq
 import pytest
 from openlineage.client import OpenLineageClient
+from seam.bounded import RUNNER_BYTES, flush_in_bounded_memory
 from seam.emissions import emission
 from seam.emitter import events_of
 from seam.homes import kill_runner, settings_in
@@ -56,26 +54,6 @@ def test_a_pipeline_without_a_free_descriptor_emits_all_the_same(tmp_path: Path)
     recover_and_check(settings, ledger)
 
 
-MIB: Final = 2**20
-RUNNER_BYTES: Final = 1280 * MIB
-"""What docs/operations.md promises."""
-ADDRESSES_BYTES: Final = 2560 * MIB
-"""Threads and allocators reserve addresses that take no memory."""
-
-RUNNER: Final = """
-import resource, sys
-from pathlib import Path
-
-resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
-from seam.homes import settings_in
-from waybill.transport.runner import flush
-
-report = flush(settings_in(Path(sys.argv[1])))
-assert not report.problems and not report.left, report
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-"""
-
-
 @pytest.mark.exhaustive
 def test_the_runner_stays_within_its_memory_whatever_its_records_share(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
@@ -107,12 +85,6 @@ def test_the_runner_stays_within_its_memory_whatever_its_records_share(tmp_path:
         ).encode(),
     )
     journal.close()
-    command = [sys.executable, "-c", RUNNER, str(tmp_path), str(ADDRESSES_BYTES)]
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) * 1024 <= RUNNER_BYTES
+    assert flush_in_bounded_memory(tmp_path).peak_bytes <= RUNNER_BYTES
     files = (settings.root / "provenance/compacted").rglob("*.parquet")
     assert sum(pq.read_metadata(file).num_rows for file in files) == 1_320

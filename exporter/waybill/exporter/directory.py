@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -44,25 +45,28 @@ def raw_files(root: Path, hour: Hour) -> dict[RawName, Path]:
     return {raw: folder / str(raw) for raw in sorted(filter(None, map(RawName.parse, names(folder))))}
 
 
-def compacted_hours(root: Path, system_name: str | None = None) -> set[Hour]:
-    """The hours that have compacted or late files, of one system or of all."""
-    return {
-        hour
-        for kind in (COMPACTED, LATE)
-        for system in _systems(root / kind, system_name)
-        for day in names(root / kind / system)
-        for name in names(root / kind / system / day)
-        if name.endswith(_SUFFIX) and (hour := parse_hour(day, name.removesuffix(_SUFFIX)))
-    }
+def compacted_folders(root: Path, system_name: str | None = None) -> dict[Hour, list[Path]]:
+    """By hour, the folders that hold a compacted or late file of it, of one system or of all.
+
+    `compacted_file` names the file; the folder has the safe name of its system.
+    """
+    found: defaultdict[Hour, list[Path]] = defaultdict(list)
+    for folder in _folders(root, system_name):
+        for day in names(folder):
+            for name in names(folder / day):
+                if name.endswith(_SUFFIX) and (hour := parse_hour(day, name.removesuffix(_SUFFIX))):
+                    found[hour].append(folder)
+    return dict(found)
 
 
-def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[tuple[str, Path]]:
-    """The paths of an hour's compacted and late files, existing or not, with their safe names."""
-    return [
-        (system, root / kind / system / hour.day / f"{hour.hour}{_SUFFIX}")
-        for kind in (LATE, COMPACTED)
-        for system in _systems(root / kind, system_name)
-    ]
+def compacted_file(folder: Path, hour: Hour) -> Path:
+    """The path of an hour's file in one of `compacted_folders`."""
+    return folder / hour.day / f"{hour.hour}{_SUFFIX}"
+
+
+def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[Path]:
+    """The paths that an hour's compacted and late files have or would have."""
+    return [compacted_file(folder, hour) for folder in _folders(root, system_name)]
 
 
 def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
@@ -88,8 +92,10 @@ def files_below(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _systems(folder: Path, system_name: str | None) -> list[str]:
-    return list(names(folder)) if system_name is None else [safe_name(system_name)]
+def _folders(root: Path, system_name: str | None) -> Iterator[Path]:
+    for kind in (LATE, COMPACTED):
+        for system in names(root / kind) if system_name is None else [safe_name(system_name)]:
+            yield root / kind / system
 
 
 def names(folder: Path) -> Iterator[str]:

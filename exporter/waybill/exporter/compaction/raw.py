@@ -211,7 +211,7 @@ def _is_left_over(raw: RawName, among: Iterable[RawName]) -> bool:
 def _covered(root: Path, hour: Hour) -> Covers | None:
     """The ranges that the hour's compacted files cover; None where one cannot be read."""
     covered = Covers()
-    for _, path in compacted_in(root, hour):
+    for path in compacted_in(root, hour):
         try:
             covered = covered.uniting(Covers.read(parquet.open_file(path).metadata.metadata))
         except FileNotFoundError:

@@ -267,6 +267,7 @@ class UnsettledRuns:
             self._gather(key, run)
             encoded = _ENCODER.encode(run)
             if len(encoded) > _INLINE_BYTES and run.state is not None:
+                del encoded  # it may be as large as all that a batch says
                 self._set_aside(key, run)
                 encoded = _ENCODER.encode(run)
             self._put[RUN + key] = encoded
@@ -418,6 +419,7 @@ class UnsettledRuns:
             at -= 1
             size_bytes += run.pieces[at].size_bytes
         if joined := run.pieces[at:]:
+            del encoded  # what comes in its place is larger
             encoded = _ENCODER.encode(
                 merge_states(*(self._read(key, piece, self._put) for piece in joined), run.state)
             )
@@ -427,16 +429,21 @@ class UnsettledRuns:
         run.pieces, run.written, run.state = [*run.pieces[:at], piece], written, None
         for row, row_key in enumerate(piece.keys(key)):
             self._put[row_key] = encoded[row * _ROW_BYTES : (row + 1) * _ROW_BYTES]
-        self._put_bytes += len(encoded)
-        if self._put_bytes > _PUT_BYTES_MAX:
-            pieces = {row_key: value for row_key, value in self._put.items() if row_key.startswith(PIECE)}
-            self._state_put(pieces)
-            self._put = {row_key: value for row_key, value in self._put.items() if row_key not in pieces}
-            self._put_bytes = 0
+            self._put_bytes += len(self._put[row_key])
+            if self._put_bytes > _PUT_BYTES_MAX:
+                self._store_pieces()
+
+    def _store_pieces(self) -> None:
+        pieces = {row_key: value for row_key, value in self._put.items() if row_key.startswith(PIECE)}
+        self._state_put(pieces)
+        self._put = {row_key: value for row_key, value in self._put.items() if row_key not in pieces}
+        self._put_bytes = 0
 
     def _read(self, key: str, piece: Piece, put: Mapping[str, bytes]) -> RunState:
-        rows = (put[row] if row in put else self._state_get(row) for row in piece.keys(key))
-        return _STATE_DECODER.decode(b"".join(row or b"" for row in rows))
+        encoded = bytearray()
+        for row in piece.keys(key):
+            encoded += put[row] if row in put else self._state_get(row) or b""
+        return _STATE_DECODER.decode(encoded)
 
     def _drop(self, key: str, pieces: list[Piece]) -> None:
         rows = [row for piece in pieces for row in piece.keys(key)]

@@ -49,7 +49,7 @@ def hold_against_ledger(
     """
     noted = {path: seal for hour in hours for path, seal in read_note(root, hour).items()}
     if only is None:
-        there = {relative(root, path) for hour in hours for _, path in compacted_in(root, hour)}
+        there = {relative(root, path) for hour in hours for path in compacted_in(root, hour)}
         looked_at = there | noted.keys()
     else:
         looked_at = {relative(root, path) for path in only}

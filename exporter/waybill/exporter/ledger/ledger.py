@@ -22,7 +22,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_hours, compacted_in, names
+from waybill.exporter.directory import compacted_folders, compacted_in, names
 from waybill.exporter.ledger.changes import Changes
 from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path
 from waybill.exporter.ledger.entry import LedgerEntry, decode, encode, hash_of
@@ -92,7 +92,7 @@ def recorded(
 def _adopt(root: Path, files: Files) -> EntryFile | None:
     """Begin a ledger with the files that are there already; None where there are none."""
     archived = {parse_hour(day, hour) for day in names(root / EVENTS) for hour in names(root / EVENTS / day)}
-    hours = compacted_hours(root) | set(filter(None, archived))
+    hours = compacted_folders(root).keys() | set(filter(None, archived))
     there = {path: seals for path, seals in _seals(root, sorted(hours)) if seals[0] is not None}
     if not there:
         return None
@@ -161,7 +161,7 @@ def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, tuple[str |
     for hour in hours:
         folder = root / events_folder(hour)
         archived = [folder / name for name in names(folder) if RawName.parse(name)]
-        for path in [path for _, path in compacted_in(root, hour)] + archived:
+        for path in compacted_in(root, hour) + archived:
             # A missing file raises an `OSError`, and one that cannot be read has no seal to be known by.
             with contextlib.suppress(*parquet.DAMAGED):
                 metadata = pq.read_metadata(path).metadata

@@ -12,7 +12,7 @@ bounded size.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.compaction import by_hour
-from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
 from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, safe_name
 from waybill.exporter.parquet import (
@@ -83,11 +83,8 @@ def scan(
     waiting = {} if unfiled is None else {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled)}
     reader = _Reader(root, query)
     left = query.limit
-    # Raw hours are listed first: an hour that is compacted between the two lists is in the second.
-    hours = raw_hours(root)
-    hours |= compacted_hours(root, query.system_name) | waiting.keys()
     oldest: Hour | None = None
-    for hour in sorted(filter(query.touches, hours), reverse=True):
+    for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=True):
         # The records of one file are few, so they need no windows.
         spans = () if query.did is not None else reader.spans(hour)
         for window in reversed(_windows(query, spans, window_rows)):
@@ -111,9 +108,8 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
     Each tuple is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
     Raises what `scan` does.
     """
-    hours = {hour for root in roots for hour in (*raw_hours(root), *compacted_hours(root))}
     readers = [_Reader(root, Query()) for root in roots]
-    for hour in sorted(hours):
+    for hour in sorted({hour for reader in readers for hour in reader.hours}):
         spans = [span for reader in readers for span in reader.spans(hour)]
         for window in _windows(Query(), spans, WINDOW_ROWS):
             yield tuple(reader.read(hour, window) for reader in readers)
@@ -143,13 +139,19 @@ class _Reader:
     def __init__(self, root: Path, query: Query) -> None:
         self._root = root
         self._query = query
+        self._files = HourFiles(root, query.system_name)
         self._unread = Unread()
+
+    @property
+    def hours(self) -> set[Hour]:
+        """The hours that may have records in files."""
+        return self._files.hours
 
     def spans(self, hour: Hour) -> list[Span]:
         """What the footers of an hour's files tell of their row groups."""
-        compacted = (path for _, path in compacted_in(self._root, hour, self._query.system_name))
+        raws = self._files.raw(hour)
         found: list[Span] = []
-        for path in (*raw_files(self._root, hour).values(), *compacted):
+        for path in (*raws.values(), *self._files.compacted(hour, raws)):
             try:
                 found += parquet.spans(open_selectable(path).metadata)
             except FileNotFoundError:
@@ -167,17 +169,17 @@ class _Reader:
     ) -> pa.Table:
         """The records of an hour that answer a query, as `SELECTED_SCHEMA` has these columns."""
         by_key, texts = query.by_key(), query.texts_of_key()
-        raws = self._read_raw(hour, by_key, texts)
+        raws, listed = self._read_raw(hour, by_key, texts)
         waiting = [] if unfiled is None else [unfiled.filter(by_key)]
-        listed = compacted_in(self._root, hour, query.system_name)
-        paths = [(system, path) for system, path in listed if path.exists()]
+        paths = [path for path in self._files.compacted(hour, listed) if path.exists()]
+        systems = [path.parent.parent.name for path in paths]
         # Repeats are merged before the conditions on what a merge can change apply.
-        is_merged = bool(raws or waiting) or len({system for system, _ in paths}) < len(paths)
+        is_merged = bool(raws or waiting) or len(set(systems)) < len(systems)
         wanted = by_key if is_merged else by_key & query.by_rest()
         read = SCHEMA.names if is_merged else columns
         known: list[pa.Table] = []
         covers: defaultdict[str, list[Covers]] = defaultdict(list)
-        for system, path in paths:
+        for system, path in zip(systems, paths, strict=True):
             try:
                 file = open_selectable(path)
                 covered = Covers.read(file.metadata.metadata)
@@ -195,12 +197,13 @@ class _Reader:
 
     def _read_raw(
         self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, str]
-    ) -> dict[RawName, pa.Table]:
-        """The rows of an hour's raw files, without files that have none."""
+    ) -> tuple[dict[RawName, pa.Table], Collection[RawName]]:
+        """The rows of an hour's raw files, without files that have none, and the names of all."""
         while True:
             found = {}
+            listed = self._files.raw(hour)
             try:
-                for raw, path in raw_files(self._root, hour).items():
+                for raw, path in listed.items():
                     try:
                         rows = select(open_selectable(path), wanted, texts)
                     except FileNotFoundError:
@@ -212,7 +215,7 @@ class _Reader:
                             found[raw] = rows
             except FileNotFoundError:
                 continue  # It vanished between its listing and its opening.
-            return found
+            return found, listed.keys()
 
     def check(self, oldest: Hour | None = None) -> None:
         """Raise `IncompleteError` if records of the hours that were read, down to the oldest, may lack."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_hours, compacted_in, raw_files, raw_hours
+from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
 from waybill.exporter.names import relative
 from waybill.exporter.parquet import matching_row_groups, open_selectable
@@ -274,22 +274,23 @@ def _of(
 
 def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord], unread: Unread) -> Iterator[RowSeen]:
     folded = {record_key(record): record for record in records}
-    for hour in sorted(raw_hours(root) | compacted_hours(root)):
-        for path, found in _found_in(did, root, hour, unread):
+    files = HourFiles(root)
+    for hour in sorted(files.hours):
+        for path, found in _found_in(did, files, hour, unread):
             for number, record in found:
                 as_folded = folded.get(record_key(record)) == record
                 yield RowSeen(relative(root, path), number, record, as_folded)
 
 
-def _found_in(did: str, root: Path, hour: Hour, unread: Unread) -> list[tuple[Path, list[_Numbered]]]:
+def _found_in(did: str, files: HourFiles, hour: Hour, unread: Unread) -> list[tuple[Path, list[_Numbered]]]:
     """What each file of an hour has of a file's records."""
     while True:
+        raws = files.raw(hour)
         try:
-            found = [(path, _numbered(did, path, unread)) for path in raw_files(root, hour).values()]
+            found = [(path, _numbered(did, path, unread)) for path in raws.values()]
         except FileNotFoundError:
             continue  # What it held is in another file by now.
-        # A compaction may have made it since the raw files were listed.
-        for _, path in compacted_in(root, hour):
+        for path in files.compacted(hour, raws):
             with contextlib.suppress(FileNotFoundError):
                 found.append((path, _numbered(did, path, unread)))
         return found

@@ -1,0 +1,57 @@
+"""The files of a root by hour, for reading while compactions go on.
+
+Folders are by system first, so looking for each hour's files in all systems would take time as systems times
+hours. Here the folders are listed once. A compaction that comes later moves rows only out of raw files that
+were listed before; so an hour's list is outdated only if one of these is gone, or if the hour has a file in
+quarantine whose rows may come back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from waybill.exporter.directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
+from waybill.exporter.quarantine import list_quarantined
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from waybill.exporter.names import Hour, RawName
+
+
+class HourFiles:
+    """The files of a root's hours, of one system or of all.
+
+    Raises `OSError` if a folder cannot be read.
+    """
+
+    def __init__(self, root: Path, system_name: str | None = None) -> None:
+        self._root = root
+        self._system_name = system_name
+        self._outdated: set[Hour] = set()
+        # A report that cannot be read is told of by `Unread.add_quarantined`.
+        with contextlib.suppress(OSError):
+            self._outdated.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)
+        # Raw files are listed first: what is compacted between the two lists is in the second.
+        self._raws = {hour: set(raw_files(root, hour)) for hour in raw_hours(root)}
+        self._folders = compacted_folders(root, system_name)
+
+    @property
+    def hours(self) -> set[Hour]:
+        """The hours that may have files: each of them, and some more."""
+        return self._raws.keys() | self._folders.keys() | self._outdated
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        """The hour's raw files as they are now, in order of node and range."""
+        return raw_files(self._root, hour)
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        """The paths of the hour's compacted and late files; some may not exist.
+
+        `raws` are the raw files that were read: whatever they lack is in the files returned.
+        """
+        if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
+            return compacted_in(self._root, hour, self._system_name)
+        return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]

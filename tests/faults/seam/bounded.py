@@ -1,0 +1,50 @@
+"""A runner that has no more memory than docs/operations.md promises, and may not take more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+MIB: Final = 2**20
+RUNNER_BYTES: Final = 1280 * MIB
+"""What docs/operations.md promises."""
+ADDRESSES_BYTES: Final = 2560 * MIB
+"""Threads and allocators reserve addresses that take no memory."""
+
+_RUNNER: Final = """
+import resource, sys
+from pathlib import Path
+
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]),) * 2)
+import msgspec
+from seam.homes import settings_in
+from waybill.transport.runner import flush
+
+report = flush(settings_in(Path(sys.argv[1])))
+assert not report.problems and not report.left, report
+peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(msgspec.json.encode([report.poison, peak_kib * 1024]).decode())
+"""
+
+
+class Flushed(msgspec.Struct, array_like=True):
+    """By projection how many entries a flush set aside, and how much memory it took."""
+
+    poison: dict[str, int]
+    peak_bytes: int
+
+
+def flush_in_bounded_memory(folder: Path) -> Flushed:
+    """Flush the home of `settings_in` this folder, in a process that ends if it takes too many addresses."""
+    command = [sys.executable, "-c", _RUNNER, str(folder), str(ADDRESSES_BYTES)]
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return msgspec.json.decode(done.stdout, type=Flushed)
