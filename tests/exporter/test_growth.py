@@ -108,6 +108,22 @@ def test_a_run_of_many_long_outputs_is_stored_in_bounded_rows(site: Site) -> Non
     assert site.rows() == folded(*bodies)
 
 
+def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_has(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("waybill.exporter.layout.runs._RUN_BYTES_MAX", 20_000)
+    many = [outputs(*(f"{at}-{n}-" + "x" * 200 for n in range(40))) for at in range(3)]
+    bodies = [event("r", "RUNNING", at, outputs=one) for at, one in enumerate(many)]
+    for body in (*bodies, event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)):
+        site.emit(body)
+    site.emit(flush=True)
+    refused = site.journal.poison.all()
+    assert [one.seq for one in refused] == [3]
+    assert "its run has too many outputs already" in refused[0].reason
+    kept = [*bodies[:2], event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)]
+    assert in_order(site.rows()) == in_order(folded(*kept))
+
+
 def test_long_run_ids_are_not_repeated_in_keys(site: Site) -> None:
     bodies = [event(f"{at}" + "r" * 400_000, "COMPLETE", at) for at in range(4)]
     site.emit(*bodies)

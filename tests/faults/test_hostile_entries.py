@@ -41,10 +41,10 @@ def long_names(outputs: int, chars: int, run: str = "names") -> Iterator[bytes]:
     yield ended(run, job=job, inputs=inputs, outputs=names)
 
 
-def long_outputs(outputs: int, chars: int) -> Iterator[bytes]:
+def long_outputs(outputs: int, chars: int, prefix: str = "") -> Iterator[bytes]:
     """Five events of one run, each with other outputs of long names."""
     for second in range(5):
-        names = (f"{second}-{at}-".ljust(chars, "x") for at in range(outputs))
+        names = (f"{prefix}{second}-{at}-".ljust(chars, "x") for at in range(outputs))
         yield ended("outputs", second, outputs=[{"namespace": "o", "name": name} for name in names])
 
 
@@ -52,6 +52,22 @@ def long_ids(runs: int, chars: int) -> Iterator[bytes]:
     """Runs with long ids."""
     for at in range(runs):
         yield ended(f"{at}-".ljust(chars, "r"))
+
+
+@pytest.mark.exhaustive
+def test_a_run_gets_no_more_outputs_than_there_is_memory_for(folder: Path) -> None:
+    settings = settings_in(folder)
+    journal = Journal(settings.home, packs=True)
+    for at, body in enumerate(chain(*(long_outputs(1_000, 60_000, f"{half}-") for half in range(2)))):
+        journal.append(Kind.OPENLINEAGE, body)
+        journal.append(Kind.OPENLINEAGE, ended(f"neighbour-{at}"))
+    journal.close()
+    flushed = flush_in_bounded_memory(folder)
+    assert flushed.peak_bytes <= RUNNER_BYTES
+    refused = flushed.poison["layout"]
+    assert 5 <= refused <= 7
+    files = list((settings.root / "provenance/compacted").rglob("*.parquet"))
+    assert sum(pq.read_metadata(file).num_rows for file in files) == (10 - refused) * 1_000 + 10
 
 
 @pytest.mark.parametrize(

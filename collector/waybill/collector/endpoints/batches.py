@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from waybill.collector.http import Problem, count_values
+from waybill.facets.chunks import in_chunks
 from waybill.transport.admission import EXPLAINED_BYTES_MAX, depth_error, without_indices
 from waybill.transport.errors import AdmissionError, Reason
 
@@ -115,15 +116,7 @@ def check_in_pieces(
 
 
 def _pieces(elements: Sequence[msgspec.Raw]) -> Iterator[bytes]:
-    piece, size_bytes = [], 0
-    for element in map(bytes, elements):
-        piece.append(element)
-        size_bytes += len(element)
-        if size_bytes >= _PIECE_BYTES:
-            yield array_of(piece)
-            piece, size_bytes = [], 0
-    if piece:
-        yield array_of(piece)
+    return map(array_of, in_chunks(map(bytes, elements), len, _PIECE_BYTES))
 
 
 def array_of(elements: Sequence[bytes | msgspec.Raw]) -> bytes:

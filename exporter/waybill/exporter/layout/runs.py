@@ -61,6 +61,8 @@ _FEW: Final = 16  # outputs and annotations, which cost little to merge each tim
 _INLINE_BYTES: Final = 4 * 2**10  # as much of a run is in its own row
 _ROW_BYTES: Final = 2**20
 _PUT_BYTES_MAX: Final = 16 * 2**20  # more than this is stored before the batch ends
+_RUN_BYTES_MAX: Final = 160 * 2**20  # a run that takes more gets no further outputs: it is folded in memory
+_OUTPUT_BYTES: Final = 200  # what an output takes besides its name, as the bytes of names are counted
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -68,6 +70,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     size_bytes: int
+    outputs: int = 0
 
     def keys(self, key: str) -> list[str]:
         """The keys of its rows."""
@@ -101,6 +104,12 @@ class RunProgress(msgspec.Struct, array_like=True):
     def is_faceted(self) -> bool:
         """Whether an event carried the facet."""
         return self.state is None and not self.pieces
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may get further outputs."""
+        taken_bytes = sum(piece.size_bytes + _OUTPUT_BYTES * piece.outputs for piece in self.pieces)
+        return taken_bytes <= _RUN_BYTES_MAX
 
     @property
     def is_all_written(self) -> bool:
@@ -219,14 +228,19 @@ class UnsettledRuns:
         return next((due.settles_ms for due in self._due.values()), None)
 
     def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
-        """Fold one event; raises `ValueError` if it holds a time that cannot be read.
+        """Fold one event. The record of one that carries the facet is the caller's to write.
 
-        The record of one that carries the facet is the caller's to write.
+        Raises:
+            ValueError: it holds a time that cannot be read, or outputs for which its run has no room.
         """
         run_id = event.run.runId
         key = _key_of(run_id)
         seen = None if has_record(event) else observe(event, system_name=system_name)
         run = self._get(key) or self._rename(run_id)
+        if run is not None and seen is not None and seen.outputs and not run.has_room:
+            raise ValueError(
+                "its run has too many outputs already; write fewer, or shorter names, in one run"
+            )
         if run is None:
             self._note_unknown(event, received_ms - self._retain_ms)
         if seen is None:
@@ -420,12 +434,11 @@ class UnsettledRuns:
             size_bytes += run.pieces[at].size_bytes
         if joined := run.pieces[at:]:
             del encoded  # what comes in its place is larger
-            encoded = _ENCODER.encode(
-                merge_states(*(self._read(key, piece, self._put) for piece in joined), run.state)
-            )
+            run.state = merge_states(*(self._read(key, piece, self._put) for piece in joined), run.state)
+            encoded = _ENCODER.encode(run.state)
             self._drop(key, joined)
         written = at + 1 if run.is_all_written else run.written
-        piece = Piece(number, len(encoded))
+        piece = Piece(number, len(encoded), len(run.state.outputs))
         run.pieces, run.written, run.state = [*run.pieces[:at], piece], written, None
         for row, row_key in enumerate(piece.keys(key)):
             self._put[row_key] = encoded[row * _ROW_BYTES : (row + 1) * _ROW_BYTES]
