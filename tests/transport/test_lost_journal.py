@@ -46,6 +46,41 @@ def replace_log(home: Path) -> None:
     (home / "other").rename(home / "journal.db-wal")
 
 
+def test_a_journal_whose_log_was_lost_within_a_checkpoint_keeps_nothing_until_it_is_moved_away(
+    home: Path,
+) -> None:
+    journal = Journal(home)
+    journal.append_many((EVENT, b"%d" % number * 500, "") for number in range(300))
+    journal.checkpoint()
+    torn = (home / "journal.db").read_bytes()
+    journal.append_many((EVENT, b"more %d" % number * 500, "") for number in range(300))
+    journal.checkpoint()
+    journal.close()
+    # A checkpoint copies page after page: of these, only the first ones are new.
+    whole = (home / "journal.db").read_bytes()
+    (home / "journal.db").write_bytes(whole[: 8 * 4096] + torn[8 * 4096 :])
+    delete_log(home)
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"its log is missing: .*; move it away to start a new one"):
+            Journal(home)
+    (home / "journal.db").rename(home / "kept.db")
+    journal = Journal(home)
+    assert journal.append(EVENT, b"goes on") == 1
+    journal.close()
+
+
+def test_a_journal_that_is_whole_without_its_log_is_opened(home: Path) -> None:
+    journal = Journal(home)
+    kept = [b"%d" % number for number in range(50)]
+    journal.append_many((EVENT, body, "") for body in kept)
+    journal.checkpoint()
+    journal.close()
+    delete_log(home)
+    journal = Journal(home)
+    assert bodies(journal) == kept
+    journal.close()
+
+
 @pytest.mark.parametrize("lose", [delete, delete_log, replace, replace_log])
 def test_a_journal_that_was_lost_while_open_keeps_nothing_more_and_is_saved(
     home: Path, lose: Callable[[Path], None]

@@ -25,6 +25,8 @@ from seam.hostile import CLIENTS, HOSTILE, opens_as_another_user
 from seam.oracle import compare, read_compacted
 from seam.town import Town, runner_of
 
+from waybill.transport import Journal, JournalError
+
 _ENDS_WITHIN_S: Final = 60.0
 _SAVED_WITHIN_S: Final = 15.0
 _NOTICED_WITHIN_S: Final = 1.5
@@ -314,6 +316,10 @@ class Storm:
         with self._calmly():
             for path in self._town.home.glob("journal.db-*"):
                 path.unlink()
+            try:
+                Journal(self._town.home).close()
+            except JournalError:  # it was lost within a checkpoint: what the error says is done
+                (self._town.home / "journal.db").rename(self._town.home / "torn.db")
             self._now_only_in_the_root()
 
     def _clone_the_home(self) -> None:

@@ -26,7 +26,7 @@ from waybill.transport.errors import JournalError, JournalFullError, JournalTooL
 from waybill.transport.files import sync
 from waybill.transport.fork_safety import survive_forks
 from waybill.transport.journal.nodes import new_node
-from waybill.transport.journal.rescue import save, take_back
+from waybill.transport.journal.rescue import check_without_log, save, take_back
 from waybill.transport.journal.schema import migrate
 from waybill.transport.journal.watch import Watch
 from waybill.transport.permissions import file_mode, open_private
@@ -278,6 +278,7 @@ class Database:
                 self._refuse_lost()
                 try:
                     take_back(self._path)
+                    check_without_log(self._path, self._vfs)
                     writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
                     migrate(writer, node=new_node())
                     self._watch.opened()

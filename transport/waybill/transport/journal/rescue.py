@@ -7,10 +7,13 @@ taken its place: then somebody has to choose.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
 from typing import TYPE_CHECKING, Final
+
+import apsw
 
 from waybill.transport import locks
 from waybill.transport.errors import JournalError
@@ -19,8 +22,6 @@ from waybill.transport.permissions import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import apsw
 
 log = logging.getLogger("waybill.transport")
 
@@ -55,6 +56,32 @@ def save(connection: apsw.Connection, path: Path) -> Path:
     return saved
 
 
+def check_without_log(path: Path, vfs: str | None) -> None:
+    """Check a journal whose log is missing: if that was lost in the middle of a checkpoint, it is torn.
+
+    Nobody may have it open, and the caller holds the writers' lock. Neither log nor anything else is made, so
+    that whoever comes next checks it again.
+
+    Raises:
+        apsw.Error: it is torn, or damaged in another way.
+    """
+    log_file = path.with_name(f"{path.name}-wal")
+    if not _has_content(path) or _has_content(log_file):
+        return
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    with contextlib.closing(apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags, vfs)) as alone:
+        try:
+            found = alone.execute("PRAGMA integrity_check(1)").get
+        except apsw.CorruptError as error:
+            found = error
+    if found != "ok":
+        raise apsw.CorruptError(f"its log is missing: {found}")
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
 def saved_journals(home: Path) -> list[Path]:
     """What was saved in a home and not taken back yet, oldest first."""
     return sorted(home.glob(_SAVED))
@@ -67,7 +94,7 @@ def take_back(path: Path) -> None:
         JournalError: somebody has to choose between journals, or the one that was here is missing.
     """
     saved, log_file = saved_journals(path.parent), path.with_name(f"{path.name}-wal")
-    is_there = path.exists() and path.stat().st_size > 0
+    is_there = _has_content(path)
     if saved and not is_there and len(saved) == 1:
         for stray in (log_file, path.with_name(f"{path.name}-shm")):
             stray.unlink(missing_ok=True)
