@@ -32,9 +32,11 @@ def trap(body, folder):
     if body == b"large":
         try:
             bytes(2**30)
-        except MemoryError:
+        except MemoryError as error:
             with (folder / "short").open("a") as file:
                 file.write(f"{os.getpid()}\\n")
+            if (folder / "threads").exists():
+                raise RuntimeError("can't start new thread") from error  # as `threading` does then
             raise
 
 class Copy:

@@ -287,7 +287,10 @@ class Town:
         for _ in range(_FLUSHES_MAX):
             if self.waybill("flush", "--timeout", "120", home=home, may_fail=True) is not None:
                 return
-            self.note(str(self.waybill("poison", "list", "--json", home=home, may_fail=True)))
+            if listed := self.waybill("poison", "list", "--json", home=home, may_fail=True):
+                self.note(listed)
+                # What was scarce for a while may have made good entries poison.
+                self.waybill("poison", "retry", "--all", home=home, may_fail=True)
             time.sleep(1)
         self.waybill("flush", "--timeout", "120", home=home)
 

@@ -4,7 +4,7 @@ Whatever an entry does to that process, the runner and its other projections liv
 real work, in bounded memory, up to one entry after the other that the runner names: all that are suspected at
 first, an eighth of what is left of them after each failure. An entry that fails alone `TRIES` times is
 poison. It is taken back if the projection cannot go on without it either: then the fault is not the entry's.
-Where memory ran out, which may be the fault of another program, the next try comes later.
+Where memory or anything else ran out, which may be the fault of another program, the next try comes later.
 
 A projection that is killed at any moment loses nothing, so this process may be killed, too. It has the
 runner's lease, and ends when the runner does.
@@ -53,7 +53,10 @@ AHEAD_MAX: Final = 50_000
 """Up to so many entries ahead of the cursor are suspected of a failure."""
 
 _PAUSES_S: Final = (1.0, 5.0)
-"""How long memory gets to be there again, after the first try alone and after the second."""
+"""How long whatever ran out gets to be there again, after the first try alone and after the second."""
+
+_OF_ENTRIES: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError)
+"""What an entry itself may cause; without memory, Python cannot start a thread either, nor load a module."""
 
 _FACTOR: Final = 8
 _POLL_S: Final = 0.1
@@ -65,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         fault: what failed, if it may be the fault of an entry.
-        is_scarce: whether memory may have been missing.
+        is_scarce: whether something may have run out, such as memory.
         is_held_up: whether something keeps the projection from going on that is the fault of none.
     """
 
@@ -174,7 +177,7 @@ class _Apart:
         return answer
 
     def rest(self, pause_s: float) -> None:
-        """Wait for memory, and begin again with a process that has the limits of this one."""
+        """Wait for what ran out, and begin again with a process that has the limits of this one."""
         self._end()
         self._stopping.wait(pause_s)
 
@@ -305,7 +308,8 @@ def _outcome_of(error: Exception) -> Outcome:
     if isinstance(error, MemoryError):
         most = f"the {MEMORY_BYTES_MAX >> 30} GiB that one try may take"
         return Outcome(fault=f"it needs more memory than there is, or than {most}", is_scarce=True)
-    return Outcome(fault=f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX])
+    fault = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
+    return Outcome(fault=fault, is_scarce=not isinstance(error, _OF_ENTRIES))
 
 
 @functools.cache
