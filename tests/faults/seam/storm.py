@@ -53,6 +53,7 @@ class Storm:
         self._endings: list[tuple[float, Callable[[], object]]] = []
         self._older: dict[Path, bytes] = {}
         self._spared: set[Path] = set()
+        self._starved: set[tuple[int, int]] = set()
         self._copy, self._snapshot = town.folder / "copy", town.folder / "snapshot"
 
     def blow(self, seconds: float) -> None:
@@ -233,7 +234,8 @@ class Storm:
 
     def _starve(self, what: int, limit: int) -> bool:
         pid = runner_of(self._town.home)
-        if pid is None or not hasattr(resource, "prlimit"):
+        # Who is starved already would be given back what little it has.
+        if pid is None or (pid, what) in self._starved or not hasattr(resource, "prlimit"):
             return False
         try:
             before = resource.prlimit(pid, what)
@@ -241,7 +243,10 @@ class Storm:
         except OSError:
             return False
 
+        self._starved.add((pid, what))
+
         def feed() -> None:
+            self._starved.discard((pid, what))
             with contextlib.suppress(OSError):
                 resource.prlimit(pid, what, before)
 
