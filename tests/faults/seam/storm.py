@@ -31,6 +31,7 @@ _ENDS_WITHIN_S: Final = 60.0
 _SAVED_WITHIN_S: Final = 15.0
 _NOTICED_WITHIN_S: Final = 1.5
 _CLONE_LIVES_S: Final = 3.0
+_UNDER_WAY_S: Final = 2.0
 _SAVED: Final = "journal.saved-*.db"
 _HALF: Final = 0.5
 _DAY_S: Final = 86_400
@@ -193,9 +194,12 @@ class Storm:
             return False
         self._town.root.rename(away)
         self._town.root.mkdir()
+        over_ns = time.time_ns() + int(_UNDER_WAY_S * 1e9)
 
         def mount() -> None:
-            if left := [path for path in self._town.root.rglob("*") if path.is_file()]:
+            files = [path for path in self._town.root.rglob("*") if path.is_file()]
+            # What is under way in that moment may be written, and does not count, as the rows show later.
+            if left := [path for path in files if path.stat().st_mtime_ns > over_ns]:
                 self._town.ledger.faults.append(f"written into a root that is not mounted: {left[:5]}")
             shutil.rmtree(self._town.root)
             away.rename(self._town.root)
