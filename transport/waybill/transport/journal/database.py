@@ -28,7 +28,7 @@ from waybill.transport.fork_safety import survive_forks
 from waybill.transport.journal.nodes import new_node
 from waybill.transport.journal.rescue import check_without_log, save, take_back
 from waybill.transport.journal.schema import migrate
-from waybill.transport.journal.watch import Watch
+from waybill.transport.journal.watch import Watch, log_of
 from waybill.transport.permissions import file_mode, open_private
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class Database:
         if self._has_unsynced:
             # SQLite fsyncs no commit that changes nothing, but it holds no lock on the log either.
             try:
-                with self._path.with_name(f"{self._path.name}-wal").open("rb") as log:
+                with log_of(self._path).open("rb") as log:
                     sync(log.fileno())
             except OSError as error:
                 raise JournalError(f"{self._path} cannot be made durable ({error}); check the disk") from None

@@ -28,6 +28,7 @@ from waybill.transport.journal.poison import PoisonBox
 from waybill.transport.journal.rescue import exists
 from waybill.transport.journal.rows import Item, Row, codec, insert, is_as_accepted, row_of, unpack
 from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
+from waybill.transport.journal.watch import log_of
 from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.permissions import make_private
 
@@ -382,7 +383,7 @@ class Journal:
     def wal_bytes(self) -> int:
         """The size of the WAL file."""
         with contextlib.suppress(OSError):
-            return self.path.with_name(f"{self.path.name}-wal").stat().st_size
+            return log_of(self.path).stat().st_size
         return 0
 
     def close(self) -> None:

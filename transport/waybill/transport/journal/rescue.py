@@ -18,6 +18,7 @@ import apsw
 from waybill.transport import locks
 from waybill.transport.errors import JournalError
 from waybill.transport.files import Files
+from waybill.transport.journal.watch import log_of
 from waybill.transport.permissions import open_private
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ def check_without_log(path: Path, vfs: str | None) -> None:
     Raises:
         apsw.Error: it is torn, or damaged in another way.
     """
-    log_file = path.with_name(f"{path.name}-wal")
-    if not _has_content(path) or _has_content(log_file):
+    if not _has_content(path) or _has_content(log_of(path)):
         return
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     with contextlib.closing(apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags, vfs)) as alone:
@@ -93,7 +93,7 @@ def take_back(path: Path) -> None:
     Raises:
         JournalError: somebody has to choose between journals, or the one that was here is missing.
     """
-    saved, log_file = saved_journals(path.parent), path.with_name(f"{path.name}-wal")
+    saved, log_file = saved_journals(path.parent), log_of(path)
     is_there = _has_content(path)
     if saved and not is_there and len(saved) == 1:
         for stray in (log_file, path.with_name(f"{path.name}-shm")):
@@ -110,7 +110,7 @@ def take_back(path: Path) -> None:
             f"stop the programs of this home and move away {', '.join(others)} with its -wal and -shm, else "
             "move the saved one away"
         )
-    elif not is_there and log_file.exists() and log_file.stat().st_size:
+    elif not is_there and _has_content(log_file):
         raise JournalError(
             f"{path} is missing, and its log {log_file} is there; put the database back, or move the log "
             "away to begin a new journal"

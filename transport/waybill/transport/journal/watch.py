@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def log_of(path: Path) -> Path:
+    """The write-ahead log of the database at a path, where SQLite has it."""
+    return path.with_name(f"{path.name}-wal")
+
+
 class Watch:
     """Knows the database and the WAL that were opened, by device and inode, and how large they were.
 
@@ -22,7 +27,7 @@ class Watch:
     def __init__(self, path: Path) -> None:
         # As text, since each commit asks for them, and a `Path` would be made into text each time.
         self._database = str(path)
-        self._log = f"{path}-wal"
+        self._log = str(log_of(path))
         self._seen: dict[str, tuple[int, int, int]] = {}
 
     def opened(self) -> None:
