@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from layouts import StoppedError, StoppingFiles, event, temporaries
+from layouts import HOUR_MS, StoppedError, StoppingFiles, event, temporaries
 
 from waybill.exporter import check, find
 from waybill.exporter.archive import Archive, archived_files, read_entries
 from waybill.exporter.layout import Layout, write_again
+from waybill.exporter.names import COMPACTED
 from waybill.transport import Journal, Kind, RootError, Settings
+from waybill.transport.files import Files
 from waybill.transport.home import Home
 from waybill.transport.root import (
     JournalFile,
@@ -31,8 +33,6 @@ from waybill.transport.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from waybill.transport.files import Files
 
 ONE_FILE = JournalFile(1, 1)
 PARTS = 200
@@ -84,9 +84,9 @@ class Site:
         self.journal.close()
 
 
-def of_file(did: str) -> bytes:
+def of_file(did: str, at_ms: int = 0) -> bytes:
     facet = {"waybill_deltaFile": {"_producer": "p", "_schemaURL": "s", "did": did}}
-    return event(f"run-{did}", "COMPLETE", len(did), facets=facet)
+    return event(f"run-{did}", "COMPLETE", at_ms, facets=facet)
 
 
 def filed(root: Path) -> set[str]:
@@ -308,6 +308,37 @@ def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -
     root.with_name("unmounted").rename(root)
     site.restart()
     site.flush()
+    check_all_there(site, {})
+
+
+class Unmounting(Files):
+    """A disk whose mount goes when the first compacted file has been published."""
+
+    def __init__(self, root: Path, aside: Path) -> None:
+        self.root = root
+        self.aside = aside
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        if target.is_relative_to(self.root / COMPACTED) and not self.aside.exists():
+            self.root.rename(self.aside)
+
+
+def test_a_root_that_goes_away_while_hours_are_compacted_gets_no_further_hour(site: Site) -> None:
+    root, aside = site.settings.root, site.settings.root.with_name("unmounted")
+    site.acknowledged = {f"{hour:02}" for hour in range(12)}
+    site.journal.append_many(
+        (Kind.OPENLINEAGE, of_file(did, at_ms=int(did) * HOUR_MS), "edge") for did in site.acknowledged
+    )
+    site.journal.mark(b"flush")
+    site.restart(Unmounting(root, aside))
+    assert "mount it" in str(site.work())
+    assert not root.exists()
+    aside.rename(root)
+    assert len(list((root / COMPACTED).rglob("*.parquet"))) == 1
+    site.restart()
+    site.flush()
+    assert len(list((root / COMPACTED).rglob("*.parquet"))) == len(site.acknowledged)
     check_all_there(site, {})
 
 

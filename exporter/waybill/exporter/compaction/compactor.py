@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,8 @@ class Compactor:
         nodes: whose unpublished raw files may be removed, since nobody else writes them.
         workers: how many hours are compacted at once.
         window_rows: about how many rows of each hour are in memory at once.
+        check: raises where the root is no longer the right one. It is called before each hour, and before
+            the ledger is told what changed; other threads call it too.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class Compactor:
         files: Files | None = None,
         workers: int | None = None,
         window_rows: int = WINDOW_ROWS,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._root = root
         self._nodes = nodes
         self._files = files or Files()
         self._window_rows = window_rows
+        self._check = check
         self._workers = min(workers or workers_default(), _HOURS_AT_ONCE_MAX)
 
     def compact(
@@ -82,32 +86,36 @@ class Compactor:
         """Compact these hours, or all that have raw files, and those of the records to be taken back.
 
         A damaged file is quarantined; one that cannot be read or written now is reported. Neither stops the
-        rest.
+        rest. What the check raises does: the next change of the ledger finds out what was done.
         """
         wanted = raw_hours(self._root) if hours is None else set(hours)
         wanted |= retraction.hours() if retraction else set()
         if not wanted:
             return CompactionReport()
+        self._check()
         with recorded(self._root, self._files, wanted, keeps=retraction is None) as changed:
             aside = hold_against_ledger(self._root, self._files, sorted(wanted), changed)
             reports = in_parallel(
-                lambda hour: compact_hour(
-                    self._root,
-                    hour,
-                    self._files,
-                    nodes=self._nodes,
-                    retraction=retraction,
-                    window_rows=self._window_rows,
-                ),
-                sorted(wanted),
-                workers=self._workers,
+                lambda hour: self._compact_hour(hour, retraction), sorted(wanted), workers=self._workers
             )
+            self._check()
             for report in reports:
                 changed.add_quarantined(report.aside)
                 changed.update(report.changed)
                 # Published, and failed after: then more changed than the report tells.
                 changed.certain &= report.failed is None
         return summed(reports, aside)
+
+    def _compact_hour(self, hour: Hour, retraction: Retraction | None) -> HourReport:
+        self._check()
+        return compact_hour(
+            self._root,
+            hour,
+            self._files,
+            nodes=self._nodes,
+            retraction=retraction,
+            window_rows=self._window_rows,
+        )
 
 
 def compact_hour(

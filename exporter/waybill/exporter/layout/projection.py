@@ -285,9 +285,13 @@ class Layout:
         return Step(retry_s=min(waits_s), problem=self._damage)
 
     def _compact(self, hours: Collection[Hour], retraction: Retraction | None = None) -> CompactionReport:
-        self._filing.check()
-        nodes = [node.name for node in self._journal.nodes()]
-        compactor = Compactor(self._settings.root, nodes=nodes, files=self._files, workers=self._workers)
+        compactor = Compactor(
+            self._settings.root,
+            nodes=[node.name for node in self._journal.nodes()],
+            files=self._files,
+            workers=self._workers,
+            check=self._filing.check,
+        )
         report = compactor.compact(hours, retraction=retraction)
         for hour in hours:
             self._damaged.pop(hour, None)
