@@ -317,6 +317,18 @@ def test_a_retraction_takes_records_out_of_raw_and_compacted_files_and_spares_it
     assert layout.rows() == [record("a"), record("b"), record("run", filename="right.csv")]
 
 
+def test_an_instant_of_large_rows_stays_in_its_place_among_others(layout: Layout) -> None:
+    instant = [record(f"d{at:02}", transforms=("t" * 10_000, str(at))) for at in range(20)]
+    others = [record(f"d{at:02}", at_ms=at % 3, transforms=("t" * 10_000, str(at))) for at in range(20)]
+    layout.write(*instant)
+    layout.write(*others)
+    layout.compactor(window_rows=100).compact()
+    places = [(row.completed, row.did) for row in layout.rows()]
+    assert places == sorted(places)
+    assert layout.rows() == merge_all([*instant, *others])
+    assert [finding for checked in check(layout.root) for finding in checked.findings] == []
+
+
 def test_a_large_hour_is_compacted_in_windows_and_its_retractions_with_it(layout: Layout) -> None:
     for at in range(10):
         layout.write(*(record(f"did-{at}-{more}", at_ms=at * 1_000 + more) for more in range(10)))

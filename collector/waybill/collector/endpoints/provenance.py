@@ -49,6 +49,9 @@ ANSWER_BYTES_MAX: Final = 16 * 2**20
 """How large the records of one answer may be together, unless it is one record."""
 
 _ASKED_AT_ONCE: Final = 2
+_WINDOW_ROWS: Final = 125_000
+"""A question has so many rows in memory at once, and as many bytes as `scan` allows for them."""
+
 _UNREAD_NAMED_MAX: Final = 100
 _COUNTED: Final = ("final_state", "system_name", "data_source")
 _WANTED: Final = "a JSON array of provenance records"
@@ -200,7 +203,9 @@ class ProvenanceEndpoints:
 
         def tables() -> Iterator[pa.Table]:
             try:
-                yield from scan(self._settings.root, params.query, unfiled=backlog, columns=columns)
+                yield from scan(
+                    self._settings.root, params.query, unfiled=backlog, window_rows=125_000, columns=columns
+                )
             except IncompleteError as error:
                 if not params.is_partial:
                     raise

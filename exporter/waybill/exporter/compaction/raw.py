@@ -159,7 +159,10 @@ def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
     # One number orders by hour, system and time, which sorts several times faster than the columns do.
     groups = pc.add(pc.multiply(hours, len(systems.dictionary)), systems.indices.cast(pa.int64()))
     within = pc.subtract(completed, pc.multiply(hours, HOUR_MS))
-    order = pc.sort_indices(pc.add(pc.multiply(groups, HOUR_MS), within))
+    keys = pa.table({"place": pc.add(pc.multiply(groups, HOUR_MS), within), "did": table["did"]})
+    # Large rows of an instant are read by `did`, since not all of them may fit into memory.
+    by = ["place", "did"] if table.nbytes > table.num_rows * parquet.LARGE_ROW_BYTES else ["place"]
+    order = pc.sort_indices(keys, [(name, "ascending") for name in by])
     table, hours = table.take(order), hours.take(order)
     start = 0
     for run in pc.value_counts(hours).to_pylist():

@@ -6,6 +6,7 @@ from waybill.exporter.parquet.decoded import in_pieces as in_pieces, row_bytes a
 from waybill.exporter.parquet.encoding import (
     CODED_SCHEMA as CODED_SCHEMA,
     COMPACTED_FILTERS as COMPACTED_FILTERS,
+    LARGE_ROW_BYTES as LARGE_ROW_BYTES,
     RAW_FILTERS as RAW_FILTERS,
     ROW_GROUP as ROW_GROUP,
     Encoder as Encoder,
@@ -16,6 +17,7 @@ from waybill.exporter.parquet.encoding import (
 )
 from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
 from waybill.exporter.parquet.reading import (
+    ALWAYS as ALWAYS,
     DAMAGED as DAMAGED,
     WINDOW_ROWS as WINDOW_ROWS,
     Room as Room,

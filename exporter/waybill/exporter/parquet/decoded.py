@@ -15,6 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+DICTIONARY_BYTES: Final = 256 * 2**10
+"""A dictionary of at most this size stays one in a file, and whole in memory; of a larger one, only what rows
+use is kept."""
+
 _OFFSET_BYTES: Final = 4
 
 
@@ -41,6 +45,39 @@ def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()
     for start, end in pairwise([*cuts, len(ends)]):
         # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.
         yield table.take(pa.arange(start, end))
+
+
+def trimmed(table: pa.Table) -> pa.Table:
+    """The same rows, with no large dictionary that holds more than they need, as filtered rows have it."""
+    for place, field in enumerate(table.schema):
+        chunks = table.column(place).chunks
+        if any(_dictionary_bytes(chunk) > DICTIONARY_BYTES for chunk in chunks):
+            kept = pa.chunked_array(map(_trimmed, chunks), field.type)
+            table = table.set_column(place, field, kept)
+    return table
+
+
+def _dictionary_bytes(array: pa.Array) -> int:
+    if pt.is_dictionary(array.type):
+        return int(array.dictionary.nbytes)
+    if pt.is_map(array.type):
+        return _dictionary_bytes(array.items)
+    return _dictionary_bytes(array.values) if pt.is_list(array.type) else 0
+
+
+def _trimmed(array: pa.Array) -> pa.Array:
+    # What hides behind a null, or before the first offset, is left out by `take`.
+    if pt.is_map(array.type):
+        array = array.take(pa.arange(0, len(array)))
+        return pa.MapArray.from_arrays(array.offsets, array.keys, _trimmed(array.items), mask=array.is_null())
+    if pt.is_list(array.type):
+        array = array.take(pa.arange(0, len(array)))
+        return pa.ListArray.from_arrays(
+            array.offsets, _trimmed(array.values), array.type, mask=array.is_null()
+        )
+    used = array.indices.unique().drop_null()
+    indices = pc.index_in(array.indices, used, skip_nulls=True)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))
 
 
 def row_bytes(table: pa.Table) -> pa.Int64Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from waybill.exporter.parquet.decoded import DICTIONARY_BYTES, in_pieces
 from waybill.facets.arrow import SCHEMA
 
 CODED: Final = ("system_name", "data_source", "data_sink", "final_state")
@@ -34,10 +35,11 @@ ROW_GROUP: Final = 131_072
 """Rows of a row group: enough to compress well, few enough to be skipped by their statistics."""
 
 _GROUP_BYTES: Final = 64 * 2**20
-"""About how much memory a row group takes: where texts are huge it has fewer rows."""
+"""At most so much memory does a row group take: where texts are long it has fewer rows."""
 
-DICTIONARY_BYTES: Final = 256 * 2**10
-"""A dictionary of at most this size stays one in the file; a larger one is written as plain texts."""
+LARGE_ROW_BYTES: Final = 4 * 2**10
+_LARGE_GROUP_BYTES: Final = 8 * 2**20
+"""The same for rows that are larger than `LARGE_ROW_BYTES`, of which a reader wants few at a time."""
 
 # Texts that hardly repeat gain nothing from a dictionary. Identifiers in order of time begin alike, file
 # names mostly have the same length, and times in order shrink to their differences.
@@ -97,8 +99,9 @@ class Encoder:
                 bloom_filter_options=self._bloom_filters(table),
                 store_schema=False,
             )
-        rows = table.num_rows * _GROUP_BYTES // max(_plain_bytes(table), 1)
-        self._writer.write_table(table, row_group_size=max(min(rows, ROW_GROUP), 1))
+        for start in range(0, table.num_rows, ROW_GROUP):
+            for group in _row_groups(table.slice(start, ROW_GROUP)):
+                self._writer.write_table(group)
 
     @property
     def is_empty(self) -> bool:
@@ -125,6 +128,13 @@ class Encoder:
             share = pc.count_distinct(table["parent_did"]).as_py() / max(table.num_rows, 1)
             distinct["parent_did"] = max(round(share * rows), 1)
         return {name: {"ndv": distinct[name], "fpp": false} for name, false in self._filters.items()}
+
+
+def _row_groups(table: pa.Table) -> Iterable[pa.Table]:
+    size_bytes = _plain_bytes(table)
+    is_large = size_bytes > table.num_rows * LARGE_ROW_BYTES
+    limit_bytes = _LARGE_GROUP_BYTES if is_large else _GROUP_BYTES
+    return [table] if size_bytes <= limit_bytes else in_pieces(table, limit_bytes)
 
 
 def _plain_bytes(table: pa.Table) -> int:
@@ -167,6 +177,6 @@ def code(table: pa.Table) -> pa.Table:
 
 def sort(table: pa.Table, *names: str, order: Literal["ascending", "descending"] = "ascending") -> pa.Table:
     """The rows in order of some columns, rows that are equal there in the order they had."""
-    if table.num_rows < 2:  # noqa: PLR2004 - one row is in order
+    if table.num_rows < 2 or not names:  # noqa: PLR2004 - one row is in order
         return table
     return table.take(pc.sort_indices(table, [(name, order) for name in names]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeVar
@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, DICTIONARY_BYTES
+from waybill.exporter.parquet.decoded import trimmed
+from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ DAMAGED: Final = (pa.ArrowException, ValueError, OSError)
 
 _ROW_BYTES: Final = 256
 """A row group of larger rows, as they are encoded, counts for as many rows of this size."""
-
-_ROOM_BYTES: Final = 2 * _ROW_BYTES
-"""As much memory there is for each row of a window."""
 
 WINDOW_ROWS: Final = 250_000
 """About how many rows of an hour are in memory at once."""
@@ -52,6 +50,9 @@ class TimeWindow(NamedTuple):
     until_ms: int
 
 
+ALWAYS: Final = TimeWindow(0, AFTER_LAST_MS)
+
+
 class Span(NamedTuple):
     """What a footer tells of a row group."""
 
@@ -66,7 +67,7 @@ class Span(NamedTuple):
 class WindowTooLargeError(Exception):
     """A window holds more than there is room for; `parts` of it can be read instead, in order."""
 
-    def __init__(self, parts: tuple[Room, Room]) -> None:
+    def __init__(self, parts: Sequence[Room]) -> None:
         super().__init__(parts)
         self.parts = parts
 
@@ -75,37 +76,64 @@ class Room:
     """A window, and the memory for its rows.
 
     Where a single instant is too large it is cut by `did`, and where a single file is, by `data_sink`: rows
-    that share a natural key are in one window all the same.
+    that share a natural key are in one window all the same, and windows that follow each other are in order.
+
+    Args:
+        size_bytes: how much memory there is.
+        expected_bytes: how much memory the rows may take, for all that is known.
     """
 
-    def __init__(self, bounds: Mapping[str, _Bounds], size_bytes: int) -> None:
+    def __init__(self, bounds: Mapping[str, _Bounds], size_bytes: int, expected_bytes: int) -> None:
         self.bounds = bounds
         self._size_bytes = self._left_bytes = size_bytes
-        self._tables: list[pa.Table] = []
+        self._expected_bytes = expected_bytes
+        self._taken: list[pa.Table] = []
+
+    def condition(self) -> pc.Expression:
+        """The condition that the rows of the window meet."""
+        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
+        for name, (since, until) in self.bounds.items():
+            column = pc.field(name)
+            if name == "data_sink":
+                column = pc.coalesce(column.cast(pa.string()), "")
+            kind = pa.timestamp("ms", tz="UTC") if name == "completed" else pa.string()
+            if since is not None:
+                wanted &= column >= pa.scalar(since, kind)
+            if until is not None:
+                wanted &= column < pa.scalar(until, kind)
+        return wanted
 
     def take(self, table: pa.Table) -> None:
         """Take room for rows of the window; raises `WindowTooLargeError` where there is too little."""
         self._left_bytes -= table.nbytes
-        self._tables.append(table)
+        self._taken.append(table.select([name for name in _CUT_BY if name in table.column_names]))
         if self._left_bytes >= 0:
             return
-        for name in _CUT_BY:
-            if (middle := _middle([found[name] for found in self._tables if found.num_rows])) is not None:
+        for name in self._taken[0].column_names:
+            if edges := self._edges(name):
                 since, until = self.bounds.get(name, (None, None))
-                parts = (since, middle), (middle, until)
-                first, second = (Room({**self.bounds, name: part}, self._size_bytes) for part in parts)
-                raise WindowTooLargeError((first, second))
+                bounds = [{**self.bounds, name: part} for part in pairwise([since, *edges, until])]
+                expected_bytes = self._expected_bytes // len(bounds)
+                raise WindowTooLargeError([Room(one, self._size_bytes, expected_bytes) for one in bounds])
         self._left_bytes = sys.maxsize  # It cannot be cut.
 
-
-def _middle(columns: list[pa.ChunkedArray]) -> _Value | None:
-    """A value with about half of all values before it, and one at least; None where all are the same."""
-    values = [value for column in columns for value in _distinct(column)]
-    ordered = sorted(values)
-    if not ordered or ordered[0] == ordered[-1]:
-        return None
-    middle: _Value = ordered[len(ordered) // 2]
-    return middle if middle > ordered[0] else min(value for value in ordered if value > ordered[0])
+    def _edges(self, name: str) -> list[_Value]:
+        """Where to cut by a column, in order: by what was taken, which is some of what is there."""
+        values = sorted({value for table in self._taken for value in _distinct(table[name])})
+        if len(values) == 1:
+            # Others may be there: a column is only cut by once the one before it has a single value.
+            [value] = values
+            edges = [value, value + 1 if isinstance(value, int) else value + "\0"]
+        else:
+            parts = min(self._expected_bytes // self._size_bytes + 2, len(values))
+            edges = sorted({values[len(values) * at // parts] for at in range(1, parts)})
+        since, until = self.bounds.get(name, (None, None))
+        # No text comes before the empty one, for which none counts as well.
+        return [
+            edge
+            for edge in edges
+            if edge != "" and (since is None or edge > since) and (until is None or edge < until)
+        ]
 
 
 def _distinct(column: pa.ChunkedArray) -> list[Any]:
@@ -117,25 +145,40 @@ def _distinct(column: pa.ChunkedArray) -> list[Any]:
     return ["" if value is None else value for value in unique.to_pylist()]
 
 
-def in_windows(spans: Iterable[Span], rows_max: int, read: Callable[[Room], _Read]) -> Iterator[_Read]:
-    """Read row groups in windows, oldest first, of about `rows_max` rows and the memory that so many take.
+def in_windows(
+    spans: Iterable[Span],
+    rows_max: int,
+    read: Callable[[Room], _Read],
+    *,
+    row_bytes: int = 2 * _ROW_BYTES,
+    within: TimeWindow = ALWAYS,
+    newest_first: bool = False,
+) -> Iterator[_Read]:
+    """Read row groups in windows, oldest first, of about `rows_max` rows and `row_bytes` of memory for each.
 
     `read` gives what is in the window of a room, and takes the room for it; it is called again for the parts
     of a window that is too large.
     """
-    waiting = [
-        Room({"completed": window}, rows_max * _ROOM_BYTES) for window in reversed(cut(spans, rows_max))
-    ]
+    spans = list(spans)
+    step = 1 if newest_first else -1
+    waiting = []
+    for window in cut(spans, rows_max)[::step]:
+        since_ms, until_ms = max(window.since_ms, within.since_ms), min(window.until_ms, within.until_ms)
+        if since_ms < until_ms:
+            rows = sum(span.rows for span in spans if span.first_ms < until_ms and span.last_ms >= since_ms)
+            room = Room({"completed": (since_ms, until_ms)}, rows_max * row_bytes, rows * _ROW_BYTES)
+            waiting.append(room)
     while waiting:
         room = waiting.pop()
         try:
             found = read(room)
         except WindowTooLargeError as error:
-            waiting += reversed(error.parts)
-            continue
-        del room
-        yield found
-        del found  # before the next is read
+            waiting += error.parts[::step]
+        else:
+            del room
+            yield found
+            del found  # before the next is read
+        pa.default_memory_pool().release_unused()
 
 
 def cut(spans: Iterable[Span], rows_max: int) -> list[TimeWindow]:
@@ -245,7 +288,7 @@ def read_window(file: pq.ParquetFile, room: Room) -> pa.Table:
                 continue
         table = file.read_row_group(at, use_threads=False).replace_schema_metadata()
         if within is not None:
-            table = _trimmed(table.filter(within.combine_chunks()))
+            table = trimmed(table.filter(within.combine_chunks()))
         room.take(table)
         tables.append(table)
     return pa.concat_tables(tables)
@@ -263,20 +306,3 @@ def _within(column: pa.ChunkedArray, bounds: _Bounds) -> pa.ChunkedArray:
         within = within if until is None else pc.and_(within, pc.less(values, until))
         found.append(pc.fill_null(within.take(chunk.indices) if is_coded else within, not bounds[0]))
     return pa.chunked_array(found, pa.bool_())
-
-
-def _trimmed(table: pa.Table) -> pa.Table:
-    """The same rows, with dictionaries that hold no more than they need."""
-    for name in CODED:
-        chunks = table[name].chunks
-        if any(chunk.dictionary.nbytes > DICTIONARY_BYTES for chunk in chunks):
-            place = table.schema.get_field_index(name)
-            table = table.set_column(place, table.schema.field(place), pa.chunked_array(map(_used, chunks)))
-    return table
-
-
-def _used(coded: pa.DictionaryArray) -> pa.DictionaryArray:
-    used = coded.indices.unique().drop_null()
-    return pa.DictionaryArray.from_arrays(
-        pc.index_in(coded.indices, used, skip_nulls=True), coded.dictionary.take(used)
-    )

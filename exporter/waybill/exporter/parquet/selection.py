@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 
 from waybill.exporter.parquet.bloom import can_hold
+from waybill.exporter.parquet.decoded import trimmed
 from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, join
 from waybill.facets.arrow import SCHEMA
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq
 
+    from waybill.exporter.parquet.reading import Room
 
 _FEW_ROWS: Final = 1_000
 
@@ -73,23 +75,34 @@ def _format() -> ds.ParquetFileFormat:
 
 
 def select(
-    file: Selectable, wanted: pc.Expression, texts: Mapping[str, str], columns: Sequence[str] = SCHEMA.names
+    file: Selectable,
+    wanted: pc.Expression,
+    texts: Mapping[str, str],
+    room: Room,
+    columns: Sequence[str] = SCHEMA.names,
 ) -> pa.Table:
     """The rows of an open file that meet a condition, as `SELECTED_SCHEMA` has these columns.
 
     A row group at a time is in memory. `texts` are, by column, what the condition asks it to be; these are
-    looked up in Bloom filters. Raises `DAMAGED` if some of the file cannot be read.
+    looked up in Bloom filters.
+
+    Raises:
+        WindowTooLargeError: there is no room for the rows.
+        DAMAGED: some of the file cannot be read.
     """
-    found = [
-        part.to_table(
+    found = []
+    wanted &= room.condition()
+    for part in matching_row_groups(file, wanted, texts):
+        rows = part.to_table(
             columns=list(columns),
             filter=wanted,
             use_threads=False,
             batch_readahead=1,
             fragment_readahead=1,
         )
-        for part in matching_row_groups(file, wanted, texts)
-    ]
+        found.append(trimmed(rows))
+        del rows
+        room.take(found[-1])
     return join(found) if found else SELECTED_SCHEMA.empty_table().select(list(columns))
 
 

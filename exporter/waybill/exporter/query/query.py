@@ -10,6 +10,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from waybill.exporter.parquet import ALWAYS, TimeWindow
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
 
@@ -58,6 +59,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
                 pc.match_substring_regex(pa.array([""]), _expression(self.filename))
             except pa.ArrowInvalid:
                 raise _bad_pattern(self.filename) from None
+
+    @property
+    def window(self) -> TimeWindow:
+        """The span of `completed`."""
+        return TimeWindow(
+            ALWAYS.since_ms if self.since_ms is None else self.since_ms,
+            ALWAYS.until_ms if self.until_ms is None else self.until_ms,
+        )
 
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""

@@ -11,12 +11,12 @@ bounded size.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,10 +29,10 @@ from waybill.exporter.parquet import (
     SELECTED_SCHEMA,
     WINDOW_ROWS,
     Covers,
+    Room,
     Span,
-    TimeWindow,
-    cut,
     in_pieces,
+    in_windows,
     merge_table,
     open_selectable,
     select,
@@ -43,6 +43,9 @@ from waybill.facets.arrow import PIECE_BYTES, SCHEMA, from_table
 if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
     from waybill.facets import ProvenanceRecord
+
+_ROW_BYTES: Final = 256
+"""Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
 
 
 def find(
@@ -87,11 +90,13 @@ def scan(
     for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=True):
         # The records of one file are few, so they need no windows.
         spans = () if query.did is not None else reader.spans(hour)
-        for window in reversed(_windows(query, spans, window_rows)):
-            found = reader.read(hour, window, waiting.get(hour), columns)
-            if order := [name for name in ("completed", "did") if name in columns]:
-                found = parquet.sort(found, *order, order="descending")
-            for piece in in_pieces(found.slice(0, left), PIECE_BYTES):
+        read = functools.partial(reader.read, hour, waiting.get(hour), columns)
+        for found in in_windows(
+            spans, window_rows, read, row_bytes=_ROW_BYTES, within=query.window, newest_first=True
+        ):
+            order = [name for name in ("completed", "did") if name in columns]
+            newest = parquet.sort(found, *order, order="descending").slice(0, left)
+            for piece in in_pieces(newest, PIECE_BYTES):
                 yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
             left = None if left is None else left - found.num_rows
             if left is not None and left <= 0:
@@ -111,26 +116,10 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
     readers = [_Reader(root, Query()) for root in roots]
     for hour in sorted({hour for reader in readers for hour in reader.hours}):
         spans = [span for reader in readers for span in reader.spans(hour)]
-        for window in _windows(Query(), spans, WINDOW_ROWS):
-            yield tuple(reader.read(hour, window) for reader in readers)
+        reads = [functools.partial(reader.read, hour, None, SCHEMA.names) for reader in readers]
+        yield from in_windows(spans, WINDOW_ROWS, lambda room: tuple(read(room) for read in reads))  # noqa: B023
     for reader in readers:
         reader.check()
-
-
-def _windows(query: Query, spans: Iterable[Span], window_rows: int) -> list[Query]:
-    """The query cut by `completed`, oldest first."""
-    windows = [
-        TimeWindow(
-            since_ms if query.since_ms is None else max(since_ms, query.since_ms),
-            until_ms if query.until_ms is None else min(until_ms, query.until_ms),
-        )
-        for since_ms, until_ms in cut(spans, window_rows)
-    ]
-    return [
-        msgspec.structs.replace(query, since_ms=window.since_ms, until_ms=window.until_ms)
-        for window in windows
-        if window.since_ms < window.until_ms
-    ]
 
 
 class _Reader:
@@ -163,40 +152,46 @@ class _Reader:
     def read(
         self,
         hour: Hour,
-        query: Query,
-        unfiled: pa.Table | None = None,
-        columns: Sequence[str] = SCHEMA.names,
+        unfiled: pa.Table | None,
+        columns: Sequence[str],
+        room: Room,
     ) -> pa.Table:
-        """The records of an hour that answer a query, as `SELECTED_SCHEMA` has these columns."""
+        """The records of an hour's window that answer the query, as `SELECTED_SCHEMA` has these columns."""
+        query = self._query
         by_key, texts = query.by_key(), query.texts_of_key()
-        raws, listed = self._read_raw(hour, by_key, texts)
-        waiting = [] if unfiled is None else [unfiled.filter(by_key)]
+        raws, listed = self._read_raw(hour, by_key, texts, room)
+        waiting = [] if unfiled is None else [unfiled.filter(by_key & room.condition())]
         paths = [path for path in self._files.compacted(hour, listed) if path.exists()]
         systems = [path.parent.parent.name for path in paths]
         # Repeats are merged before the conditions on what a merge can change apply.
         is_merged = bool(raws or waiting) or len(set(systems)) < len(systems)
         wanted = by_key if is_merged else by_key & query.by_rest()
         read = SCHEMA.names if is_merged else columns
-        known: list[pa.Table] = []
+        found: list[pa.Table] = []
         covers: defaultdict[str, list[Covers]] = defaultdict(list)
         for system, path in zip(systems, paths, strict=True):
             try:
                 file = open_selectable(path)
                 covered = Covers.read(file.metadata.metadata)
-                known.append(select(file, wanted, texts if is_merged else query.texts(), read))
+                found.append(select(file, wanted, texts if is_merged else query.texts(), room, read))
                 covers[system].append(covered)
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
                 self._unread.add(path, error)
+        if is_merged:
+            found += [_without_covered(raw, raws.pop(raw), covers) for raw in list(raws)]
+            found += waiting
+            del waiting
+        found[:] = [_join(found)]
         if not is_merged:
-            return _join(known).select(list(columns))
-        fresh = [_without_covered(raw, rows, covers) for raw, rows in raws.items()]
-        merged = merge_table(_join([*known, *fresh, *waiting])).filter(query.by_rest())
-        return merged.select(list(columns))
+            return found[0].select(list(columns))
+        # Nothing else holds the rows meanwhile, so they are in memory twice at most.
+        merged = merge_table(found.pop())
+        return merged.filter(query.by_rest()).select(list(columns))
 
     def _read_raw(
-        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, str]
+        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, str], room: Room
     ) -> tuple[dict[RawName, pa.Table], Collection[RawName]]:
         """The rows of an hour's raw files, without files that have none, and the names of all."""
         while True:
@@ -205,7 +200,7 @@ class _Reader:
             try:
                 for raw, path in listed.items():
                     try:
-                        rows = select(open_selectable(path), wanted, texts)
+                        rows = select(open_selectable(path), wanted, texts, room)
                     except FileNotFoundError:
                         raise
                     except parquet.DAMAGED as error:
