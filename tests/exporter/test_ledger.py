@@ -17,7 +17,8 @@ from layouts import HOUR_MS, Layout, StoppedError, StoppingFiles, record
 
 from waybill.exporter import Compactor, Wanted, age_off, check, export, open_destination, rebuild
 from waybill.exporter.compaction import Retraction
-from waybill.exporter.ledger import LedgerState, holding, read_ledger
+from waybill.exporter.directory import raw_hours
+from waybill.exporter.ledger import Changes, LedgerState, hold_against_ledger, holding, read_ledger
 from waybill.exporter.ledger.entry import LedgerEntry
 from waybill.exporter.names import Hour
 from waybill.exporter.sources import LinesSource
@@ -479,3 +480,16 @@ def test_a_whole_entry_is_followed_in_time_that_grows_with_its_files_alone() -> 
         return follow
 
     check_linear(prepare, 800)
+
+
+def test_files_of_many_systems_are_held_against_the_ledger_in_time_that_grows_as_they_do(
+    tmp_path: Path,
+) -> None:
+    def prepare(number: int) -> Callable[[], object]:
+        layout = Layout(tmp_path / str(number))
+        layout.write(*(record(system_name=f"system-{at}", at_ms=at * HOUR_MS) for at in range(number)))
+        hours = raw_hours(layout.root)
+        layout.compactor().compact()
+        return lambda: hold_against_ledger(layout.root, Files(), hours, Changes())
+
+    check_linear(prepare, 60)

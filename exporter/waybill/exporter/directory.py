@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +67,19 @@ def compacted_file(folder: Path, hour: Hour) -> Path:
 def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list[Path]:
     """The paths that an hour's compacted and late files have or would have."""
     return [compacted_file(folder, hour) for folder in _folders(root, system_name)]
+
+
+def compacted_files(root: Path, hours: Collection[Hour]) -> dict[Hour, list[Path]]:
+    """By hour, the compacted and late files that are there; each day's folders are listed once."""
+    found: dict[Hour, list[Path]] = {hour: [] for hour in hours}
+    days = sorted({hour.day for hour in hours})
+    for folder in _folders(root, None):
+        for day in days:
+            for name in names(folder / day):
+                hour = parse_hour(day, name.removesuffix(_SUFFIX)) if name.endswith(_SUFFIX) else None
+                if hour in found:
+                    found[hour].append(folder / day / name)
+    return found
 
 
 def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_in
+from waybill.exporter.directory import compacted_files
 from waybill.exporter.ledger.state import LedgerState, is_archived, read_ledger
 from waybill.exporter.names import SEALS, Hour, hour_in, relative
 from waybill.exporter.parquet import seal_in
@@ -49,7 +49,7 @@ def hold_against_ledger(
     """
     noted = {path: seal for hour in hours for path, seal in read_note(root, hour).items()}
     if only is None:
-        there = {relative(root, path) for hour in hours for path in compacted_in(root, hour)}
+        there = {relative(root, path) for paths in compacted_files(root, hours).values() for path in paths}
         looked_at = there | noted.keys()
     else:
         looked_at = {relative(root, path) for path in only}

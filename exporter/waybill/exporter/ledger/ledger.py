@@ -22,7 +22,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from waybill.exporter import parquet
-from waybill.exporter.directory import compacted_folders, compacted_in, names
+from waybill.exporter.directory import compacted_files, compacted_folders, names
 from waybill.exporter.ledger.changes import Changes
 from waybill.exporter.ledger.entries import EntryFile, fold_days, last_entry, next_path
 from waybill.exporter.ledger.entry import LedgerEntry, decode, encode, hash_of
@@ -158,10 +158,10 @@ def _complete_by_files(root: Path, files: Files, path: Path, begun: LedgerEntry,
 
 def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
     """By path, the seals of the files that are there and of their predecessors."""
-    for hour in hours:
+    for hour, compacted in compacted_files(root, list(hours)).items():
         folder = root / events_folder(hour)
         archived = [folder / name for name in names(folder) if RawName.parse(name)]
-        for path in compacted_in(root, hour) + archived:
+        for path in compacted + archived:
             # A missing file raises an `OSError`, and one that cannot be read has no seal to be known by.
             with contextlib.suppress(*parquet.DAMAGED):
                 metadata = pq.read_metadata(path).metadata
