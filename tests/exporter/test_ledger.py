@@ -493,3 +493,12 @@ def test_files_of_many_systems_are_held_against_the_ledger_in_time_that_grows_as
         return lambda: hold_against_ledger(layout.root, Files(), hours, Changes())
 
     check_linear(prepare, 60)
+
+
+def test_a_change_reads_no_more_of_the_ledger_than_its_last_entry(layout: Layout) -> None:
+    entries = sorted((layout.root / LEDGER).rglob("*.json"))
+    assert len(entries) > 1
+    entries[0].unlink()
+    entries[0].mkdir()  # cannot be read
+    add(layout, "x")
+    assert "x" in [row.did for row in layout.rows()]

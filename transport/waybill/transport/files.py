@@ -163,9 +163,9 @@ def sweep(files: Files, folder: Path, name: str = "") -> None:
     Only whoever alone writes these files there may do so. The folder need not exist.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith(f".{name}") and is_temporary(path):
-                files.remove(path)
+        for found in sorted(os.listdir(folder)):  # noqa: PTH208 - a folder may have thousands of names
+            if found.startswith(f".{name}") and is_temporary(folder / found):
+                files.remove(folder / found)
 
 
 def is_temporary(path: Path) -> bool:

@@ -43,7 +43,8 @@ def read_entries(root: Path) -> Iterator[EntryFile]:
 
 def last_entry(root: Path) -> EntryFile | None:
     """The last entry; None where there is none. Raises `OSError` if it cannot be read."""
-    return next((found[-1] for day in reversed(_days(root)) if (found := _of_day(root, day))), None)
+    newest = (found for day in reversed(_days(root)) if (found := _of_day(root, day, last_only=True)))
+    return next((found[-1] for found in newest), None)
 
 
 def next_path(root: Path, last: EntryFile | None, at_ms: int) -> Path:
@@ -85,27 +86,29 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
     files.fsync_folder(folder)
 
 
-def _of_day(root: Path, day: str) -> list[EntryFile]:
+def _of_day(root: Path, day: str, *, last_only: bool = False) -> list[EntryFile]:
     folder = root / LEDGER / day
     while True:
         # An entry that vanishes while it is read is in the day's file by now, or recorded no change.
         with contextlib.suppress(FileNotFoundError):
-            return _read_day(folder)
+            return _read_day(folder, last_only=last_only)
 
 
-def _read_day(folder: Path) -> list[EntryFile]:
+def _read_day(folder: Path, *, last_only: bool) -> list[EntryFile]:
     found: list[EntryFile] = []
     listed = list(names(folder))
-    folded = 0
-    for name in listed:
-        if match := _DAY.fullmatch(name):
-            folded = max(folded, int(match[2]))
-            lines = (folder / name).read_bytes().split(b"\n")[:-1]
-            found += [EntryFile(folder / name, int(match[2]), line) for line in lines]
-    for name in listed:
-        if (match := _ONE.fullmatch(name)) and int(match[1]) > folded:
-            found.append(EntryFile(folder / name, int(match[1]), (folder / name).read_bytes()))
-    return found
+    folds = [(name, int(match[2])) for name in listed if (match := _DAY.fullmatch(name))]
+    folded = max((upto for _, upto in folds), default=0)
+    singles = [(name, int(match[1])) for name in listed if (match := _ONE.fullmatch(name))]
+    singles = [(name, number) for name, number in singles if number > folded]
+    if last_only and singles:
+        folds, singles = [], singles[-1:]
+    for name, upto in folds:
+        lines = (folder / name).read_bytes().split(b"\n")[:-1]
+        found += [EntryFile(folder / name, upto, line) for line in lines]
+    return found + [
+        EntryFile(folder / name, number, (folder / name).read_bytes()) for name, number in singles
+    ]
 
 
 def _days(root: Path) -> list[str]:
