@@ -49,6 +49,7 @@ _KEPT: Final = {200, 201, 202}
 _LATER: Final = {503, 507}
 _ENDS_WITHIN_S: Final = 60.0
 _FLUSHES_MAX: Final = 10
+_COMMAND_S: Final = 1_800.0  # a repair after an hour of damage reads the whole archive
 
 
 class Disk:
@@ -298,7 +299,12 @@ class Town:
         own = ["--home", str(home or self.home)]
         own += [] if words[0] == "poison" else ["--root", str(self.root)]
         done = subprocess.run(
-            [WAYBILL, *words, *own], capture_output=True, text=True, env=self._env, check=False, timeout=600
+            [WAYBILL, *words, *own],
+            capture_output=True,
+            text=True,
+            env=self._env,
+            check=False,
+            timeout=_COMMAND_S,
         )
         self.note(f"waybill {' '.join(words)}: {done.returncode} {done.stderr[-300:]!r}")
         if done.returncode and not may_fail:
