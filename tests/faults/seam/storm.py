@@ -20,7 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import apsw
 from seam.chance import chance_from
+from seam.emissions import emission
 from seam.hostile import CLIENTS, HOSTILE, opens_as_another_user
 from seam.oracle import compare, read_compacted
 from seam.town import Town, runner_of
@@ -29,6 +31,7 @@ from waybill.transport import Journal, JournalError
 
 _ENDS_WITHIN_S: Final = 60.0
 _SAVED_WITHIN_S: Final = 15.0
+_SERVED_WITHIN_S: Final = 20.0
 _NOTICED_WITHIN_S: Final = 1.5
 _CLONE_LIVES_S: Final = 3.0
 _UNDER_WAY_S: Final = 2.0
@@ -90,8 +93,7 @@ class Storm:
         assert not self._town.ledger.faults, "\n".join(self._town.ledger.faults[:10])
         rows = [row for row in read_compacted(self._town.root) if not row.did.startswith(HOSTILE)]
         lost, invented = compare(rows, self._town.ledger, self._town.ledger.acknowledged)
-        named = self._town.named_as_lost()
-        unnamed = [record for record in lost if record.did not in named]
+        unnamed = [record for record in lost if record.did not in self._town.named]
         assert not unnamed, f"{len(unnamed)} acknowledged and lost, and no command names them: {unnamed[:3]}"
         assert not invented, f"{len(invented)} that nobody emitted, or twice: {invented[:3]}"
 
@@ -138,7 +140,9 @@ class Storm:
             (self._roll_the_root_back, 0.4),
             (self._lose_the_wal, 0.4),
             (self._clone_the_home, 0.4),
-            (self._delete_the_journal, 0.4),
+            (self._delete_the_journal, 0.3),
+            (self._replace_the_journal, 0.3),
+            (self._damage_an_entry, 0.3),
         ]
         return faults
 
@@ -346,22 +350,59 @@ class Storm:
         shutil.rmtree(clone)
         self._now_only_in_the_root()
 
-    def _delete_the_journal(self) -> None:
+    def _delete_the_journal(self) -> bool:
         """Delete it while it is served: whoever had it open saves it, and nobody goes on before a restart."""
         home = self._town.home
+        return self._lose_the_journal(self._delete, lambda: (home / "journal.db").exists() or _is_saved(home))
+
+    def _replace_the_journal(self) -> bool:
+        """The same with another journal in its place, which then is moved away as the error says."""
+
+        def replace() -> None:
+            other = self._town.folder / "other"
+            Journal(other).close()
+            self._delete()
+            shutil.move(other / "journal.db", self._town.home / "journal.db")
+            shutil.rmtree(other)
+
+        return self._lose_the_journal(replace, lambda: _is_saved(self._town.home), self._delete)
+
+    def _lose_the_journal(
+        self, lose: Callable[[], object], is_safe: Callable[[], bool], mend: Callable[[], object] = bool
+    ) -> bool:
         self._end_faults(float("inf"))
-        for path in home.glob("journal.db*"):
-            path.unlink()
+        if not self._town.is_served(within_s=_SERVED_WITHIN_S):
+            return False  # Nobody would have it open.
+        lose()
         deadline_s = time.monotonic() + _SAVED_WITHIN_S
-        while not _is_saved(home) and time.monotonic() < deadline_s:
+        while not is_safe() and time.monotonic() < deadline_s:
             time.sleep(0.05)
         time.sleep(_NOTICED_WITHIN_S)
-        if not _is_saved(home):
-            self._town.ledger.faults.append("nobody saved a journal that was deleted while it was served")
+        if not is_safe():
+            self._town.ledger.faults.append("nobody saved a journal that was lost while it was served")
         with self._calmly(flushed=False):
-            pass  # who opens the home next puts back what was saved
+            mend()  # who opens the home next puts back what was saved
+        return True
+
+    def _delete(self) -> None:
+        for path in self._town.home.glob("journal.db*"):
+            path.unlink()
+
+    def _damage_an_entry(self) -> None:
+        """Damage what has just been kept, between two others: these are filed, and it is named as poison."""
+        numbers = self._town.own_numbers()
+        with self._calmly():
+            journal = Journal(self._town.home)
+            seqs = journal.append_many(item for number in numbers for item in emission(number).items)
+            journal.close()
+            connection = apsw.Connection(str(self._town.home / "journal.db"))
+            connection.execute("UPDATE entries SET body = zeroblob(length(body)) WHERE seq = ?", (seqs[1],))
+            connection.close()
+            self._town.damaged[seqs[1]] = emission(numbers[1]).record.did
+            self._town.ledger.offered += numbers
+            self._town.ledger.acknowledged.update(numbers)
 
 
 def _is_saved(home: Path) -> bool:
-    """Whether a journal that was deleted is beside its place, or back in it."""
-    return (home / "journal.db").exists() or any(home.glob(_SAVED))
+    """Whether a journal that was lost is saved beside its place."""
+    return any(home.glob(_SAVED))

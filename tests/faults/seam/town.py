@@ -166,6 +166,8 @@ class Town:
     Attributes:
         ledger: what the senders and pipelines that have ended were told.
         clock: the file with the seconds by which every process's clock is wrong.
+        damaged: the dids of the records that were damaged in the journal, by its number for them.
+        named: the dids of those that a command has named.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -181,6 +183,8 @@ class Town:
         self.collector: subprocess.Popen[bytes] | None = None
         self.emitters: list[Emitter] = []
         self.senders: list[Sender] = []
+        self.damaged: dict[int, str] = {}
+        self.named: set[str] = set()
         self._log = (folder / "collector.log").open("ab")
         self._said = (folder / "town.log").open("w")
 
@@ -208,6 +212,11 @@ class Town:
     def note(self, what: str) -> None:
         self._said.write(f"{time.monotonic():.2f} {what}\n")
         self._said.flush()
+
+    def own_numbers(self) -> list[int]:
+        """Three numbers of records that nobody else sends."""
+        first = next(self._firsts)
+        return [number for number in range(first, first + 9) if number % 3 == 2]
 
     def keep_emitters(self) -> None:
         for emitter in [one for one in self.emitters if one.has_ended()]:
@@ -242,6 +251,17 @@ class Town:
         self.collector = subprocess.Popen(
             words, stdout=self._log, stderr=self._log, env=self._env, start_new_session=True
         )
+
+    def is_served(self, *, within_s: float) -> bool:
+        """Whether the collector has the home open, or comes to it in time."""
+        deadline_s = time.monotonic() + within_s
+        while time.monotonic() < deadline_s:
+            connection = http.client.HTTPConnection(f"127.0.0.1:{self.port}", timeout=5)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection.request("GET", "/health/live")
+                return connection.getresponse().status == http.HTTPStatus.OK
+            time.sleep(0.1)
+        return False
 
     def kill_all(self) -> None:
         while self.emitters:
@@ -288,12 +308,21 @@ class Town:
         for _ in range(_FLUSHES_MAX):
             if self.waybill("flush", "--timeout", "120", home=home, may_fail=True) is not None:
                 return
-            if listed := self.waybill("poison", "list", "--json", home=home, may_fail=True):
-                self.note(listed)
-                # What was scarce for a while may have made good entries poison.
-                self.waybill("poison", "retry", "--all", home=home, may_fail=True)
+            self._look_at_poison(home)
             time.sleep(1)
         self.waybill("flush", "--timeout", "120", home=home)
+
+    def _look_at_poison(self, home: Path | None) -> None:
+        listed = self.waybill("poison", "list", "--json", home=home, may_fail=True) or ""
+        seqs = {json.loads(line)["seq"] for line in listed.splitlines()}
+        self.note(listed)
+        for seq in self.damaged.keys() & seqs:
+            self.named.add(self.damaged.pop(seq))
+            self.waybill("poison", "drop", str(seq), "--yes", home=home)
+            seqs.discard(seq)
+        if seqs:
+            # What was scarce for a while may have made good entries poison.
+            self.waybill("poison", "retry", "--all", home=home, may_fail=True)
 
     def waybill(self, *words: str, may_fail: bool = False, home: Path | None = None) -> str | None:
         own = ["--home", str(home or self.home)]
@@ -318,10 +347,6 @@ class Town:
         done = subprocess.run(words, capture_output=True, text=True, env=self._env, check=False)
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         return [line for line in lines if line["kind"] == "finding" and not line.get("accepted")]
-
-    def named_as_lost(self) -> set[str]:
-        listed = self.waybill("poison", "list", "--json", may_fail=True) or ""
-        return {word for word in listed.replace('"', " ").split() if word.startswith("01940000-")}
 
 
 def runner_of(home: Path) -> int | None:
