@@ -58,6 +58,8 @@ class Storm:
         self._older: dict[Path, bytes] = {}
         self._spared: set[Path] = set()
         self._starved: set[tuple[int, int]] = set()
+        self._was_adopted = False
+        """Whether another root was adopted since the snapshot."""
         self._copy, self._snapshot = town.folder / "copy", town.folder / "snapshot"
 
     def blow(self, seconds: float) -> None:
@@ -303,6 +305,7 @@ class Storm:
         with self._calmly():
             if not self._snapshot.exists():
                 shutil.copytree(home, self._snapshot)
+                self._was_adopted = False
                 return
             in_place = self._chance.random() < _HALF
             for path in home.glob("journal.db*"):
@@ -312,18 +315,26 @@ class Storm:
                 (home / path.name).write_bytes(path.read_bytes())
             shutil.rmtree(self._snapshot)
             self._now_only_in_the_root()
+            if self._was_adopted:
+                # The home does not remember that this root took the place of the one that it knew.
+                self._adopt()
 
     def _roll_the_root_back(self) -> None:
         """Take a copy; the next time, put it in the root's place."""
         with self._calmly():
             if not self._copy.exists():
-                shutil.copytree(self._town.root, self._copy)
+                if self._town.root.exists():
+                    shutil.copytree(self._town.root, self._copy)
                 return
             shutil.rmtree(self._town.root)
             shutil.move(self._copy, self._town.root)  # which may be on a disk of its own
             self._older.clear()
-            self._town.waybill("flush", "--timeout", "10", may_fail=True)
-            self._town.waybill("root", "adopt")
+            self._adopt()
+            self._was_adopted = True
+
+    def _adopt(self) -> None:
+        self._town.waybill("flush", "--timeout", "10", may_fail=True)
+        self._town.waybill("root", "adopt")
 
     def _lose_the_wal(self) -> None:
         with self._calmly():
