@@ -35,11 +35,13 @@ ROW_GROUP: Final = 131_072
 """Rows of a row group: enough to compress well, few enough to be skipped by their statistics."""
 
 _GROUP_BYTES: Final = 64 * 2**20
-"""At most so much memory does a row group take: where texts are long it has fewer rows."""
+"""A row group takes at most so much memory: where texts are long it has fewer rows."""
 
 LARGE_ROW_BYTES: Final = 4 * 2**10
+"""Rows that are larger than this on average are large."""
+
 _LARGE_GROUP_BYTES: Final = 8 * 2**20
-"""The same for rows that are larger than `LARGE_ROW_BYTES`, of which a reader wants few at a time."""
+"""A row group of large rows takes at most so much, since a reader wants few of them at a time."""
 
 # Texts that hardly repeat gain nothing from a dictionary. Identifiers in order of time begin alike, file
 # names mostly have the same length, and times in order shrink to their differences.
