@@ -49,6 +49,7 @@ _KEPT: Final = {200, 201, 202}
 _LATER: Final = {503, 507}
 _ENDS_WITHIN_S: Final = 60.0
 _FLUSHES_MAX: Final = 10
+_DAMAGED: Final = "its bytes are not those"
 _COMMAND_S: Final = 1_800.0  # a repair after an hour of damage reads the whole archive
 
 
@@ -314,13 +315,14 @@ class Town:
 
     def _look_at_poison(self, home: Path | None) -> None:
         listed = self.waybill("poison", "list", "--json", home=home, may_fail=True) or ""
-        seqs = {json.loads(line)["seq"] for line in listed.splitlines()}
         self.note(listed)
-        for seq in self.damaged.keys() & seqs:
-            self.named.add(self.damaged.pop(seq))
+        poison = [json.loads(line) for line in listed.splitlines()]
+        # Each projection comes to it by itself.
+        lost = {one["seq"] for one in poison if one["reason"].startswith(_DAMAGED)} & self.damaged.keys()
+        for seq in lost:
+            self.named.add(self.damaged[seq])
             self.waybill("poison", "drop", str(seq), "--yes", home=home)
-            seqs.discard(seq)
-        if seqs:
+        if any(one["seq"] not in lost for one in poison):
             # What was scarce for a while may have made good entries poison.
             self.waybill("poison", "retry", "--all", home=home, may_fail=True)
 
