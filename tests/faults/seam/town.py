@@ -275,7 +275,8 @@ class Town:
             self.kill_runner_of(home)
 
     def kill_runner_of(self, home: Path) -> None:
-        if (pid := runner_of(home)) is not None:
+        """Kill the runner, and those that have been started and do not hold the lease yet."""
+        for pid in runners_of(home):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
                 os.kill(pid, signal.SIGKILL)
@@ -353,6 +354,16 @@ class Town:
 
 def runner_of(home: Path) -> int | None:
     return locks.holder(home) if (home / "runner.lock").exists() and locks.is_held(home) else None
+
+
+def runners_of(home: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            if "waybill.transport" in words and str(home) in words:
+                found.append(int(path.parent.name))
+    return found
 
 
 def _is_alive(pid: int) -> bool:
