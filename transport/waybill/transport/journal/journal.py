@@ -190,8 +190,8 @@ class Journal:
         if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
-                "let its projections catch up (`waybill status`), because what all of them have makes room, "
-                "or raise it"
+                "let its projections catch up (`waybill status`), because what all of them have makes room; "
+                "if it has none, turn one on (archive_enabled, provenance_enabled or a backend); or raise it"
             )
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
