@@ -344,6 +344,26 @@ class Journal:
         """Write one of the home's own notes."""
         self._database.write(lambda writer: writer.execute(_SET_META, (key, value)))
 
+    def overwrite_meta(self, key: str, value: str) -> None:
+        """Write one of the home's own notes, and leave no byte of what it was in the journal's files."""
+
+        def overwrite(writer: apsw.Connection) -> None:
+            before = writer.pragma("secure_delete")
+            writer.pragma("secure_delete", 1)
+            notes = {**dict(writer.execute("SELECT key, value FROM meta").fetchall()), key: value}
+            # All of them, so that what was changed earlier is cleared with the pages.
+            writer.execute("DELETE FROM meta")
+            writer.executemany("INSERT INTO meta VALUES (?, ?)", notes.items())
+            writer.pragma("secure_delete", before)
+
+        self._database.write(overwrite)
+        self.checkpoint()
+        # The log, which may not become smaller while others have it open, is written over from its beginning.
+        filler = "INSERT INTO state (projection, key, value) VALUES ('filler', '', zeroblob(?))"
+        self._database.write(lambda writer: writer.execute(filler, (self.wal_bytes(),)))
+        self._database.write(lambda writer: writer.execute("DELETE FROM state WHERE projection = 'filler'"))
+        self.checkpoint()
+
     def nodes(self) -> tuple[Node, ...]:
         """Every node that the journal ever had, in order; the last one is the current one."""
         with self._database.reading() as reader:
