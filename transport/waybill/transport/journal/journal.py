@@ -350,7 +350,8 @@ class Journal:
         def overwrite(writer: apsw.Connection) -> None:
             before = writer.pragma("secure_delete")
             writer.pragma("secure_delete", 1)
-            notes = {**dict(writer.execute("SELECT key, value FROM meta").fetchall()), key: value}
+            stored = cast("list[tuple[str, str]]", writer.execute("SELECT key, value FROM meta").fetchall())
+            notes = {**dict(stored), key: value}
             # All of them, so that what was changed earlier is cleared with the pages.
             writer.execute("DELETE FROM meta")
             writer.executemany("INSERT INTO meta VALUES (?, ?)", notes.items())

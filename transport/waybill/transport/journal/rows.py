@@ -13,7 +13,7 @@ import apsw
 from waybill.transport.journal.entry import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     import pyarrow as pa
 
@@ -105,7 +105,7 @@ class StoredRow(NamedTuple):
     unpacked_bytes: int | None = None
 
 
-def stored_rows(connection: apsw.Connection, after: int, limit: int) -> Iterator[StoredRow]:
+def stored_rows(connection: apsw.Connection, after: int, limit: int) -> Generator[StoredRow, None, None]:
     """The rows that follow, in order. A row with a damaged page is read as far as that goes.
 
     Raises:
