@@ -173,7 +173,9 @@ class Spool:
         record = _encode(kind, body, system_name)
         if self._unadopted_bytes > self._adopt_every_bytes:  # nobody else has adopted it in time
             self._adopt()
-        if self._segment is not None and (self._segment.is_torn or self._segment.is_deleted):
+        with self._lock:  # so that nobody closes it meanwhile
+            goes_on = self._segment is None or not (self._segment.is_torn or self._segment.is_deleted)
+        if not goes_on:
             self.sync()  # which begins another segment
         with self._lock:
             try:
