@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from waybill.marquez import Counters
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.config import agree
+from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -42,6 +43,27 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
     (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez")]
     assert (line[:3], line[4]) == (["marquez", "3", "2"], problem)
     assert line[3].endswith(" s")
+
+
+def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    spool = Spool(journal).open()
+    spool.append(Kind.OPENLINEAGE, b"a", "")
+    (segment,) = (home / "spool").iterdir()
+    content = segment.read_bytes()
+    spool.close()
+    segment.write_bytes(content[:-1] + b"b")
+    adopt(journal)
+    journal.close()
+    (kept,) = (home / "spool").iterdir()
+    done = waybill("status", "--home", home, "--json")
+    assert (done.returncode, json.loads(done.stdout)["damaged_spools"]) == (1, [str(kept)])
+    plain = waybill("status", "--home", home)
+    assert plain.returncode == 1
+    assert f"{kept} was damaged" in plain.stdout
+    assert "delete it" in plain.stdout
+    kept.unlink()
+    assert waybill("status", "--home", home).returncode == 0
 
 
 def test_runs_that_wait_to_settle_are_counted(waybill: Run, home: Path) -> None:

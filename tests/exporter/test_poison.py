@@ -73,6 +73,44 @@ def test_a_damaged_entry_is_poison_and_its_neighbours_are_filed_and_archived(
     journal.close()
 
 
+def ruin_a_page(journal: Journal) -> None:
+    """Clear a page of an entry, in the file."""
+    for number in (7, 8):  # so that the log has no older page any more
+        journal.append(Kind.OPENLINEAGE, ended(number))
+        journal.checkpoint()
+    journal.close()
+    content = bytearray(journal.path.read_bytes())
+    page = next(at for at in range(0, len(content), 4096) if content.count(b"x", at, at + 4096) > 4_000)
+    content[page : page + 4096] = bytes(4096)
+    journal.path.write_bytes(content)
+
+
+def ruin_a_text(journal: Journal) -> None:
+    """Make the system name of an entry no text any more."""
+    connection = apsw.Connection(str(journal.path))
+    connection.execute("UPDATE entries SET system_name = CAST(X'e5646765' AS TEXT) WHERE seq = 1")
+    connection.close()
+
+
+@pytest.mark.parametrize("ruin", [ruin_a_page, ruin_a_text])
+def test_an_entry_of_which_sqlite_cannot_read_a_page_or_a_text_stops_no_projection(
+    settings: Settings, ruin: Callable[[Journal], None]
+) -> None:
+    journal = Journal(settings.home)
+    journal.append_many((Kind.OPENLINEAGE, ended(n, padding="x" * 20_000), "edge") for n in range(6))
+    ruin(journal)
+    report = flush(settings)
+    assert (report.left, report.problems, report.poison) == ({}, {}, {"archive": 1, "layout": 1})
+    assert dids(settings) >= {f"run-{number}" for number in range(1, 6)}
+    assert "run-0" not in dids(settings)
+    (poison,) = journal.poison.all("layout")
+    assert (poison.seq, "check the disk" in poison.reason) == (1, True)
+    for name in ("layout", "archive"):
+        journal.poison.retry(name, [1])
+    assert flush(settings).problems == {}
+    journal.close()
+
+
 def test_a_damaged_entry_that_is_tried_again_is_taken_as_it_is(settings: Settings) -> None:
     journal = Journal(settings.home)
     journal.append_many((Kind.OPENLINEAGE, ended(n), "") for n in (1, 3))

@@ -125,7 +125,87 @@ def test_a_packed_entry_comes_back_as_it_was_accepted_and_is_known_as_a_repeat(t
     plain.close()
 
 
-@pytest.mark.parametrize("damage", ["body = zeroblob(100)", "body = zeroblob(0)", "kind = 7"])
+DAMAGES = [
+    "body = zeroblob(100)",
+    "body = zeroblob(0)",
+    "kind = 7",
+    "system_name = CAST(X'e5646765' AS TEXT)",
+    "digest = NULL",
+]
+
+
+def ruin_a_page(journal: Journal, filler: int, change: Callable[[bytes], bytes]) -> None:
+    """Change a page of the file that holds nothing but a body of this byte, as a failing disk may."""
+    for body in (b"one", b"two"):  # so that the log has nothing of that page any more
+        journal.append(EVENT, body)
+        journal.checkpoint()
+    journal.close()
+    content = bytearray(journal.path.read_bytes())
+    pages = [at for at in range(0, len(content), 4096) if content.count(filler, at, at + 4096) > 4000]
+    content[pages[1] : pages[1] + 4096] = change(bytes(content[pages[1] : pages[1] + 4096]))
+    journal.path.write_bytes(content)
+
+
+RUINS = [lambda page: bytes(len(page)), lambda page: b"\xff\xff\xff\x7f" + page[4:]]
+
+
+@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
+def test_an_entry_with_a_ruined_page_is_poison_and_hides_no_other(
+    tmp_path: Path, ruin: Callable[[bytes], bytes]
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, body, "s") for body in (b"a", b"Q" * 20_000, b"c"))
+    ruin_a_page(journal, ord("Q"), ruin)
+    entries = journal.read(0)
+    assert [entry.body for entry in entries] == [b"a", b"", b"c", b"one", b"two"]
+    assert [entry.damage is None for entry in entries] == [True, False, True, True, True]
+    assert entries[0].received_ms <= entries[1].received_ms <= entries[2].received_ms
+    fed = journal.feed("p", 0)
+    assert [entry.body for entry in fed] == [b"a", b"poison", b"c", b"one", b"two"]
+    (poison,) = journal.poison.all()
+    assert (poison.seq, poison.system_name, "check the disk" in poison.reason) == (2, "s", True)
+    assert journal.poison.body("p", 2) == b"", "its bytes are lost"
+    (mark,) = journal.poison.retry("p", [2])
+    assert journal.feed("p", mark - 1)[0].kind is Kind.MARK, "it is not applied without its bytes"
+    assert journal.poison.counts() == {"p": 1}
+    journal.close()
+
+
+@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
+def test_what_repeats_an_entry_with_a_ruined_page_is_kept_anew_and_once(
+    tmp_path: Path, ruin: Callable[[bytes], bytes]
+) -> None:
+    journal = Journal(tmp_path)
+    sent = [b"a", b"Q" * 20_000, b"c"]
+    journal.append_many((EVENT, body, "s") for body in sent)
+    ruin_a_page(journal, ord("Q"), ruin)
+    assert journal.append_many((EVENT, body, "s") for body in sent) == [1, 6, 3]
+    assert [journal.append(EVENT, body) for body in sent] == [1, 6, 3]
+    assert journal.read(5, limit=1)[0].body == b"Q" * 20_000
+    journal.close()
+
+
+@pytest.mark.parametrize("ruin", RUINS, ids=["zeroed", "bad pointer"])
+def test_an_entry_with_a_ruined_page_does_not_keep_the_journal_from_being_pruned(
+    tmp_path: Path, ruin: Callable[[bytes], bytes]
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append_many((EVENT, body, "s") for body in (b"a", b"Q" * 20_000, b"c"))
+    journal.commit("p", put={"row": b"of it"}, seqs={"row": 2})
+    ruin_a_page(journal, ord("Q"), ruin)
+    assert journal.prune(4, 2**50, limit=1) == 1
+    assert journal.prune(4, 2**50) == 3
+    assert journal.prune(4, 2**50) == 0
+    assert bodies(journal) == [b"two"]
+    oldest = journal.first()
+    assert oldest is not None
+    assert oldest.seq == 5
+    assert journal.state("p") == {}
+    journal.close()
+    assert bodies(Journal(tmp_path)) == [b"two"], "as everybody else sees it"
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_entry_is_read_without_its_body_and_hides_no_other(tmp_path: Path, damage: str) -> None:
     journal = Journal(tmp_path, packs=True)
     journal.append_many((EVENT, body, "s") for body in (b"a", b"b" * 10_000, b"c"))
@@ -149,7 +229,7 @@ def test_a_damaged_entry_is_read_without_its_body_and_hides_no_other(tmp_path: P
     journal.close()
 
 
-@pytest.mark.parametrize("damage", ["body = zeroblob(100)", "body = zeroblob(0)", "kind = 7"])
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_what_repeats_a_damaged_entry_is_kept_anew(tmp_path: Path, damage: str) -> None:
     journal = Journal(tmp_path, packs=True)
     sent = [b"a", b"b" * 10_000, b"c"]

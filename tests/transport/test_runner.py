@@ -597,10 +597,12 @@ def test_a_flush_does_not_take_an_earlier_runners_word_for_a_live_ones(
     assert journal.last_seq() == 2
 
 
+@pytest.mark.parametrize("note", ["stores all", "stores nothing"])
 def test_a_full_journal_lets_go_of_what_every_projection_has_and_takes_entries_again(
-    tmp_path: Path, copy_folder: Path
+    tmp_path: Path, copy_folder: Path, note: str
 ) -> None:
     leave_only_copy(copy_folder)
+    (copy_folder / note).touch()
     home = Home.open(
         settings_of(tmp_path / "home", journal_max_bytes="1MiB", runner="none", archive_enabled=False)
     )
@@ -624,6 +626,24 @@ def test_a_full_journal_lets_go_of_what_every_projection_has_and_takes_entries_a
     Runner(home.journal, home.settings).run(until=lambda: home.journal.filled < NEARLY_FULL)
     emit()
     assert home.journal.first() is not None
+    home.close()
+
+
+def test_a_full_journal_that_no_projection_works_keeps_everything_and_says_what_helps(tmp_path: Path) -> None:
+    home = Home.open(
+        settings_of(tmp_path / "home", journal_max_bytes="1MiB", runner="none", archive_enabled=False)
+    )
+
+    def fill() -> None:
+        with pytest.raises(JournalFullError, match="if it has none, turn one on"):
+            for number in itertools.count():
+                home.append(Kind.OPENLINEAGE, b"%d" % number + bytes(50_000), "")
+
+    fill()
+    kept = home.journal.last_seq()
+    Runner(home.journal, home.settings).run(idle_s=0)
+    fill()
+    assert len(home.journal.read(0, max_bytes=2**30)) == kept
     home.close()
 
 

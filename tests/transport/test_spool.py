@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, JournalError, JournalFullError, Kind, Settings, flush
-from waybill.transport.journal import Spool, adopt
+from waybill.transport.journal import Spool, adopt, damaged_spools
 from waybill.transport.journal.spool import SYNC_WITHIN_S
 from waybill.transport.runner import Runner
 
@@ -100,6 +101,72 @@ def test_a_torn_last_record_is_dropped_and_those_before_it_are_kept(tmp_path: Pa
     file.write_bytes(record + record[:-cut])
     assert adopt(journal) == 1
     assert bodies(tmp_path) == [b"event 0"]
+
+
+def flip(file: Path, text: bytes, ahead: int = 0) -> None:
+    """Change a bit of the byte so far ahead of a text."""
+    content = bytearray(file.read_bytes())
+    content[content.index(text) - ahead] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("ahead", [0, 4, 6, 7, 10, 14])
+def test_a_damaged_record_costs_no_other_and_its_segment_is_kept_and_named(
+    tmp_path: Path, ahead: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    kill_after(tmp_path, 10)
+    (segment,) = left(tmp_path)
+    flip(segment, b"event 3", ahead)
+    damaged = segment.read_bytes()
+    journal = Journal(tmp_path)
+    assert adopt(journal) == 9
+    assert bodies(tmp_path) == [b"event %d" % number for number in range(10) if number != 3]
+    (kept,) = damaged_spools(tmp_path)
+    assert (kept.name, kept.read_bytes()) == (f"{segment.name}.damaged", damaged)
+    assert f"{kept} is damaged" in caplog.text
+    assert adopt(journal) == 0
+    kept.unlink()
+    assert damaged_spools(tmp_path) == []
+
+
+def test_a_last_record_that_is_all_there_and_damaged_is_told_too(tmp_path: Path) -> None:
+    kill_after(tmp_path, 10)
+    (segment,) = left(tmp_path)
+    flip(segment, b"event 9")
+    adopt(Journal(tmp_path))
+    assert len(bodies(tmp_path)) == 9
+    assert len(damaged_spools(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("look", [lambda _: None, Spool.sync], ids=["append", "sync"])
+def test_a_segment_that_is_deleted_while_it_is_written_loses_nothing(
+    tmp_path: Path, look: Callable[[Spool], None]
+) -> None:
+    spool = Spool(Journal(tmp_path)).open()
+    for body in (b"a", b"b"):
+        spool.append(EVENT, body, "")
+    for segment in left(tmp_path):
+        segment.unlink()
+    look(spool)
+    spool.append(EVENT, b"c", "")
+    adopt(Journal(tmp_path), living=True)
+    assert bodies(tmp_path) == [b"a", b"b", b"c"], "whoever else adopts finds them"
+    shutil.rmtree(tmp_path / "spool")
+    spool.append(EVENT, b"d", "")
+    spool.close()
+    assert bodies(tmp_path) == [b"a", b"b", b"c", b"d"]
+    assert left(tmp_path) == []
+
+
+def test_a_spool_whose_home_is_deleted_takes_nothing_more_and_makes_no_home(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    spool = Spool(Journal(home), segment_s=60).open()
+    spool.append(EVENT, b"a", "")
+    shutil.rmtree(home)
+    for _ in range(2):
+        with pytest.raises(JournalError):
+            spool.append(EVENT, b"b", "")
+    assert not home.exists()
 
 
 def test_adopting_the_same_entries_again_changes_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from waybill.cli.arguments import JsonObject
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Journal, Settings, locks
+from waybill.transport.journal import damaged_spools
 from waybill.transport.runner import lag_s, statuses, unsettled
 
 PLAIN_SPARK: Final = (
@@ -69,6 +70,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         runner_pid: that process; None if there is none, or if it has not written its id yet.
         deliveries: by backend; backends that nothing was sent to yet are left out.
         poison: by projection, how many entries are set aside because it cannot apply them.
+        damaged_spools: files of the spool whose damage has cost entries; each stays until it is deleted.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
         notes: what to know when reading the records.
     """
@@ -83,6 +85,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     deliveries: dict[str, DeliveryStatus]
     dead_letters: int
     poison: dict[str, int] = {}
+    damaged_spools: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
     notes: tuple[str, ...] = (PLAIN_SPARK,)
 
@@ -91,7 +94,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def status(settings: Settings, *, as_json: JsonObject = False) -> None:
     """Show what the journal holds and how far each projection is.
 
-    Exit code 1 when a projection is held up, or when entries are set aside as poison.
+    Exit code 1 when a projection is held up, entries are set aside as poison, or a file of the spool was
+    damaged.
 
     Examples:
 
@@ -104,7 +108,11 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
         console.json(found)
     else:
         _show(found)
-    if found.poison or any(projection.problem for projection in found.projections.values()):
+    if (
+        found.poison
+        or found.damaged_spools
+        or any(projection.problem for projection in found.projections.values())
+    ):
         raise typer.Exit(console.EXIT_FAILED)
 
 
@@ -127,6 +135,7 @@ def status_of(settings: Settings) -> Status:
             if journal
             else 0,
             poison=journal.poison.counts() if journal else {},
+            damaged_spools=tuple(map(str, damaged_spools(settings.home))),
             damaged=_damaged(settings.root),
             notes=(*_nodes_note(journal), PLAIN_SPARK) if journal else (PLAIN_SPARK,),
         )
@@ -203,6 +212,9 @@ def _show(found: Status) -> None:
     if found.poison:
         each = ", ".join(f"{count} by {name}" for name, count in sorted(found.poison.items()))
         what = f"poison    entries that cannot be applied: {each} (`waybill poison list`)"
+        console.line((what, "bold red"))
+    for path in found.damaged_spools:
+        what = f"spool     {path} was damaged, and entries are lost with it; delete it to be told no more"
         console.line((what, "bold red"))
     if found.damaged:
         what = f"damaged   {len(found.damaged)} files were set aside; `waybill verify` says how to mend that"

@@ -84,13 +84,15 @@ def agreeing(
             stack.callback(lease.release)
         elif not as_runner and (differing := conflicts(journal, settings)):
             raise differing[0]
-        home = agreed(journal)
+        home, stored = agreed(journal), journal.meta(_META_KEY)
         own = {name: freed_of_users(settings.plain(name)) for name in _AGREED}
         values = {
             name: own[name] if settings.explicit(name) else home.get(name, own[name]) for name in _AGREED
         }
         kept = msgspec.json.encode(values).decode()
-        if kept != journal.meta(_META_KEY):
+        if stored is not None and msgspec.json.decode(stored) != home:
+            journal.overwrite_meta(_META_KEY, kept)  # there were passwords in it
+        elif stored != kept:
             journal.set_meta(_META_KEY, kept)
         followed = follow(settings, values)
         journal.max_bytes = followed.journal_max_bytes

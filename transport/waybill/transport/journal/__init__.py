@@ -9,5 +9,6 @@ from waybill.transport.journal.rows import Item as Item
 from waybill.transport.journal.spool import (
     Spool as Spool,
     adopt as adopt,
+    damaged_spools as damaged_spools,
     waiting as waiting,
 )

@@ -15,8 +15,9 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
+import apsw
 import msgspec
 
 from waybill.transport.errors import JournalError, JournalFullError
@@ -26,14 +27,24 @@ from waybill.transport.journal.group_commit import GroupCommit, OnDone
 from waybill.transport.journal.nodes import Node, current_node, nodes_of, renew
 from waybill.transport.journal.poison import PoisonBox
 from waybill.transport.journal.rescue import exists
-from waybill.transport.journal.rows import Item, Row, codec, insert, is_as_accepted, row_of, unpack
+from waybill.transport.journal.rows import (
+    AFTER_GONE,
+    GONE_UPTO,
+    Item,
+    Row,
+    StoredRow,
+    codec,
+    insert,
+    is_as_accepted,
+    row_of,
+    stored_row,
+    stored_rows,
+    unpack,
+)
 from waybill.transport.journal.schema import OLD_DIGESTS_UPTO
 from waybill.transport.journal.watch import log_of
 from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.permissions import make_private
-
-if TYPE_CHECKING:
-    import apsw
 
 NEARLY_FULL: Final = 0.8
 """From this share of `Journal.max_bytes` on, entries that every projection has go whatever their age."""
@@ -41,26 +52,25 @@ NEARLY_FULL: Final = 0.8
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
 
-_READ: Final = """
-SELECT seq, received_ms, kind, system_name, digest, body, unpacked_bytes FROM entries
-WHERE seq > ? ORDER BY seq LIMIT ?
-"""
-
 _PUT_STATE: Final = """
 INSERT INTO state (projection, key, value, seq) VALUES (?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET value = excluded.value, seq = excluded.seq
 """
 
-_PRUNE: Final = """
-DELETE FROM entries WHERE seq IN (
-    SELECT seq FROM entries
-    WHERE seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ? ORDER BY seq LIMIT ?
-)
-"""
-_PRUNE_STATE: Final = "DELETE FROM state WHERE seq < (SELECT min(seq) FROM entries)"
-_PRUNE_META: Final = (
-    "DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < (SELECT min(seq) FROM entries)"
-)
+_OUTDATED: Final = f"""
+SELECT seq FROM entries
+WHERE seq > {AFTER_GONE} AND seq <= min(?, (SELECT max(seq) FROM entries) - 1) AND received_ms < ?
+ORDER BY seq LIMIT ?
+"""  # noqa: S608 - a text of our own
+_PRUNE: Final = f"DELETE FROM entries WHERE seq IN ({_OUTDATED})"  # noqa: S608 - a text of our own
+_OLDEST: Final = f"(SELECT min(seq) FROM entries WHERE seq > {AFTER_GONE})"  # noqa: S608 - a text of our own
+_PRUNE_STATE: Final = f"DELETE FROM state WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
+_PRUNE_META: Final = f"DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < {_OLDEST}"  # noqa: S608 - a text of our own
+_SET_META: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+
+
+class _UnremovableError(Exception):
+    """SQLite cannot remove a row, because it cannot tell which pages are that row's."""
 
 
 class Journal:
@@ -180,8 +190,8 @@ class Journal:
         if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
-                "let its projections catch up (`waybill status`), because what all of them have makes room, "
-                "or raise it"
+                "let its projections catch up (`waybill status`), because what all of them have makes room; "
+                "if it has none, turn one on (archive_enabled, provenance_enabled or a backend); or raise it"
             )
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
@@ -189,18 +199,21 @@ class Journal:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
-        """The entries that follow, in order: as many as the limits allow, but one at least if any."""
+        """The entries that follow, in order: as many as the limits allow, but one at least if any.
+
+        An entry that cannot be read is given without its body, and hides no other.
+        """
         entries: list[Entry] = []
         size_bytes = 0
-        with self._database.reading() as reader:
-            cursor = reader.execute(_READ, (after, limit))
-            for row in cursor:
-                *_, body, unpacked_bytes = row
-                size_bytes += unpacked_bytes or len(body)
+        with (
+            self._database.reading() as reader,
+            contextlib.closing(stored_rows(reader, after, limit)) as rows,
+        ):
+            for row in rows:
+                size_bytes += row.unpacked_bytes or len(row.body or b"")
                 if entries and size_bytes > max_bytes:
-                    cursor.close(force=True)
                     break
-                entries.append(_entry_of(*row))
+                entries.append(_entry_of(row))
         return entries
 
     def feed(
@@ -329,8 +342,28 @@ class Journal:
 
     def set_meta(self, key: str, value: str) -> None:
         """Write one of the home's own notes."""
-        statement = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-        self._database.write(lambda writer: writer.execute(statement, (key, value)))
+        self._database.write(lambda writer: writer.execute(_SET_META, (key, value)))
+
+    def overwrite_meta(self, key: str, value: str) -> None:
+        """Write one of the home's own notes, and leave no byte of what it was in the journal's files."""
+
+        def overwrite(writer: apsw.Connection) -> None:
+            before = writer.pragma("secure_delete")
+            writer.pragma("secure_delete", 1)
+            stored = cast("list[tuple[str, str]]", writer.execute("SELECT key, value FROM meta").fetchall())
+            notes = {**dict(stored), key: value}
+            # All of them, so that what was changed earlier is cleared with the pages.
+            writer.execute("DELETE FROM meta")
+            writer.executemany("INSERT INTO meta VALUES (?, ?)", notes.items())
+            writer.pragma("secure_delete", before)
+
+        self._database.write(overwrite)
+        self.checkpoint()
+        # The log, which may not become smaller while others have it open, is written over from its beginning.
+        filler = "INSERT INTO state (projection, key, value) VALUES ('filler', '', zeroblob(?))"
+        self._database.write(lambda writer: writer.execute(filler, (self.wal_bytes(),)))
+        self._database.write(lambda writer: writer.execute("DELETE FROM state WHERE projection = 'filler'"))
+        self.checkpoint()
 
     def nodes(self) -> tuple[Node, ...]:
         """Every node that the journal ever had, in order; the last one is the current one."""
@@ -364,17 +397,37 @@ class Journal:
             received_before_ms: only entries accepted before this instant go.
             limit: the most that one call removes, so that writers do not wait long.
         """
+        outdated = upto_seq, received_before_ms, limit
+        try:
+            return self._database.write(lambda writer: self._remove_all(writer, outdated))
+        except _UnremovableError:
+            with self._database.reading() as reader:
+                seqs = [cast("int", seq) for (seq,) in reader.execute(_OUTDATED, outdated).fetchall()]
+                removable = [seq for seq in seqs if stored_row(reader, seq).body is not None]
+            return self._database.write(lambda writer: self._let_go(writer, seqs, removable))
 
-        def remove(writer: apsw.Connection) -> int:
-            writer.execute(_PRUNE, (upto_seq, received_before_ms, limit))
-            removed = writer.changes()
-            writer.execute(_PRUNE_STATE)
-            self.poison.forget_applied(writer)
-            if self._old_digests:
-                writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
-            return removed
+    def _remove_all(self, writer: apsw.Connection, outdated: tuple[int, int, int]) -> int:
+        try:
+            writer.execute(_PRUNE, outdated)
+        except apsw.CorruptError:
+            raise _UnremovableError from None
+        removed = writer.changes()
+        self._forget_outdated(writer)
+        return removed
 
-        return self._database.write(remove)
+    def _let_go(self, writer: apsw.Connection, seqs: Sequence[int], removable: Iterable[int]) -> int:
+        """Remove what can be removed of these entries, and pass over the others from now on."""
+        writer.executemany("DELETE FROM entries WHERE seq = ?", ((seq,) for seq in removable))
+        writer.execute(_SET_META, (GONE_UPTO, str(seqs[-1])))
+        self._forget_outdated(writer)
+        return len(seqs)
+
+    def _forget_outdated(self, writer: apsw.Connection) -> None:
+        """Forget what belongs to entries that have gone."""
+        writer.execute(_PRUNE_STATE)
+        self.poison.forget_applied(writer)
+        if self._old_digests:
+            writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
 
     def checkpoint(self) -> None:
         """Move what the WAL holds into the database, so that the WAL begins anew."""
@@ -392,24 +445,17 @@ class Journal:
         self._database.close()
 
 
-def _entry_of(  # noqa: PLR0917 - these are the columns, in order
-    seq: int,
-    received_ms: int,
-    kind: int,
-    system_name: str,
-    digest: bytes | None,
-    body: bytes,
-    unpacked_bytes: int | None,
-) -> Entry:
-    known, damage = Kind.MARK, None
+def _entry_of(row: StoredRow) -> Entry:
+    kind, name, body, damage = Kind.MARK, "", b"", None
     try:
-        known = Kind(kind)
-        body = unpack(body, unpacked_bytes)
-        if not is_as_accepted(kind, body, digest):
+        kind = Kind(row.kind)
+        name = row.system_name.decode()
+        body = unpack(row.body, row.unpacked_bytes)
+        if not is_as_accepted(kind, body, row.digest):
             damage = "its bytes are not those that were accepted; check the disk"
     except ValueError as error:
         damage = f"its bytes cannot be read ({error}); check the disk"
-    return Entry(seq, received_ms, known, system_name, b"" if damage else body, damage)
+    return Entry(row.seq, row.received_ms, kind, name, b"" if damage else body, damage)
 
 
 def _content_bytes(connection: apsw.Connection) -> int:

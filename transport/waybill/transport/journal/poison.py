@@ -3,7 +3,8 @@
 What holds:
 
 - An entry is in the box before the projection's cursor moves over it.
-- Its bytes are kept here as the journal had them, because the journal is pruned.
+- Its bytes are kept here as the journal had them, because the journal is pruned; those that SQLite cannot
+  read are lost.
 - It is tried again at a mark, so at a place of the sequence that is the same after every restart. Once the
   projection is past that mark, the entry is no longer poison.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from waybill.transport.journal.entry import Entry, Kind
-from waybill.transport.journal.rows import Row, insert, unpack
+from waybill.transport.journal.rows import Row, insert, stored_row, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,8 +50,7 @@ _SET_ASIDE: Final = """
 INSERT INTO poison (
     projection, at_ms, reason, tries, seq, received_ms, kind, system_name, unpacked_bytes, body
 )
-SELECT ?, ?, ?, ?, seq, received_ms, kind, system_name, unpacked_bytes, body FROM entries WHERE seq = ?
-ON CONFLICT DO NOTHING
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
 _INSTEAD: Final = """
 SELECT seq, retry_seq, CASE WHEN retry_seq BETWEEN ?2 AND ?3 THEN kind END, system_name, unpacked_bytes,
@@ -115,12 +115,17 @@ class PoisonBox:
     def set_aside(self, projection: str, seq: int, reason: str, *, tries: int = 0) -> None:
         """Make an entry poison of a projection, unless it is; at a mark, that which is tried again there."""
         at_ms, reason = time.time_ns() // 1_000_000, reason[:_REASON_CHARS_MAX]
+        # Before the transaction, which a damaged page would end.
+        with self._database.reading() as reader:
+            row = stored_row(reader, seq)
+        name = row.system_name.decode(errors="replace")
+        kept = row.received_ms, row.kind, name, row.unpacked_bytes, row.body or b""
 
         def write(writer: apsw.Connection) -> None:
             writer.execute(_FORGET_APPLIED)
             again = writer.execute(_AGAIN, (at_ms, reason, tries, projection, seq)).fetchall()
             if not again:
-                writer.execute(_SET_ASIDE, (projection, at_ms, reason, tries, seq))
+                writer.execute(_SET_ASIDE, (projection, at_ms, reason, tries, seq, *kept))
 
         self._database.write(write)
 
@@ -172,7 +177,8 @@ class PoisonBox:
                 if body is None or retry_seq not in received_ms:
                     continue
                 try:
-                    again = Kind(kind), system_name, unpack(body, unpacked_bytes)
+                    # It is empty if SQLite could not read it.
+                    again = Kind(kind), system_name, unpack(body or None, unpacked_bytes)
                 except ValueError as error:
                     self.set_aside(
                         projection, retry_seq, f"its bytes cannot be read ({error}); check the disk"

@@ -8,8 +8,13 @@ from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
+import apsw
+
+from waybill.transport.journal.entry import Kind
+
 if TYPE_CHECKING:
-    import apsw
+    from collections.abc import Generator
+
     import pyarrow as pa
 
 PACK_BYTES_MIN: Final = 8 * 2**10
@@ -24,8 +29,29 @@ _INSERT: Final = (
     "(?, ?, ?, ?, ?, ?)",
     " ON CONFLICT (digest) DO NOTHING",
 )
-_NEWEST_MS: Final = "SELECT received_ms FROM entries ORDER BY seq DESC LIMIT 1"
-_FIND: Final = "SELECT seq, kind, unpacked_bytes, body FROM entries WHERE digest = ?"
+GONE_UPTO: Final = "gone_upto"
+"""The note of the last entry that was let go of although SQLite cannot remove all of it."""
+
+AFTER_GONE: Final = "coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'gone_upto'), 0)"
+"""The same number in a query; 0 without one."""
+
+# A damaged row may have values of other types than its columns have.
+_HEAD: Final = """
+seq, coalesce(CAST(received_ms AS INTEGER), 0), coalesce(CAST(kind AS INTEGER), -1),
+    coalesce(CAST(system_name AS BLOB), X'')
+"""
+_ALL: Final = f"{_HEAD}, CAST(digest AS BLOB), CAST(body AS BLOB), CAST(unpacked_bytes AS INTEGER)"
+_WITHOUT_BODY: Final = f"""
+SELECT {_HEAD}, CAST(digest AS BLOB), NULL, CAST(unpacked_bytes AS INTEGER) FROM entries WHERE seq = ?
+"""  # noqa: S608 - a text of our own
+_STORED: Final = f"""
+SELECT {_ALL} FROM entries WHERE seq > max(?, {AFTER_GONE}) ORDER BY seq LIMIT ?
+"""  # noqa: S608 - a text of our own
+_NEXT: Final = f"""
+SELECT seq FROM entries WHERE seq > max(?, {AFTER_GONE}) ORDER BY seq LIMIT 1
+"""  # noqa: S608 - a text of our own
+_NEWEST_MS: Final = "SELECT CAST(received_ms AS INTEGER) FROM entries ORDER BY seq DESC LIMIT 1"
+_FIND: Final = "SELECT seq FROM entries WHERE digest = ?"
 # A random digest is not that of the body either, so the entry stays damaged.
 _FORGET_DIGEST: Final = "UPDATE entries SET digest = randomblob(24) WHERE seq = ?"
 
@@ -59,6 +85,58 @@ class Row(NamedTuple):
     digest: bytes | None
     body: bytes
     unpacked_bytes: int | None = None
+
+
+class StoredRow(NamedTuple):
+    """A row as it is in the database now, as far as it can be read.
+
+    Attributes:
+        kind: a number; -1 if it cannot be read.
+        system_name: UTF-8, unless it is damaged.
+        body: None if it cannot be read.
+    """
+
+    seq: int
+    received_ms: int = 0
+    kind: int = -1
+    system_name: bytes = b""
+    digest: bytes | None = None
+    body: bytes | None = None
+    unpacked_bytes: int | None = None
+
+
+def stored_rows(connection: apsw.Connection, after: int, limit: int) -> Generator[StoredRow, None, None]:
+    """The rows that follow, in order. A row with a damaged page is read as far as that goes.
+
+    Raises:
+        apsw.CorruptError: not even the sequence numbers can be read.
+    """
+    while limit > 0:
+        cursor = connection.cursor()
+        try:
+            for row in cursor.execute(_STORED, (after, limit)):
+                yield StoredRow(*row)
+                after, limit = row[0], limit - 1
+        except apsw.CorruptError:
+            seq = connection.execute(_NEXT, (after,)).get
+            if seq is None:
+                raise
+            yield stored_row(connection, seq)
+            after, limit = seq, limit - 1
+        else:
+            return
+        finally:
+            cursor.close(force=True)
+
+
+def stored_row(connection: apsw.Connection, seq: int) -> StoredRow:
+    """One row, as far as it can be read."""
+    for columns in (_ALL, _HEAD):
+        query = f"SELECT {columns} FROM entries WHERE seq = ?"  # noqa: S608 - a text of our own
+        with contextlib.suppress(apsw.CorruptError):
+            found = connection.execute(query, (seq,)).fetchone()
+            return StoredRow(seq) if found is None else StoredRow(*found)
+    return StoredRow(seq)
 
 
 def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
@@ -100,8 +178,10 @@ def _moment_of(kind: int, body: bytes) -> bytes:
     return int(digits.ljust(_MOMENT_DIGITS, b"0")).to_bytes(_MOMENT_BYTES, "big")
 
 
-def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
-    """A body as it was accepted; one that was packed and is damaged raises a `ValueError`."""
+def unpack(body: bytes | None, unpacked_bytes: int | None) -> bytes:
+    """A body as it was accepted; one that is unreadable, or packed and damaged, raises a `ValueError`."""
+    if body is None:
+        raise ValueError("SQLite cannot read them")
     if unpacked_bytes is None:
         return body
     if not 0 <= unpacked_bytes <= PACK_BYTES_MAX:
@@ -113,8 +193,10 @@ def unpack(body: bytes, unpacked_bytes: int | None) -> bytes:
 
 
 def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
-    """Whether a body is that of the digest; a mark has none. In version 3 a digest was the hash alone."""
-    return digest is None or _hash_of(kind, body) == digest[-_HASH_BYTES:]
+    """Whether a body is that of the digest; only a mark has none. In version 3 it was the hash alone."""
+    if digest is None:
+        return kind == Kind.MARK
+    return _hash_of(kind, body) == digest[-_HASH_BYTES:]
 
 
 def insert(
@@ -149,18 +231,39 @@ def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes |
 
 def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | None:
     """The entry that a row repeats, by its digest; a damaged one is not found by it from now on."""
-    found = cast("tuple[int, int, int | None, bytes] | None", writer.execute(_FIND, (digest,)).fetchone())
-    if found is None:
+    seq = cast("int | None", writer.execute(_FIND, (digest,)).get)
+    if seq is None:
         return None
-    seq, kind, unpacked_bytes, body = found
-    if (kind, unpacked_bytes, body) == (row.kind, row.unpacked_bytes, row.body):
-        return seq
-    # It may have been packed in another way.
+    body = _stored_body(writer, seq)
+    if body is None:
+        return None
+    (rest,) = writer.execute(_WITHOUT_BODY, (seq,))
+    found = StoredRow(*rest)
+    is_alike = (found.kind, found.digest) == (row.kind, digest)
     with contextlib.suppress(ValueError):
-        if kind == row.kind and is_as_accepted(kind, unpack(body, unpacked_bytes), digest):
+        found.system_name.decode()
+        # It may have been packed in another way.
+        if is_alike and (
+            (found.unpacked_bytes, body) == (row.unpacked_bytes, row.body)
+            or is_as_accepted(row.kind, unpack(body, found.unpacked_bytes), digest)
+        ):
             return seq
     writer.execute(_FORGET_DIGEST, (seq,))
     return None
+
+
+def _stored_body(writer: apsw.Connection, seq: int) -> bytes | None:
+    """A body as it is in the database, packed or not; None if it cannot be read.
+
+    It is not read by a statement, because one that fails in a transaction ends that.
+    """
+    blob = writer.blob_open("main", "entries", "body", seq, False)  # noqa: FBT003 - not to be written
+    try:
+        return blob.read()
+    except apsw.CorruptError:
+        return None
+    finally:
+        blob.close(True)  # noqa: FBT003 - without the error again
 
 
 def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Row]) -> Sequence[int]:
@@ -175,8 +278,25 @@ def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Ro
     seqs: list[int] = []
     for row in rows:
         known = _known(writer, row, row.digest)
-        seqs += _insert_at_once(writer, received_ms, (row,)) if known is None else (known,)
+        seqs += (
+            _insert_at_once(writer, received_ms, (_beside_damaged(writer, row),))
+            if known is None
+            else (known,)
+        )
     return seqs
+
+
+def _beside_damaged(writer: apsw.Connection, row: Row) -> Row:
+    """The row with the digest of the next moment, if an entry that cannot be read has its own.
+
+    SQLite cannot change anything of a row with a damaged page.
+    """
+    if row.digest is None or writer.execute(_FIND, (row.digest,)).get is None:
+        return row
+    moment = int.from_bytes(row.digest[:_MOMENT_BYTES], "big") + 1
+    return row._replace(
+        digest=(moment % 256**_MOMENT_BYTES).to_bytes(_MOMENT_BYTES, "big") + row.digest[_MOMENT_BYTES:]
+    )
 
 
 @cache

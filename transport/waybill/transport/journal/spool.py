@@ -8,7 +8,9 @@ A spool is a series of segments, ``<stem>.<number>.spool``. The one being writte
 it is old or large. Segments that are closed, or that a process left when it died, are adopted and removed.
 The journal keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what
 follows, body size, kind, size of the system name), the system name and the body. A torn last record was never
-acknowledged.
+acknowledged. Any other record that is not whole is damaged: the others are adopted, and the segment is kept
+as ``<segment>.spool.damaged`` until somebody deletes it. A segment that is deleted while it is written is
+written anew from what is still open of it.
 """
 
 from __future__ import annotations
@@ -17,15 +19,16 @@ import atexit
 import contextlib
 import errno
 import fcntl
+import logging
 import os
+import re
 import secrets
 import struct
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 from zlib import crc32
 
 from waybill.transport.errors import JournalError, JournalFullError
@@ -45,7 +48,14 @@ _HEADER: Final = struct.Struct("<IIBH")
 _CRC_BYTES: Final = 4
 _GATHER_S: Final = SYNC_WITHIN_S / 4
 _SUFFIX: Final = ".spool"
+_DAMAGED: Final = ".damaged"
 _FOLDER: Final = "spool"
+
+# No text has such a byte.
+_KIND: Final = re.compile(b"[%b]" % bytes(Kind))
+_KIND_AT: Final = 8
+
+log = logging.getLogger("waybill.transport")
 
 
 class _Segment:
@@ -65,6 +75,15 @@ class _Segment:
         """Whether it ends in a part of a record, which would hide what follows it."""
         self._folder = folder
         self._name_is_durable = False
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether somebody has deleted it, so that nobody can adopt what is in it."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
+    def content(self) -> bytes:
+        """The records that were written to it."""
+        return os.pread(self.descriptor, self.size_bytes, 0)
 
     def write(self, record: bytes) -> None:
         if self.is_torn:
@@ -154,7 +173,9 @@ class Spool:
         record = _encode(kind, body, system_name)
         if self._unadopted_bytes > self._adopt_every_bytes:  # nobody else has adopted it in time
             self._adopt()
-        if self._segment is not None and self._segment.is_torn:
+        with self._lock:  # so that nobody closes it meanwhile
+            goes_on = self._segment is None or not (self._segment.is_torn or self._segment.is_deleted)
+        if not goes_on:
             self.sync()  # which begins another segment
         with self._lock:
             try:
@@ -223,6 +244,9 @@ class Spool:
         segment = self._segment
         if segment is None:
             return
+        if segment.is_deleted:
+            self._save(segment)
+            segment = cast("_Segment", self._segment)
         is_old = time.monotonic() - segment.begun_s >= self.segment_s
         if is_old or segment.is_torn or segment.size_bytes >= self._segment_bytes:
             # Without room for another file this one is used further, and synced all the same.
@@ -240,10 +264,31 @@ class Spool:
                     self._segment = None
             segment.close()
             raise
-        if segment is not self._segment:
+        if segment.is_deleted:  # meanwhile
+            self._save(segment)
+        elif segment is not self._segment:
             segment.close()
 
+    def _save(self, deleted: _Segment) -> None:
+        """Write what is in a deleted segment to a new one; the caller holds `_sync_lock`."""
+        saved = self._new_segment()
+        try:
+            with self._lock:
+                if deleted.size_bytes:
+                    saved.write(deleted.content())
+                if self._segment is deleted:
+                    self._segment = saved
+            saved.sync()
+        finally:
+            if self._segment is not saved:
+                saved.close()
+        deleted.close()
+        log.warning("a file of %s was deleted while it was written; all of it was written anew", self._folder)
+
     def _new_segment(self) -> _Segment:
+        home = self._journal.home
+        if not home.is_dir():  # it was deleted as a whole, and is not made again
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(home))
         self._number += 1
         return _Segment(self._folder, f"{self._stem}.{self._number:08}")
 
@@ -338,6 +383,11 @@ def waiting(home: Path) -> bool:
     return False
 
 
+def damaged_spools(home: Path) -> list[Path]:
+    """The segments of a home's spools that were adopted without damaged records, until they are deleted."""
+    return sorted((home / _FOLDER).glob(f"*{_SUFFIX}{_DAMAGED}"))
+
+
 def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -351,9 +401,12 @@ def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
             is_free = False
         if not (is_free or living):
             return 0
-        items = list(_records(path))
+        items, is_damaged = _records(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
         journal.append_many(items)
-        if is_free:
+        if is_free and is_damaged:
+            kept = path.rename(path.with_name(path.name + _DAMAGED))
+            log.error("entries are lost, because %s is damaged; the others were adopted", kept)
+        elif is_free:
             path.unlink(missing_ok=True)
         return len(items)
     finally:
@@ -366,18 +419,32 @@ def _encode(kind: Kind, body: bytes, system_name: str) -> bytes:
     return struct.pack("<I", crc32(body, crc32(head))) + head + body
 
 
-def _records(path: Path) -> Iterator[Item]:
-    """The whole records of a segment, up to the first torn one."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return
-    at = 0
-    while at + _HEADER.size <= len(content):
-        crc, body_bytes, kind, name_bytes = _HEADER.unpack_from(content, at)
-        body_at = at + _HEADER.size + name_bytes
-        end = body_at + body_bytes
-        if end > len(content) or crc32(content[at + _CRC_BYTES : end]) != crc:
-            return
-        yield Kind(kind), content[body_at:end], content[at + _HEADER.size : body_at].decode()
-        at = end
+def _records(content: bytes) -> tuple[list[Item], bool]:
+    """The whole records of a segment, and whether it has damaged ones."""
+    items: list[Item] = []
+    at, is_damaged = 0, False
+    while at < len(content):
+        item, end = _record_at(content, at)
+        if item is not None:
+            items.append(item)
+            at = end
+            continue
+        is_damaged |= end == len(content)  # a torn one ends beyond
+        following = (kind.start() - _KIND_AT for kind in _KIND.finditer(content, at + _KIND_AT + 1))
+        found = next((start for start in following if _record_at(content, start)[0] is not None), None)
+        if found is None:
+            break
+        at, is_damaged = found, True
+    return items, is_damaged
+
+
+def _record_at(content: bytes, at: int) -> tuple[Item | None, int]:
+    """The record that begins here, None if it is not whole; and where it ends by its own word."""
+    if at + _HEADER.size > len(content):
+        return None, at + _HEADER.size
+    crc, body_bytes, kind, name_bytes = _HEADER.unpack_from(content, at)
+    body_at = at + _HEADER.size + name_bytes
+    end = body_at + body_bytes
+    if end > len(content) or crc32(memoryview(content)[at + _CRC_BYTES : end]) != crc:
+        return None, end
+    return (Kind(kind), content[body_at:end], content[at + _HEADER.size : body_at].decode()), end

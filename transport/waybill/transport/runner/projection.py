@@ -64,7 +64,7 @@ class Projection(Protocol):
 
     name: str
     stores: bool
-    """Whether its output keeps what the entries said, so that the journal may be pruned."""
+    """Whether its output keeps what the entries said, so that old ones may go before the journal is full."""
 
     def step(self) -> Step:
         """Do one bounded piece of work without waiting; the caller waits, as `Step.retry_s` says."""

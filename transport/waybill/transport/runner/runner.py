@@ -204,14 +204,15 @@ class Runner:
             return None
 
     def _prune(self) -> int:
-        """Remove entries that every projection has, if one of them stores their content.
+        """Remove entries that every projection has.
 
-        The old ones go, and while the journal is nearly full, the oldest.
+        While the journal is nearly full, the oldest go; otherwise the old ones, if a projection stores their
+        content. A journal that no projection works keeps everything.
 
         A projection that cannot be loaded now still needs them later; so does a root that is not there, or is
         put back to an older copy.
         """
-        if self._has_unloadable or not any(worker.stores for worker in self._workers):
+        if self._has_unloadable or not self._workers:
             return 0
         try:
             check_root(self._journal, self._settings.root)
@@ -221,6 +222,8 @@ class Runner:
         upto = min(cursors.get(worker.projection_name, 0) for worker in self._workers)
         if self._journal.filled >= NEARLY_FULL:
             return self._journal.prune(upto, _ANY_TIME_MS, limit=_ROOM_ENTRIES)
+        if not any(worker.stores for worker in self._workers):
+            return 0
         retained_ms = int(self._settings.journal_retain_days * 86_400_000)
         return self._journal.prune(upto, time.time_ns() // 1_000_000 - retained_ms)
 
