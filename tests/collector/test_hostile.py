@@ -46,13 +46,16 @@ def _many_files() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def sockets(collector: Collector, count: int, say: bytes = b"") -> Iterator[list[socket.socket]]:
-    """Open connections, each of which has said as much."""
+def sockets(
+    collector: Collector, count: int, say: bytes = b"", *, own_address: str = "127.0.0.1"
+) -> Iterator[list[socket.socket]]:
+    """Open connections from an address, each of which has said as much."""
     host, _, port = collector.address.partition(":")
     with contextlib.ExitStack() as stack:
         found = []
         for _ in range(count):
-            one = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            one = socket.create_connection((host, int(port)), timeout=30, source_address=(own_address, 0))
+            stack.enter_context(one)
             if say:
                 one.sendall(say)
             found.append(one)
@@ -175,6 +178,23 @@ def test_more_connections_than_are_served_keep_nobody_out(start: Start, half: st
             time.sleep(1)
         # Who has sent a request before keeps the connection.
         assert all(is_open(one) for one in idle)
+
+
+def test_one_address_keeps_half_of_the_connections_at_most_and_the_others_none_of_theirs_less(
+    start: Start,
+) -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < FILES:
+        pytest.skip("so many files may not be open here")
+    share = CONNECTIONS_MAX // 2
+    collector = start("--runner", "none")
+    # The older ones are closed first, and these are the oldest of all.
+    with (
+        sockets(collector, 20) as others,
+        sockets(collector, share + 100, own_address="127.0.0.2") as crowd,
+    ):
+        wait_for(lambda: sum(map(is_open, crowd)) <= share)
+        assert sum(map(is_open, crowd)) == share
+        assert all(map(is_open, others))
 
 
 def test_a_header_has_a_time_of_its_own_to_arrive_and_an_idle_connection_has_more(start: Start) -> None:
