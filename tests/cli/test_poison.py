@@ -52,7 +52,7 @@ def test_no_command_that_looks_at_the_home_is_content_with_poison(waybill: Run, 
 def test_a_collector_tells_of_it_in_its_metrics_and_of_the_entry_that_it_is(
     script: Path, poisoned: Settings
 ) -> None:
-    places = ["--home", poisoned.home, "--root", poisoned.root, "--listen", "127.0.0.1:0"]
+    places = ["--home", str(poisoned.home), "--root", str(poisoned.root), "--listen", "127.0.0.1:0"]
     options = ["--provenance-enabled", "--no-archive-enabled", "--runner", "none", "--log-level", "error"]
     with subprocess.Popen([script, "serve", *places, *options], stdout=subprocess.PIPE, text=True) as serving:
         try:
