@@ -71,6 +71,7 @@ def be(
     """Serve until a signal comes: at a line, once it listens, or from outside, which is told of that."""
     code = 1
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         tracer = Tracer(at, signals)
         me = os.getpid()
         if at is not None or told >= 0:
@@ -141,10 +142,13 @@ def main() -> None:
     for when in whens:
         at = when if isinstance(when, tuple) else None
         read, write = os.pipe()
+        # Python would swallow a KeyboardInterrupt from within the fork itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         pid = os.fork()
         if not pid:
             os.close(read)
             be(settings, int(workers), at, signals, listens=write if kind == "stop" else -1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         os.close(write)
         if kind == "stop" and os.read(read, 1):
             os.kill(pid, signals[0])
