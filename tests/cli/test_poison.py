@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -44,6 +47,28 @@ def test_no_command_that_looks_at_the_home_is_content_with_poison(waybill: Run, 
     assert "layout has set aside 1 entries that it cannot apply; `waybill poison list`" in flushed.stderr
     where = waybill("where", f"{Journal(poisoned.home).node}-2", "--home", poisoned.home)
     assert where.stdout.splitlines()[1].split(maxsplit=1) == ["layout", "set aside as poison"]
+
+
+def test_a_collector_tells_of_it_in_its_metrics_and_of_the_entry_that_it_is(
+    script: Path, poisoned: Settings
+) -> None:
+    places = ["--home", str(poisoned.home), "--root", str(poisoned.root), "--listen", "127.0.0.1:0"]
+    options = ["--provenance-enabled", "--no-archive-enabled", "--runner", "none", "--log-level", "error"]
+    with subprocess.Popen([script, "serve", *places, *options], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            url = serving.stdout.readline().split()[2].rstrip(",")
+
+            def ask(path: str) -> str:
+                with urllib.request.urlopen(url + path, timeout=60) as answer:  # noqa: S310 - a URL of ours
+                    return str(answer.read().decode())
+
+            assert 'waybill_poison_entries{projection="layout"} 1' in ask("/metrics").splitlines()
+            node = Journal(poisoned.home).node
+            became = [json.loads(ask(f"/where?receipt={node}-{at}"))["projections"] for at in (1, 2, 3)]
+            assert became == [{"layout": "done"}, {"layout": "set aside as poison"}, {"layout": "done"}]
+        finally:
+            serving.terminate()
 
 
 def test_it_is_listed_and_shown_with_the_reason(waybill: Run, poisoned: Settings) -> None:

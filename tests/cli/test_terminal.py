@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -9,15 +10,12 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from waybill.exporter import Compactor
-from waybill.exporter.compaction import RawWriter
-from waybill.exporter.names import RawName
-from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal, locks
+from waybill.collector import Rejects
+from waybill.transport import Journal, Kind, Settings, flush, locks
 
 if TYPE_CHECKING:
     from conftest import Kept
@@ -87,29 +85,52 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -
     assert (process.returncode, said, noted) == (130, "", "")
 
 
+HOSTILE: Final = "a\x1b]0;owned\x07\x9b31m\u202egpj.exe\u2066\x7f\r\n2026-01-01\tz"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose path, names, reasons and damaged file would steer a terminal."""
+    home = tmp_path_factory.mktemp("hostile") / HOSTILE
+    given = {"home": home, "system_name": HOSTILE, "provenance_enabled": True, "runner": "none"}
+    said = {
+        "eventTime": "2026-01-31T12:00:00Z",
+        "eventType": "COMPLETE",
+        "producer": HOSTILE,
+        "run": {"runId": HOSTILE},
+        "job": {"namespace": HOSTILE, "name": HOSTILE},
+        "outputs": [{"namespace": HOSTILE, "name": HOSTILE}],
+    }
+    journal = Journal(home)
+    seq = journal.append(Kind.OPENLINEAGE, json.dumps(said).encode())
+    Rejects(journal).add(Kind.PROVENANCE, [(b"{", HOSTILE)])
+    report = flush(Settings.load(given, origin="tests", env={}, cwd=home.parent))
+    journal.poison.set_aside("layout", seq, HOSTILE)
+    journal.close()
+    (home / report.files[0]).with_name(f"{HOSTILE}.parquet").touch()
+    return home
+
+
 @pytest.mark.parametrize(
-    "command", [["find"], ["find", "--json"], ["sql", "SELECT filename FROM provenance"]]
+    ("command", "code"),
+    [
+        (["find"], 0),
+        (["find", "--json"], 0),
+        (["sql", "SELECT filename FROM provenance"], 0),
+        (["explain", HOSTILE], 0),
+        (["status"], 1),
+        (["verify"], 1),
+        (["rejects", "list"], 0),
+        (["poison", "list"], 0),
+    ],
+    ids=lambda value: "-".join(value[:2]).replace(HOSTILE, "ID") if isinstance(value, list) else str(value),
 )
-def test_a_terminal_is_not_steered_by_a_file_name(script: Path, tmp_path: Path, command: list[str]) -> None:
-    hostile = "a\x1b]0;owned\x07\x9b31m\u202egpj.exe\x7f\r\n2026-01-01\tz"
-    record = ProvenanceRecord(
-        did="d",
-        system_name=hostile,
-        data_source=hostile,
-        filename=hostile,
-        transforms=(hostile,),
-        data_sink=hostile,
-        final_state=FinalState.COMPLETE,
-        created=1,
-        completed=1,
-        annotations={hostile: hostile},
-    )
-    RawWriter(tmp_path).write(RawName("a0", 1, 1), [record])
-    Compactor(tmp_path).compact()
-    code, shown = on_terminal(
-        [str(script), *command, "--root", str(tmp_path), "--home", str(tmp_path / "home")]
-    )
-    assert code == 0, shown
-    text = re.sub(r"\x1b\[[0-9;]*m", "", shown.replace("\r\n", "\n"))
+def test_a_terminal_is_not_steered_by_a_name(
+    script: Path, hostile: Path, command: list[str], code: int
+) -> None:
+    got, shown = on_terminal([str(script), *command, "--home", str(hostile)])
+    assert got == code, ascii(shown)
+    # Colours and a progress bar are the command's own.
+    text = re.sub(r"\r?\x1b\[[0-9;?]*[A-Za-z]", "", shown.replace("\r\n", "\n"))
     assert "owned" in text
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), ascii(text)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), ascii(text)

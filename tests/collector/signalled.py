@@ -1,15 +1,17 @@
 """Collectors that get signals at chosen moments: python signalled.py HOME WORKERS MOMENTS SIGNALS
 
 Each moment is one start, in a fork of this process, which has loaded everything already. MOMENTS is
-`lines`, `lines/N` (each line of the server and of granian that a start and a stop execute, or every Nth), or
-`ms:FIRST:LAST:STEP` after the start. SIGNALS are sent one after another, without a pause. For each moment
-that does not end within `BOUND_S` and free the lease, there is a line on stdout; the last has their number.
+`lines`, `lines/N` (each line of the server and of granian that a start and a stop execute, or every Nth),
+`ms:FIRST:LAST:STEP` after the start, or `stop:FIRST:LAST:STEP`, in milliseconds after the first signal, which
+comes once it listens. SIGNALS are sent one after another, without a further pause. For each moment that does
+not end within `BOUND_S` and free the lease, there is a line on stdout; the last has their number.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -58,10 +60,18 @@ class Tracer:
             os.kill(os.getpid(), number)
 
 
-def be(settings: Settings, workers: int, at: Line | None, signals: list[int], told: int = -1) -> None:
-    """Serve until a signal comes: at a line, or else once it listens."""
+def be(
+    settings: Settings,
+    workers: int,
+    at: Line | None,
+    signals: list[int],
+    told: int = -1,
+    listens: int = -1,
+) -> None:
+    """Serve until a signal comes: at a line, once it listens, or from outside, which is told of that."""
     code = 1
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
         tracer = Tracer(at, signals)
         me = os.getpid()
         if at is not None or told >= 0:
@@ -71,6 +81,8 @@ def be(settings: Settings, workers: int, at: Line | None, signals: list[int], to
             # A line of the stop is met only if something begins it.
             if told >= 0 or at is not None:
                 os.kill(me, signals[0])
+            if listens >= 0:
+                os.write(listens, b"1")
 
         serve(settings, on_listening=on_listening, workers=workers)
         sys.settrace(None)
@@ -92,7 +104,12 @@ def ended(pid: int, home: Path) -> str:
             os.waitpid(pid, 0)
             return f"still there after {BOUND_S:g} s"
         time.sleep(0.002)
-    return "it has left its lease" if locks.is_held(home, "collector") else ""
+    # Workers whose parent was killed end by themselves.
+    while locks.is_held(home, "collector"):
+        if time.monotonic() > deadline_s:
+            return f"it still holds its lease after {BOUND_S:g} s"
+        time.sleep(0.002)
+    return ""
 
 
 def lines_of(settings: Settings, workers: int, number: int) -> list[Line]:
@@ -115,20 +132,30 @@ def main() -> None:
     given = {"home": home, "listen": "127.0.0.1:0", "runner": "none", "system_name": "tests"}
     settings = Settings.load(given)
     assert threading.active_count() == 1
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     kind, _, rest = moments.partition(":")
-    if kind == "ms":
+    if kind in {"ms", "stop"}:
         first, last, step = map(float, rest.split(":"))
         whens: list[Any] = [first + step * at for at in range(round((last - first) / step) + 1)]
     else:
         whens = lines_of(settings, int(workers), signals[0])[:: int(kind.partition("/")[2] or 1)]
     for when in whens:
         at = when if isinstance(when, tuple) else None
+        read, write = os.pipe()
+        # Python would swallow a KeyboardInterrupt from within the fork itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
         pid = os.fork()
         if not pid:
-            be(settings, int(workers), at, signals)
+            os.close(read)
+            be(settings, int(workers), at, signals, listens=write if kind == "stop" else -1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        os.close(write)
+        if kind == "stop" and os.read(read, 1):
+            os.kill(pid, signals[0])
+        os.close(read)
         if at is None:
             time.sleep(when / 1000)
-            for number in signals:
+            for number in signals[kind == "stop" :]:
                 os.kill(pid, number)
         fault = ended(pid, Path(home))
         if fault:

@@ -115,6 +115,23 @@ def test_refusals_are_logged_by_default_with_their_reasons_and_never_with_a_body
     assert {line["level"] for line in lines if line.get("status") in {400, 404, 422}} == {"info"}
 
 
+def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback(start: Start) -> None:
+    collector = start("--runner", "none", "--log-format", "json", "--log-level", "error")
+    receipt = collector.post(PATH, event(producer="s3cr3t")).headers["waybill-receipt"]
+    journal = Journal(collector.home)
+    journal.commit("runner", put={"layout": b"{ no status"})
+    failed = collector.get(f"/where?receipt={receipt}")
+    assert (failed.status, failed.json["detail"]) == (500, "the server's log says what went wrong")
+    journal.commit("runner", delete=["layout"])
+    journal.close()
+    assert collector.get(f"/where?receipt={receipt}").status == 200
+    (line,) = map(json.loads, collector.stop()[1].splitlines())
+    told = [line[name] for name in ("level", "message", "path", "method", "error")]
+    assert told == ["error", "a request failed", "/where", "GET", "DecodeError"]
+    assert line["exception"].startswith("Traceback (most recent call last):")
+    assert "receipt_status" in line["exception"]
+
+
 @pytest.mark.parametrize("level", ["error", "warning"])
 def test_a_level_leaves_out_what_is_below_it(start: Start, level: str) -> None:
     collector = start("--runner", "none", "--provenance-enabled", "--log-level", level)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from conftest import Start
 
 TERM, INT = signal.SIGTERM.value, signal.SIGINT.value
+HUP, QUIT = signal.SIGHUP.value, signal.SIGQUIT.value
 BOUND_S = 10.0
 HELPER = Path(__file__).with_name("signalled.py")
 
@@ -41,6 +42,11 @@ def faults(home: Path, workers: int, moments: str, *signals: int) -> list[str]:
         (1, "lines/60", (TERM, TERM)),
         (1, "lines/60", (INT,)),
         (1, "ms:0:100:20", (TERM,)),
+        (2, "ms:0:150:50", (TERM,)),
+        (1, "stop:0:45:15", (TERM, INT)),
+        (2, "stop:0:45:15", (TERM, TERM)),
+        (1, "ms:0:120:40", (HUP,)),
+        (2, "ms:0:300:100", (QUIT,)),
         (2, "lines/30", (TERM,)),
         (2, "lines/30", (INT, TERM)),
     ],
@@ -57,8 +63,19 @@ def test_a_signal_at_every_line_of_a_start_and_a_stop_ends_it(tmp_path: Path) ->
 
 
 @pytest.mark.exhaustive
-def test_a_signal_at_each_millisecond_of_a_start_ends_it(tmp_path: Path) -> None:
-    assert faults(tmp_path / "home", 1, "ms:0:99:1", TERM) == []
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("number", [TERM, INT, HUP, QUIT])
+def test_a_signal_at_each_millisecond_of_a_start_ends_it(tmp_path: Path, workers: int, number: int) -> None:
+    assert faults(tmp_path / "home", workers, "ms:0:99:1", number) == []
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("second", [TERM, INT, HUP, QUIT])
+def test_a_second_signal_at_each_millisecond_of_a_stop_ends_it(
+    tmp_path: Path, workers: int, second: int
+) -> None:
+    assert faults(tmp_path / "home", workers, "stop:0:99:1", TERM, second) == []
 
 
 @pytest.mark.parametrize("wait_s", [0.0, 0.4, 0.8])

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,7 +22,7 @@ from layouts import NODE, START_MS, Layout, event, in_order, record
 from waybill.exporter import Compactor
 from waybill.exporter.archive.files import encode_entries
 from waybill.exporter.compaction import RawWriter
-from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.layout import Layout as Projection, archived_runs as archived_runs_module
 from waybill.exporter.layout.archived_runs import ArchivedRuns
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import UnsettledRuns
@@ -338,6 +340,29 @@ def test_a_backfill_of_runs_whose_ids_tell_no_time_takes_time_as_their_number(ro
             assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(50)}, set()) == {}
 
     check_linear(lambda number: partial(work, number), 100)
+
+
+def test_a_long_backfill_opens_each_file_that_the_state_says_nothing_of_a_few_times(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived = Archived(root, 50)
+    known = archived_runs(root)
+    opened: Counter[Path] = Counter()
+    for name in ("read_entries", "read_run_ids"):
+        place = f"waybill.exporter.layout.archived_runs.{name}"
+        real = getattr(archived_runs_module, name)
+
+        def note(path: Path, real: Callable[..., object] = real, **given: object) -> object:
+            opened[path] += 1
+            return real(path, **given)
+
+        monkeypatch.setattr(place, note)
+    for _ in range(40):
+        assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(100)}, set()) == {}
+    assert len(opened) == 50
+    assert max(opened.values()) <= 8
+    wanted = archived.runs[::79]
+    assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
 
 
 def test_a_backfill_takes_no_longer_the_longer_the_archive_is(site: Site) -> None:

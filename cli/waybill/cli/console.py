@@ -129,7 +129,7 @@ def progress(description: str, total: int | None = None) -> Iterator[Callable[..
         transient=True,
         disable=not console.is_terminal,
     ) as bar:
-        yield functools.partial(bar.update, bar.add_task(description, total=total))
+        yield functools.partial(bar.update, bar.add_task(shown(description), total=total))
 
 
 @functools.cache

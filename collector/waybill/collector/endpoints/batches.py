@@ -22,6 +22,11 @@ REFUSED_MAX: Final = 1_000
 VALUES_MAX: Final = 2_500_000
 """How many values and names of members one element may have: all that is made of it is in memory at once."""
 
+RECORD_VALUES_MAX: Final = 500_000
+"""The same of a record: all of it is decoded at once, and the event loop stands still meanwhile. Of an event
+the facets are not decoded.
+"""
+
 EXPLAINED_MAX: Final = 100
 """Every reason is told for so many refused elements of one body, of `EXPLAINED_BYTES_MAX` together at most;
 for any further one, the first reason.
@@ -94,7 +99,7 @@ def sort_elements(
 def check_in_pieces(
     body: bytes, wanted: str, check: Callable[[bytes], tuple[bytes, int]]
 ) -> tuple[bytes, int]:
-    """What is to be kept of a JSON array and how many elements it has, as `check` says of its pieces.
+    """What is to be kept of an array of records and how many they are, as `check` says of its pieces.
 
     Others have their turn between the pieces, and only one of them is decoded at a time.
 
@@ -104,7 +109,7 @@ def check_in_pieces(
     """
     if len(body) <= _WHOLE_BYTES:
         return check(body)
-    elements = _elements(body, wanted)
+    elements = _elements(body, wanted, RECORD_VALUES_MAX)
     total, is_kept_as_sent = 0, True
     for piece in _pieces(elements):
         kept, count = check(piece)
@@ -124,7 +129,7 @@ def array_of(elements: Sequence[bytes | msgspec.Raw]) -> bytes:
     return b"[" + b",".join(elements) + b"]"
 
 
-def _elements(body: bytes, wanted: str) -> list[msgspec.Raw]:
+def _elements(body: bytes, wanted: str, values_max: int = VALUES_MAX) -> list[msgspec.Raw]:
     """The elements of a JSON array, each as the bytes that were sent, which are not copied."""
     try:
         elements = _ELEMENTS.decode(body)
@@ -138,18 +143,18 @@ def _elements(body: bytes, wanted: str) -> list[msgspec.Raw]:
         if len(elements) > ELEMENTS_MAX:
             detail = f"the body has more than {ELEMENTS_MAX:,} elements; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
-        if len(body) > 2 * VALUES_MAX:
+        if len(body) > 2 * values_max:
             for element in elements:
-                check_values(bytes(element))
+                check_values(bytes(element), values_max)
         return elements
     raise refusal(AdmissionError("$", what, f"send {wanted}", reason))
 
 
-def check_values(element: bytes) -> None:
-    """Raise a `Problem` for an event or record of more than `VALUES_MAX` values and names of members."""
+def check_values(element: bytes, values_max: int = VALUES_MAX) -> None:
+    """Raise a `Problem` for an event or record of more values and names of members than these."""
     # In JSON at most every other byte is a comma or a colon.
-    if len(element) > 2 * VALUES_MAX and count_values(element) > VALUES_MAX:
-        detail = f"an element has more than {VALUES_MAX:,} values and names of members; send less in one"
+    if len(element) > 2 * values_max and count_values(element) > values_max:
+        detail = f"an element has more than {values_max:,} values and names of members; send less in one"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 

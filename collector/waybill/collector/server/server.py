@@ -100,8 +100,11 @@ def serve(
             works with others.
         JournalError: the journal cannot be used.
     """
-    journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
-    with contextlib.closing(journal), _only_collector(settings), contextlib.ExitStack() as at_end:
+    with contextlib.ExitStack() as at_end:
+        at_end.enter_context(_ended_by_interrupt())
+        journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
+        at_end.enter_context(contextlib.closing(journal))
+        at_end.enter_context(_only_collector(settings))
         at_end.callback(faulthandler.cancel_dump_traceback_later)
         at_end.callback(sum_up, at_end=True)
         # What a collector acknowledges is fsynced, whatever the setting `durability` says.
@@ -147,6 +150,21 @@ def stop(home: Path, timeout_s: float | None = None) -> bool:
             return False
         time.sleep(_POLL_S)
     return True
+
+
+@contextlib.contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
+    """Have SIGINT end this process as SIGTERM does, where nothing handles it.
+
+    A `KeyboardInterrupt` in the wrong place leaves a lock of the journal held, and its end would wait for it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from waybill.exporter.archive.files import (
     archived_files as archived_files,
     folder_hour as folder_hour,
     read_entries as read_entries,
+    read_run_ids as read_run_ids,
 )
 from waybill.exporter.archive.projection import (
     Archive as Archive,

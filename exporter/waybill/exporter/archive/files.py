@@ -184,6 +184,18 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
             ]
 
 
+def read_run_ids(path: Path) -> set[str]:
+    """The ids of the runs that a file of the archive has entries of.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+        parquet.DAMAGED: it is not a readable file of the archive.
+    """
+    with pq.ParquetFile(path) as archived:
+        found = pc.unique(archived.read(["run_id"], use_threads=False)["run_id"]).to_pylist()
+    return {run_id for run_id in found if run_id is not None}
+
+
 def _groups_of(file: pq.ParquetFile, source: pa.NativeFile, run_ids: Collection[str]) -> list[int]:
     place = file.schema_arrow.get_field_index("run_id")
     return [

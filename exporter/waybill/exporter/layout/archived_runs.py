@@ -11,12 +11,15 @@ every file is looked into for every run. The archive's files are of two kinds:
   A run with an entry in such a file is stored, or its id is in `ForgottenRuns`.
 - Of the other files, the state that is stored says nothing: they are from before it noted what it forgot, or
   the projection was off when their entries came, or they were filed by a journal that has lost them since,
-  or that this one is a copy of. They are looked into for every run that may be in them.
+  or that this one is a copy of. They are looked into for every run that may be in them. After a few looks,
+  the ids of a file's runs are remembered for as long as the process lives, so that a file is not opened
+  again for every batch of a long backfill.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Set as AbstractSet
 from itertools import chain
 from pathlib import Path
@@ -24,7 +27,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from waybill.exporter import parquet
-from waybill.exporter.archive import archived_files, folder_hour, read_entries
+from waybill.exporter.archive import archived_files, folder_hour, read_entries, read_run_ids
+from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.names import hour_of
 from waybill.exporter.rebuilding import GatheredRuns, StatesByRun
 from waybill.facets import UNREADABLE, RunEvent, decode_event, observe
@@ -38,6 +42,12 @@ log = logging.getLogger("waybill.exporter")
 _VERSION: Final = 7
 _SKEW_MS: Final = 86_400_000
 """How far a host's clock may be ahead of the one that its events arrive by."""
+_LOOKS: Final = 4
+"""After so many looks into a file, its ids are read and remembered."""
+_READ_AT_ONCE: Final = 20_000
+"""How many ids one look-up reads, but for the rest of a file: no batch has to wait for all of them."""
+_REMEMBERED_MAX: Final = 4_000_000
+"""How many ids are remembered, at about 7 bytes each; further files are looked into each time."""
 
 
 class ArchivedRuns:
@@ -66,6 +76,7 @@ class ArchivedRuns:
         self._system_name = system_name
         self._filed = filed
         self._folded_from = folded_from
+        self._read_files = _ReadFiles()
 
     def began_ms(self) -> int | None:
         """When the first entry that is still archived can have arrived, in epoch milliseconds."""
@@ -89,16 +100,20 @@ class ArchivedRuns:
         first, last = hour_of(began[0][0]), hour_of(max(before_ms[run_id] for run_id in asked))
         runs = GatheredRuns()
         wanted: set[str] = set()
+        in_read_files = self._read_files.among(asked)
         # The files come in order of their hours, and a run is in none from before it began.
         for name, path in archived_files(self._root, first, last):
             hour = folder_hour(path)
             while len(wanted) < len(began) and began[len(wanted)][0] < hour.end_ms:
                 wanted.add(began[len(wanted)][1])
             is_folded = name.first >= folded_from and filed.has(name)
-            run_ids = wanted & forgotten if is_folded else wanted
+            is_known = is_folded or self._read_files.has(path)
+            run_ids = wanted & (forgotten if is_folded else in_read_files) if is_known else wanted
             if name.node not in nodes or not run_ids:
                 continue
             try:
+                if not is_known:
+                    run_ids = self._read_files.look(path, run_ids)
                 for entry in chain.from_iterable(read_entries(path, run_ids=run_ids)):
                     if entry.kind is Kind.OPENLINEAGE:
                         self._add(runs, entry, before_ms)
@@ -114,6 +129,43 @@ class ArchivedRuns:
                 runs.add(state.run_id, None if state.faceted else state)
         except UNREADABLE:
             log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
+
+
+class _ReadFiles:
+    """The ids of the runs of files that were looked into often."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, bytes] = {}
+        self._ids = ForgottenRuns(self._rows_of, lambda: None)
+        self._count = 0
+        self._left = 0
+        self._files: set[Path] = set()
+        self._looks: Counter[Path] = Counter()
+
+    def among(self, run_ids: Collection[str]) -> set[str]:
+        """Begin a look-up: those of the runs that may be in any of the files."""
+        self._left = _READ_AT_ONCE
+        return self._ids.among(run_ids)
+
+    def has(self, path: Path) -> bool:
+        """Whether the ids of a file are known."""
+        return path in self._files
+
+    def look(self, path: Path, run_ids: set[str]) -> set[str]:
+        """Those of the runs that another file may have; what `read_run_ids` raises."""
+        self._looks[path] += 1
+        if self._looks[path] < _LOOKS or self._left <= 0 or self._count >= _REMEMBERED_MAX:
+            return run_ids
+        found = read_run_ids(path)
+        self._ids.add(found, 0, self._rows, [])
+        self._count += len(found)
+        self._left -= len(found)
+        self._files.add(path)
+        del self._looks[path]
+        return run_ids & found
+
+    def _rows_of(self, keys: Collection[str]) -> dict[str, bytes]:
+        return {key: self._rows[key] for key in keys if key in self._rows}
 
 
 def begun_ms(run_id: str) -> int | None:
