@@ -85,11 +85,10 @@ def scan(
         OSError: a folder could not be read.
     """
     query = query or Query()
-    waiting, unread = {}, ()
+    waiting = {}
     if unfiled is not None:
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
-        unread = unfiled.unread
-    reader = _Reader(root, query, unread)
+    reader = _Reader(root, query, () if unfiled is None else unfiled.unread)
     left = query.limit
     oldest: Hour | None = None
     for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=True):

@@ -41,6 +41,7 @@ from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.verification.continuity import Link, claims, gaps, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
+from waybill.transport.root import FOLDER_MARK
 
 if TYPE_CHECKING:
     from waybill.transport.root import Claim
@@ -111,6 +112,8 @@ def check(root: Path) -> Iterator[CheckedFile]:
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
     for kind, judge in judges.items():
         for path in files_below(root / kind):
+            if path == root / kind / FOLDER_MARK:
+                continue
             place = relative(root, path)
             try:
                 rows, said = judge(view, PurePosixPath(place))
