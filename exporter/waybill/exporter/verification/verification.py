@@ -136,6 +136,7 @@ def check(root: Path) -> Iterator[CheckedFile]:
         *view.chained(),
         *view.gaps(claimed),
         *view.missing(),
+        *view.left(),
         *view.lost(lost),
         *view.doubts(),
     ):
@@ -156,6 +157,7 @@ class _LedgerView:
         self._has_ledger = bool(self._state.entries)
         self._links: dict[Path, Link] = {}
         self._suspects: dict[PurePosixPath, str | None] = {}
+        self._covered: list[str] = []
 
     def read_again(self) -> None:
         """Have what was recorded since the check began."""
@@ -202,6 +204,17 @@ class _LedgerView:
             yield self.finding(one.path, one.kind, what, one.evidence, one.was)
         for kept, report in reports.items():
             yield self.finding(kept, "damaged", report.sentence, report.sha256, report.path)
+
+    def note_left(self, path: PurePosixPath) -> None:
+        """Remember a raw file of which everything is compacted, for `left`."""
+        self._covered.append(str(path))
+
+    def left(self) -> Iterator[Finding]:
+        """Raw files of which everything is compacted, and that no compaction is about to remove."""
+        for path in self._covered:
+            if not self._changes(path) and (self.root / path).exists():
+                what = "all that it holds is compacted, so `waybill flush` removes it"
+                yield self.finding(path, "left", what, hash_of(self.root / path))
 
     def missing(self) -> Iterator[Finding]:
         """Files that the ledger has but the root has not."""
@@ -315,9 +328,8 @@ def _judge_raw(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
     file = parquet.open_file(root / path)
     rows = Rows(file, hour)
     said = [*rows.faults()]
-    # A compaction at work may be about to remove it, so it counts only if it still exists afterwards.
-    if all(_covers(root, system, hour, raw) for system in rows.systems) and (root / path).exists():
-        said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
+    if all(_covers(root, system, hour, raw) for system in rows.systems):
+        view.note_left(path)
     return file.metadata.num_rows, said
 
 
