@@ -209,6 +209,8 @@ class Layout:
             self._runs = None
             return Step(applied=1)
         self._schedule.wrote(hours)
+        if hours:
+            self._filing.check()
         for hour in hours:
             note_raws(self._settings.root, self._files, hour, [raw])
         published: set[str] = set()
