@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -58,6 +60,11 @@ def sql(
         except duckdb.Error as error:
             # After an empty line DuckDB draws the place of the error.
             reason = str(error).partition("\n\n")[0]
+            if os.strerror(errno.EMFILE) in reason:
+                raise WaybillError(
+                    "DuckDB opens all compacted files at once, and the system does not let a program open so "
+                    "many; raise the hard limit (`ulimit -Hn`), or ask with `waybill find`"
+                ) from None
             raise WaybillError(
                 f"the query cannot be answered ({reason}); correct it, or if a file is damaged, see "
                 "`waybill verify`"
