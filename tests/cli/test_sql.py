@@ -80,7 +80,7 @@ def test_more_files_than_may_be_open_are_an_error_that_says_what_to_do(
         shutil.copy(good, copy)
     arguments = ("sql", "SELECT count(*) FROM provenance", "--root", tmp_path / "root")
     assert waybill(*arguments).returncode == 0
-    limited = ["sh", "-c", 'ulimit -n 32 && exec "$0" "$@"', script, *arguments]
+    limited: list[str | Path] = ["sh", "-c", 'ulimit -n 32 && exec "$0" "$@"', script, *arguments]
     done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (1, "")
     assert "raise the hard limit (`ulimit -Hn`), or ask with `waybill find`" in done.stderr
