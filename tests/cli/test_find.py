@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from waybill.transport import Journal, Kind, Settings, flush
+
 if TYPE_CHECKING:
     from conftest import Kept, Run
 
@@ -96,6 +98,22 @@ def test_an_invalid_condition_is_exit_code_2(waybill: Run, home: Path, arguments
     assert (done.returncode, done.stdout) == (2, "")
     assert arguments[0] in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_line_tells_of_poison_whose_records_are_in_no_answer(waybill: Run, settings: Settings) -> None:
+    journal = Journal(settings.home)
+    journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
+    journal.close()
+    note = "1 entry is poison and in no answer; see `waybill poison list`"
+    query = "SELECT count(*) FROM provenance"
+    for command in (["find"], ["sql", query]):
+        assert note not in waybill(*command, "--home", settings.home).stderr
+    assert flush(settings).poison == {"layout": 1}
+    for command in (["find"], ["sql", query]):
+        done = waybill(*command, "--home", settings.home)
+        assert (done.returncode, note in done.stderr) == (0, True), done.stderr
+    assert waybill("poison", "drop", "1", "--yes", "--home", settings.home).returncode == 0
+    assert note not in waybill("find", "--home", settings.home).stderr
 
 
 def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(

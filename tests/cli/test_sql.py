@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,22 @@ def test_a_query_that_cannot_be_answered_is_a_sentence(
     (line,) = wrong.stderr.splitlines()
     assert line.startswith("waybill: the query ")
     assert what in line
+
+
+def test_more_files_than_may_be_open_are_an_error_that_says_what_to_do(
+    waybill: Run, kept: Kept, script: Path, tmp_path: Path
+) -> None:
+    good = next((kept.home / "provenance/compacted").rglob("*.parquet"))
+    for at in range(80):
+        copy = tmp_path / f"root/provenance/compacted/s-{at}/20260101/00.parquet"
+        copy.parent.mkdir(parents=True)
+        shutil.copy(good, copy)
+    arguments = ("sql", "SELECT count(*) FROM provenance", "--root", tmp_path / "root")
+    assert waybill(*arguments).returncode == 0
+    limited: list[str | Path] = ["sh", "-c", 'ulimit -n 32 && exec "$0" "$@"', script, *arguments]
+    done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "raise the hard limit (`ulimit -Hn`), or ask with `waybill find`" in done.stderr
 
 
 def test_a_damaged_file_is_named(waybill: Run, kept: Kept, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import apsw
 import pytest
 from served import COMPLETED_MS, DID, Collector, Reply, event, record
 
@@ -19,7 +20,7 @@ from waybill.collector.intake import Rejects
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.facets import FinalState, ProvenanceRecord
-from waybill.transport import Journal, Settings, flush
+from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     from conftest import Start
@@ -409,6 +410,48 @@ def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(sta
     bad.unlink()
     assert "warning" not in collector.get("/provenance/query?partial=true").headers
     assert len(ask(collector)) == 2
+
+
+DOORS = ["/api/v1/records", "/api/v1/records/stats", "/provenance/query", "/provenance/stats"]
+
+
+def damage(home: Path, seq: int) -> None:
+    """Alter the bytes of an entry behind the journal's back."""
+    connection = apsw.Connection(str(home / "journal.db"))
+    connection.execute(
+        "UPDATE entries SET body = CAST(replace(body, 'did-', 'dxd-') AS BLOB) WHERE seq = ?", (seq,)
+    )
+    connection.close()
+
+
+def test_an_answer_that_lacks_a_damaged_entry_says_so_before_and_after_it_becomes_poison(
+    start: Start, settings: Settings, root: Path
+) -> None:
+    collector = start("--runner", "none", "--provenance-enabled", "--root", str(root))
+    for at in range(3):
+        send(collector, record(did=f"did-{at}", completed=COMPLETED_MS + at))
+    assert ["warning" in collector.get(door).headers for door in DOORS] == [False] * 4
+    damage(collector.home, 2)
+    for door in DOORS:
+        reply = collector.get(f"{door}?did=did-0")
+        assert (reply.status, ["entry 2 of" in one for one in reply.json["errors"]]) == (503, [True])
+        reply = collector.get(f"{door}?partial=true")
+        assert (reply.status, "incomplete: 1 files or entries" in reply.headers["warning"]) == (200, True)
+    assert flush(settings).poison == {"layout": 1, "archive": 1}
+    for door in DOORS:
+        reply = collector.get(door)
+        note = "1 entry is poison and in no answer; see `waybill poison list`"
+        assert (reply.status, reply.headers["warning"]) == (200, f'199 waybill "{note}"')
+    assert [one["did"] for one in ask(collector)] == ["did-2", "did-0"]
+
+
+def test_an_entry_that_no_record_can_be_made_of_is_not_left_out_silently(start: Start) -> None:
+    collector = start("--runner", "none", "--provenance-enabled")
+    journal = Journal(collector.home)
+    journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
+    journal.close()
+    reply = collector.get("/api/v1/records")
+    assert (reply.status, ["entry 1 of" in one for one in reply.json["errors"]]) == (503, [True])
 
 
 def test_a_root_that_is_away_is_an_error_and_not_an_empty_answer(

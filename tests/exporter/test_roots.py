@@ -289,6 +289,66 @@ def test_a_root_that_has_lost_a_folder_is_told_and_gets_what_the_journal_holds(
     assert kinds == (["removed"] if folder == "events" else [])
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_of_a_root_that_lacks_the_files_is_told_and_gets_what_the_journal_holds(
+    site: Site, name: str
+) -> None:
+    root = site.settings.root
+    site.emit(["before"])
+    site.flush()
+    folder = {"layout": "provenance", "archive": "events"}[name]
+    shutil.rmtree(root / folder)
+    (root / folder).mkdir()
+    site.emit(["meanwhile"])
+    for again in (False, True):
+        problems = site.work()
+        assert len(problems) == len(NAMES)
+        assert f"{root} has lost what was in the folder {folder}, into which the {name}" in problems[0]
+        if not again:
+            site.restart()
+    assert plan_adoption(site.journal, root, NAMES).cursors[name] == 0
+    adopt(site)
+    site.flush()
+    assert site.acknowledged == filed(root) == set(archived(root))
+
+
+def test_a_root_that_is_mounted_elsewhere_is_taken_silently(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.emit(["before"])
+    site.flush()
+    before = published(site.settings.root)
+    shutil.copytree(site.settings.root, tmp_path / "elsewhere")
+    shutil.rmtree(site.settings.root)
+    site.settings.root.symlink_to(tmp_path / "elsewhere")
+    known = known_root(site.journal)
+    assert known is not None
+    elsewhere = msgspec.structs.replace(known, device=known.device + 1)
+    site.journal.set_meta("root", msgspec.json.encode(elsewhere).decode())
+    site.restart()
+    site.emit(["after"])
+    site.flush()
+    check_all_there(site, before)
+    assert (len(site.journal.nodes()), caplog.text) == (1, "")
+    assert known_root(site.journal) == known
+
+
+def test_a_folder_of_an_earlier_version_gets_its_mark_with_the_next_claim(site: Site) -> None:
+    root = site.settings.root
+    site.emit(["old"])
+    site.flush()
+    for path in (root / "nodes").glob("*/*.json"):
+        path.write_bytes(path.read_bytes().replace(b'"is_marked":true', b'"is_marked":false'))
+    for path in root.glob("*/*.txt"):
+        path.unlink()
+    site.restart()
+    site.emit(["new"])
+    site.flush()
+    check_all_there(site, {})
+    assert all(claim.is_marked for claim in read_claims(root, site.journal.node).values())
+    assert {path.parent.name for path in root.glob("*/*.txt")} == {"provenance", "events"}
+
+
 def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -> None:
     root = site.settings.root
     site.emit(["before"])

@@ -44,7 +44,7 @@ from waybill.exporter.layout import Layout
 from waybill.exporter.ledger import LedgerState, read_ledger
 from waybill.exporter.names import Hour, RawName, hour_of, safe_name
 from waybill.exporter.quarantine import Quarantined, list_quarantined
-from waybill.exporter.query import BacklogError, Difference, read_backlog, scan
+from waybill.exporter.query import Backlog, BacklogError, Difference, poison_note, read_backlog, scan
 from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.retention import AgedOff
 from waybill.exporter.verification import CheckedFile, Explanation, Finding, RowSeen, StepSeen
@@ -471,10 +471,12 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     except IncompleteError as error:
         assert_type(error.unread, tuple[str, ...])
     try:
-        waiting = read_backlog(journal, settings, query)  # pyright: ignore[reportUnknownVariableType]
+        waiting = read_backlog(journal, settings, query)
     except BacklogError:
         return
-    tables = sum(1 for _ in scan(root, query, unfiled=waiting))  # pyright: ignore[reportUnknownArgumentType]
+    assert_type(waiting, Backlog)
+    assert_type(poison_note(journal), str | None)
+    tables = sum(1 for _ in scan(root, query, unfiled=waiting))
     assert_type(tables, int)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import typer
 
+from waybill.cli import console
 from waybill.cli.options import ORIGIN
 from waybill.transport import Journal, Settings, WaybillError
 from waybill.transport.config import agreed, follow
@@ -60,3 +61,12 @@ def checked_root(agreed: Settings) -> Path:
         if journal is not None:
             check_root(journal, agreed.root)
     return agreed.root
+
+
+def tell_of_poison(settings: Settings) -> None:
+    """Say on stderr how many of the home's entries are poison, so that their records are in no answer."""
+    from waybill.exporter.query import poison_note
+
+    with existing_journal(settings) as journal:
+        if journal is not None and (note := poison_note(journal)) is not None:
+            console.note(note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,10 +20,10 @@ _NAMED_MAX: Final = 10
 
 
 class IncompleteError(WaybillError):
-    """Some files could not be read or are in quarantine, so records may be missing from an answer.
+    """Something could not be read or is in quarantine, so records may be missing from an answer.
 
     Args:
-        unread: a sentence about each such file.
+        unread: a sentence about each such file, and each such entry of the journal.
     """
 
     def __init__(self, unread: tuple[str, ...]) -> None:
@@ -33,18 +33,22 @@ class IncompleteError(WaybillError):
     def __str__(self) -> str:
         named = " | ".join(self.unread[:_NAMED_MAX])
         more = len(self.unread) - _NAMED_MAX
-        return f"records may be missing: {named}" + (f" | and {more:,} more files" if more > 0 else "")
+        return f"records may be missing: {named}" + (f" | and {more:,} more" if more > 0 else "")
 
 
 class Unread:
-    """The files whose records an answer lacks, as the reading comes upon them."""
+    """The files whose records an answer lacks, as the reading comes upon them.
 
-    def __init__(self) -> None:
-        self._sentences: dict[str, str] = {}
+    Args:
+        known: a sentence about each thing that was found before.
+    """
+
+    def __init__(self, known: Sequence[str] = ()) -> None:
+        self._sentences = {sentence: sentence for sentence in known}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """A sentence about each file."""
+        """A sentence about each."""
         return tuple(self._sentences.values())
 
     def add(self, path: Path, error: Exception) -> None:

@@ -5,6 +5,7 @@
     provenance/late/<safe system name>/YYYYMMDD/HH.parquet
     provenance/aged/<safe system name>/YYYYMMDD.json
     provenance/damaged/<path below provenance>.<16 hex digits>.damaged
+    provenance/filed/YYYYMMDD/HH/<node>.json
     provenance/ledger/YYYYMMDD/…
     provenance/seals/YYYYMMDD/HH.json
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
@@ -32,6 +33,7 @@ COMPACTED: Final = PurePosixPath("provenance/compacted")
 LATE: Final = PurePosixPath("provenance/late")  # records that came after their hour was aged off
 AGED: Final = PurePosixPath("provenance/aged")
 DAMAGED: Final = PurePosixPath("provenance/damaged")
+FILED: Final = PurePosixPath("provenance/filed")
 LEDGER: Final = PurePosixPath("provenance/ledger")
 SEALS: Final = PurePosixPath("provenance/seals")
 EXPORTS: Final = PurePosixPath("provenance/exports")

@@ -24,6 +24,7 @@ from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.journal import adopt
+from waybill.transport.root import FOLDER_MARK
 
 if TYPE_CHECKING:
     from seam.ledger import Ledger
@@ -153,6 +154,10 @@ def _belongs(path: Path) -> bool:
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
     if parts[:2] in {("provenance", "ledger"), ("provenance", "seals")}:
         return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
+    if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which says nothing
+        return len(parts) == 5 and parts[4].endswith(".json")
+    if len(parts) == 2 and parts[1] == FOLDER_MARK:
+        return parts[0] in {"provenance", "events"}
     if parts[0] == "events":
         return len(parts) == 4 and parts[3].endswith(".parquet") and not parts[3].startswith(".")
     if parts[0] == "nodes":

@@ -273,7 +273,7 @@ class Storm:
         with contextlib.suppress(FileNotFoundError):
             data = path.read_bytes()
             is_raw = "raw" in path.parts
-            how = self._chance.choice(("flip", "cut") if is_raw else ("flip", "cut", "delete", "older"))
+            how = self._chance.choice(("flip", "cut", "delete", "older")[: 3 if is_raw else 4])
             older = self._older.get(path)
             if not is_raw:
                 self._older[path] = data

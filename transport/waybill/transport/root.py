@@ -2,10 +2,13 @@
 
     waybill-root.json                   the marker: the root's random id
     nodes/<node>/<projection>.json      the claim: the numbers that a projection has ever begun to publish
+    <folder>/waybill-folder.txt         shows that a folder into which a projection files was not emptied
 
 A home remembers the root that it files into by the id. It makes a marker only while it remembers none, so an
 empty folder where the root is not mounted is noticed, and so is an older copy of the root: its claims end
-before the home's cursors. Nothing is written into either, and the journal lets go of nothing meanwhile.
+before the home's cursors. So is a copy that has the claims and not the files: its folders lack their marks.
+Nothing is written into any of these, and the journal lets go of nothing meanwhile. A device may have another
+number after a restart, so the number alone says nothing.
 
 A claim is durable before the files of its range. So a root knows of every number that was ever used there,
 and a journal that is about to use one again is noticed: it has lost its log, was put back to a copy, or is a
@@ -36,6 +39,7 @@ log = logging.getLogger("waybill.transport")
 
 MARKER: Final = "waybill-root.json"
 CLAIMS: Final = "nodes"
+FOLDER_MARK: Final = "waybill-folder.txt"
 
 _WAY_OUT: Final = "mount it, or run `waybill root adopt`"
 _META: Final = "root"
@@ -76,6 +80,7 @@ class Claim(msgspec.Struct, frozen=True):
         home: the journal's file.
         earlier: the nodes that the journal had before this one.
         folder: the folder of the root that its files are in, which is there since the claim is.
+        is_marked: whether the folder has its mark since then; earlier versions made none.
     """
 
     first: int
@@ -84,6 +89,7 @@ class Claim(msgspec.Struct, frozen=True):
     home: JournalFile
     earlier: tuple[str, ...] = ()
     folder: str = ""
+    is_marked: bool = False
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
@@ -145,10 +151,10 @@ def check_root(journal: Journal, root: Path) -> None:
                 f"{root} is an older copy of the root that {journal.home} files into (the {projection} has "
                 f"{has} of {node}, and filed up to {cursor}); {_WAY_OUT}"
             )
-        if not (root / claim.folder).is_dir():
+        if (lost := _lost(root, claim)) is not None:
             raise RootError(
-                f"{root} has lost the folder {claim.folder}, into which the {projection} has filed; "
-                "put it back, or run `waybill root adopt`"
+                f"{root} has lost {lost}, into which the {projection} has filed; put it back, or run "
+                "`waybill root adopt`"
             )
 
 
@@ -229,7 +235,7 @@ def _reached(journal: Journal, root: Path, projection: str, cursor: int) -> int:
     claim = None
     if node is not None:
         claim = _read_whole(_claim_path(root, node, projection), _CLAIM_DECODER)
-    if claim is None or not (root / claim.folder).is_dir():
+    if claim is None or _lost(root, claim) is not None:
         return 0
     return cursor if claim.last >= cursor else min(claim.begun - 1, cursor)
 
@@ -321,10 +327,16 @@ class Filing:
                 _renew(self._journal, node, _COPIED)
                 return None
             least = first if claim is None else min(claim.first, first)
-            claimed = Claim(least, first, last, home, tuple(earlier), self._folder)
+            claimed = Claim(least, first, last, home, tuple(earlier), self._folder, is_marked=True)
+            if claim is None or not claim.is_marked:
+                self._mark_folder()
             if claimed != claim:
                 publish(self._files, path, _ENCODER.encode(claimed))
         return node
+
+    def _mark_folder(self) -> None:
+        with locked(self._root / CLAIMS / _LOCK):
+            publish_alone(self._files, self._root / self._folder / FOLDER_MARK, _FOLDER_TEXT)
 
     def _join(self) -> None:
         root, marker = self._root, read_marker(self._root)
@@ -345,6 +357,16 @@ class Filing:
             claim = Claim(cursor + 1, cursor + 1, cursor, JournalFile.of(self._journal))
             publish_alone(self._files, path, _ENCODER.encode(claim))
         self._journal.commit(self._projection, put={_FILED_AS: node.encode()})
+
+
+def _lost(root: Path, claim: Claim) -> str | None:
+    """What a root has lost of the folder that a claim names; None: it is there, and was not emptied."""
+    folder = root / claim.folder
+    if not folder.is_dir():
+        return f"the folder {claim.folder}"
+    if claim.is_marked and not (folder / FOLDER_MARK).is_file():
+        return f"what was in the folder {claim.folder}"
+    return None
 
 
 def _claim_path(root: Path, node: str, projection: str) -> Path:
@@ -408,6 +430,7 @@ def _read_whole(path: Path, decoder: msgspec.json.Decoder[_T]) -> _T | None:
 
 _ADOPTED: Final = "its root was adopted"
 _COPIED: Final = "its file is a copy, or was moved to another disk"
+_FOLDER_TEXT: Final = b"Leave this file here: without it, Waybill takes this folder for emptied.\n"
 _ENCODER: Final = msgspec.json.Encoder()
 _MARKER_DECODER: Final = msgspec.json.Decoder(Marker)
 _CLAIM_DECODER: Final = msgspec.json.Decoder(Claim)

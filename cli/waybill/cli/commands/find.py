@@ -9,7 +9,7 @@ import typer
 
 from waybill.cli import console, records
 from waybill.cli.arguments import JsonLines, Since, Until
-from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli.home import agreed_settings, checked_root, tell_of_poison
 from waybill.cli.options import with_settings
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.transport import Settings
@@ -44,7 +44,8 @@ def find(
     """Find files by where they came from, what was done to them, and where they ended.
 
     Shows one record for each path that a file took, newest first. Exit code 0 even when nothing is found,
-    and 1 when a file could not be read, so that records may be missing.
+    and 1 when a file could not be read, so that records may be missing. A line on stderr tells of accepted
+    entries that are poison, whose records are in no answer.
 
     Examples:
 
@@ -73,6 +74,7 @@ def find(
     except PatternError as error:
         raise typer.BadParameter(str(error), param_hint="--filename") from None
     root = checked_root(agreed_settings(settings))
+    tell_of_poison(settings)
     found: list[ProvenanceRecord] = []
     incomplete: IncompleteError | None = None
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -11,7 +13,7 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonLines
-from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli.home import agreed_settings, checked_root, tell_of_poison
 from waybill.cli.options import with_settings
 from waybill.transport import Settings, WaybillError
 
@@ -32,7 +34,8 @@ def sql(
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
     data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
-    in UTC. Needs the extra `sql`. Exit code 1 when a file cannot be read, or is in quarantine.
+    in UTC. Needs the extra `sql`. Exit code 1 when a file cannot be read, or is in quarantine. A line on
+    stderr tells of accepted entries that are poison, whose records are in no answer.
 
     Examples:
 
@@ -47,6 +50,7 @@ def sql(
         import duckdb
     except ImportError:
         raise WaybillError("SQL needs the extra `sql`: pip install 'waybill-lineage[sql]'") from None
+    tell_of_poison(settings)
     with duckdb.connect() as connection:
         try:
             _make_view(connection, root)
@@ -56,6 +60,11 @@ def sql(
         except duckdb.Error as error:
             # After an empty line DuckDB draws the place of the error.
             reason = str(error).partition("\n\n")[0]
+            if os.strerror(errno.EMFILE) in reason:
+                raise WaybillError(
+                    "DuckDB opens all compacted files at once, and the system does not let a program open so "
+                    "many; raise the hard limit (`ulimit -Hn`), or ask with `waybill find`"
+                ) from None
             raise WaybillError(
                 f"the query cannot be answered ({reason}); correct it, or if a file is damaged, see "
                 "`waybill verify`"

@@ -180,7 +180,7 @@ class ProvenanceEndpoints:
         except BacklogError as error:
             raise busy(str(error)) from None
         except IncompleteError as error:
-            count = f"{len(error.unread):,} files could not be read"
+            count = _count_of(error.unread)
             detail = f"{count}, so records may be missing; see to them, or ask with partial=true for the rest"
             errors = error.unread[:_UNREAD_NAMED_MAX]
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
@@ -196,26 +196,37 @@ class ProvenanceEndpoints:
         params: QueryParams,
         columns: Sequence[str],
     ) -> Answer:
-        from waybill.exporter.query import IncompleteError, read_backlog, scan
+        from waybill.exporter.query import IncompleteError, poison_note, read_backlog, scan
 
         check_root(self._journal, self._settings.root)
-        headers: list[tuple[str, str]] = []
+        warnings: list[str] = []
 
         def tables() -> Iterator[pa.Table]:
             try:
                 yield from scan(
-                    self._settings.root, params.query, unfiled=backlog, window_rows=125_000, columns=columns
+                    self._settings.root,
+                    params.query,
+                    unfiled=backlog,
+                    window_rows=_WINDOW_ROWS,
+                    columns=columns,
                 )
             except IncompleteError as error:
                 if not params.is_partial:
                     raise
-                text = f'199 waybill "incomplete: {len(error.unread)} files could not be read"'
-                headers.append(("warning", text))
+                warnings.append(f"incomplete: {_count_of(error.unread)}")
 
-        # The journal is read first: a record that is filed meanwhile is then found in the files, once.
+        # The journal is read first: a record that is filed meanwhile is then found in the files, once. An
+        # entry that is set aside meanwhile is poison when the cursor passes it, so that is asked last.
         backlog = read_backlog(self._journal, self._settings, params.query)
+        if (note := poison_note(self._journal)) is not None:
+            warnings.append(note)
         value = make(tables())
-        return json_answer(value, headers=headers)
+        header = ", ".join(f'199 waybill "{text}"' for text in warnings)
+        return json_answer(value, headers=[("warning", header)] if header else ())
+
+
+def _count_of(unread: Sequence[str]) -> str:
+    return f"{len(unread):,} files or entries could not be read"
 
 
 def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRecord]:

@@ -28,6 +28,7 @@ from waybill.exporter.ledger import root_lock
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from waybill.exporter.parallel import in_parallel
 from waybill.exporter.parquet import Covers
+from waybill.exporter.raw_notes import not_there, read_raw_note
 from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
 
@@ -189,8 +190,9 @@ def squash_hour(
         covered = _covered(root, hour)
         if covered is None:
             return []
+        lost = not_there(root, read_raw_note(root, hour, node), hour)
         made = []
-        for group in _groups(paths, covered, large_bytes):
+        for group in _groups(paths, covered, large_bytes, lost):
             try:
                 data = _joined([paths[raw] for raw in group])
             except parquet.DAMAGED:
@@ -224,13 +226,20 @@ def _covered(root: Path, hour: Hour) -> Covers | None:
     return covered
 
 
-def _groups(paths: dict[RawName, Path], covered: Covers, large_bytes: int) -> Iterator[list[RawName]]:
-    """Small files that follow each other, as many as make a large one; the new range holds nothing else."""
+def _groups(
+    paths: dict[RawName, Path], covered: Covers, large_bytes: int, lost: Covers
+) -> Iterator[list[RawName]]:
+    """Small files that follow each other, as many as make a large one; the new range holds nothing else.
+
+    None spans a range whose file is `lost`: it would look as if it were there.
+    """
     group: dict[RawName, int] = {}
     for raw, path in paths.items():
         size_bytes = path.stat().st_size
         ends = size_bytes >= large_bytes or covered.has(raw)
-        if ends or sum(group.values()) >= 2 * large_bytes:
+        between = [(last.last, raw.first) for last in reversed(group)][:1]
+        spans_lost = lost.minus(Covers({raw.node: tuple(between)})) != lost
+        if ends or spans_lost or sum(group.values()) >= 2 * large_bytes:
             yield from _worthwhile(group)
             group = {}
         if not ends:

@@ -25,12 +25,13 @@ from waybill.exporter.compaction import (
     Retraction,
     squash_hour,
 )
-from waybill.exporter.directory import raw_hours
+from waybill.exporter.directory import raw_files, raw_hours
 from waybill.exporter.layout.archived_runs import ArchivedRuns
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
 from waybill.exporter.layout.runs import RUN, UnsettledRuns, unpublish
 from waybill.exporter.names import PROVENANCE, Hour, RawName
 from waybill.exporter.parallel import workers_default
+from waybill.exporter.raw_notes import forget_raws, note_raws
 from waybill.exporter.stored_records import decode_entries
 from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_tables
@@ -208,6 +209,10 @@ class Layout:
             self._runs = None
             return Step(applied=1)
         self._schedule.wrote(hours)
+        if hours:
+            self._filing.check()
+        for hour in hours:
+            note_raws(self._settings.root, self._files, hour, [raw])
         published: set[str] = set()
         if outcome.retracted:
             earlier = frozenset(node.name for node in self._journal.nodes()) - {raw.node}
@@ -292,7 +297,15 @@ class Layout:
             workers=self._workers,
             check=self._filing.check,
         )
+        noted = {*hours, *(retraction.hours() if retraction else ())}
+        if noted:
+            self._filing.check()
+        # The notes go first and what is left is noted again, so that a crash leaves none of a file that went.
+        for hour in noted:
+            forget_raws(self._settings.root, self._files, hour, self._own_raws(hour))
         report = compactor.compact(hours, retraction=retraction)
+        for hour in noted:
+            note_raws(self._settings.root, self._files, hour, self._own_raws(hour))
         for hour in hours:
             self._damaged.pop(hour, None)
         self._damaged.update(report.unreadable)
@@ -302,6 +315,10 @@ class Layout:
             self._schedule.postpone(report.failed)
             raise OSError(next(iter(report.failed.values())))
         return report
+
+    def _own_raws(self, hour: Hour) -> set[RawName]:
+        nodes = {node.name for node in self._journal.nodes()}
+        return {raw for raw in raw_files(self._settings.root, hour) if raw.node in nodes}
 
     @property
     def _damage(self) -> str | None:

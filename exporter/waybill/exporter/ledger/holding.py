@@ -5,6 +5,10 @@
 Reading a ledger of years for each compaction would take longer every day. So the last seals of each hour are
 noted beside it. A note saves the reading where a file is the noted one, and decides nothing else: where it is
 another, or the note is lost, torn or outdated, the ledger itself is read. So notes need no fsync.
+
+A note is no proof. Whoever forges a file and its note has the file merged here, and `verify` reports it: it
+reads the ledger. To name in the note the entry that vouches for a file would not help: an older file has an
+entry that is true, and whoever writes notes may write entries.
 """
 
 from __future__ import annotations

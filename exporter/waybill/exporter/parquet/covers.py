@@ -7,7 +7,7 @@ was interrupted knows what it has done. The archive notes what it has filed in t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -58,6 +58,27 @@ class Covers(msgspec.Struct, frozen=True):
         for raw in raws:
             ranges.setdefault(raw.node, []).append((raw.first, raw.last))
         return Covers({node: _coalesce(spans) for node, spans in sorted(ranges.items())})
+
+    def minus(self, other: Covers) -> Covers:
+        """These ranges without what is in those of the other."""
+        left = {
+            node: tuple(_without(spans, other.ranges.get(node, ()))) for node, spans in self.ranges.items()
+        }
+        return Covers({node: spans for node, spans in left.items() if spans})
+
+
+def _without(spans: Iterable[tuple[int, int]], taken: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    gone = sorted(taken)
+    for begin, end in spans:
+        first = begin
+        for taken_first, taken_last in gone:
+            if taken_last < first or taken_first > end:
+                continue
+            if taken_first > first:
+                yield first, taken_first - 1
+            first = taken_last + 1
+        if first <= end:
+            yield first, end
 
 
 def _coalesce(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

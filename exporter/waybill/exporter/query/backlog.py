@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES: Final = 16 * 2**20
 _CHUNK_ENTRIES: Final = 10_000
+_SEE_POISON: Final = "see `waybill poison list`"
 
 UNFILED_BYTES_MAX: Final = 64 * 2**20
 """How much of the backlog may be in memory for one question."""
@@ -28,18 +29,26 @@ class BacklogError(WaybillError):
     """The layout is so far behind the journal that a question cannot be answered in bounded memory."""
 
 
+class Backlog(NamedTuple):
+    """What the layout has not written yet."""
+
+    records: pa.Table
+    """A table of `waybill.facets.arrow.SCHEMA`, in any order."""
+    unread: tuple[str, ...]
+    """A sentence about each entry that cannot be read, and may hold some of the answer."""
+
+
 def read_backlog(
     journal: Journal,
     settings: Settings,
     query: Query | None = None,
     *,
     max_bytes: int = UNFILED_BYTES_MAX,
-) -> pa.Table:
+) -> Backlog:
     """Read the records that answer a query from the entries that the layout has not written yet.
 
-    These are the records that entries hold by themselves, as a table of `waybill.facets.arrow.SCHEMA` in any
-    order: a run without the facet gives records only once it has settled. Some of them may be in files
-    already; `find` and `scan` return each once.
+    These are the records that entries hold by themselves: a run without the facet gives records only once it
+    has settled. Some of them may be in files already; `find` and `scan` return each once.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -49,14 +58,22 @@ def read_backlog(
     wanted = query.by_key()
     texts = [text.encode("utf-8", "surrogatepass") for text in (query.did, query.data_sink) if text]
     tables, size_bytes = [SCHEMA.empty_table()], 0
+    unread: list[str] = []
+
+    def note(entry: Entry, error: Exception | str) -> None:
+        unread.append(f"entry {entry.seq} of {journal.path} cannot be read ({error})")
+
     after = journal.cursor(Layout.name)
     while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
         after = entries[-1].seq
+        for entry in entries:
+            if entry.damage is not None:
+                note(entry, entry.damage)
         found = decode_entries(
-            [entry for entry in entries if _may_hold(entry.body, texts)],
+            [entry for entry in entries if entry.damage is None and _may_hold(entry.body, texts)],
             system_name=settings.system_name,
             allowed=settings.provenance_annotations_allowed,
-            on_error=_leave_to_the_layout,
+            on_error=note,
         )
         tables.append(found.records.filter(wanted))
         size_bytes += tables[-1].nbytes
@@ -65,7 +82,21 @@ def read_backlog(
                 "the files are too far behind what was accepted to answer this now; ask again in a while, or "
                 "for less: one file, one system, a final state, a span of time"
             )
-    return pa.concat_tables(tables)
+    return Backlog(pa.concat_tables(tables), tuple(unread))
+
+
+def poison_note(journal: Journal) -> str | None:
+    """A sentence about the entries that the layout has set aside, since no answer has their records.
+
+    Nobody knows which question they belong to, so this is told beside every answer. None: there are none.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    count = journal.poison.counts().get(Layout.name, 0)
+    if not count:
+        return None
+    return f"{count:,} {'entry is' if count == 1 else 'entries are'} poison and in no answer; {_SEE_POISON}"
 
 
 def _may_hold(body: bytes, texts: list[bytes]) -> bool:

@@ -42,6 +42,7 @@ from waybill.facets.arrow import PIECE_BYTES, SCHEMA, from_table
 
 if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
+    from waybill.exporter.query.backlog import Backlog
     from waybill.facets import ProvenanceRecord
 
 _ROW_BYTES: Final = 256
@@ -52,7 +53,7 @@ def find(
     root: Path,
     query: Query | None = None,
     *,
-    unfiled: pa.Table | None = None,
+    unfiled: Backlog | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> list[ProvenanceRecord]:
     """The records of a root that answer a query, newest first; it raises what `scan` does."""
@@ -64,7 +65,7 @@ def scan(
     root: Path,
     query: Query | None = None,
     *,
-    unfiled: pa.Table | None = None,
+    unfiled: Backlog | None = None,
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
 ) -> Iterator[pa.Table]:
@@ -79,12 +80,15 @@ def scan(
     `window_rows` rows are looked at together.
 
     Raises:
-        IncompleteError: a file could not be read, or is in quarantine; all that could be read came before.
+        IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
+            read came before.
         OSError: a folder could not be read.
     """
     query = query or Query()
-    waiting = {} if unfiled is None else {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled)}
-    reader = _Reader(root, query)
+    waiting = {}
+    if unfiled is not None:
+        waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
+    reader = _Reader(root, query, () if unfiled is None else unfiled.unread)
     left = query.limit
     oldest: Hour | None = None
     for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=True):
@@ -125,11 +129,11 @@ def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
 class _Reader:
     """Reads the hours of one root, and keeps what could not be read."""
 
-    def __init__(self, root: Path, query: Query) -> None:
+    def __init__(self, root: Path, query: Query, unread: Sequence[str] = ()) -> None:
         self._root = root
         self._query = query
         self._files = HourFiles(root, query.system_name)
-        self._unread = Unread()
+        self._unread = Unread(unread)
 
     @property
     def hours(self) -> set[Hour]:

@@ -20,7 +20,7 @@ import msgspec
 from waybill.exporter.archive import archived_files, refile
 from waybill.exporter.directory import names
 from waybill.exporter.ledger import is_archived, read_ledger, recorded
-from waybill.exporter.names import AGED, EVENTS, Hour, RawName, hour_in, hour_of
+from waybill.exporter.names import AGED, EVENTS, RAW, Hour, RawName, hour_in, hour_of
 from waybill.exporter.quarantine import list_quarantined, note_restored
 from waybill.exporter.rebuilding import Wanted, rebuild
 from waybill.exporter.repairing.hours import hours_of_archived
@@ -112,7 +112,7 @@ def repair(
         archived=archived,
         hours=_shown(hours),
         files=published,
-        restored=_restored(root, hours - older.keys(), archived, files),
+        restored=_restored(root, hours - older.keys(), archived, lost, files),
         left=tuple(left),
     )
 
@@ -183,7 +183,9 @@ def _source(root: Path, home: Path | None) -> Source | None:
     return JournalSource(home) if home is not None and Journal.exists(home) else None
 
 
-def _restored(root: Path, hours: set[Hour], archived: Sequence[str], files: Files) -> tuple[str, ...]:
+def _restored(
+    root: Path, hours: set[Hour], archived: Sequence[str], lost: Iterable[Finding], files: Files
+) -> tuple[str, ...]:
     """Record which findings have their rows back, those that the repair itself made included."""
     state = read_ledger(root)
     doubts = state.doubts.values() if state else ()
@@ -193,6 +195,12 @@ def _restored(root: Path, hours: set[Hour], archived: Sequence[str], files: File
         for one in doubts
         if one.id not in known
         and (one.was in archived or (hour_in(one.was) in hours and not is_archived(one.was)))
+    )
+    # The ledger has no raw files, so it has no doubts about them.
+    restored += tuple(
+        one.id
+        for one in lost
+        if one.kind == "removed" and one.was.startswith(f"{RAW}/") and hour_in(one.was) in hours
     )
     kept = {
         one.kept

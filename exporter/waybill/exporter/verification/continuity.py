@@ -4,21 +4,24 @@ The numbers of a journal's entries have no gaps. So its files follow each other,
 age-off took to the last that the journal began to write, as far as its claims in the root tell that. What a
 node began and did not file before the journal got another one is filed under that.
 
-The layout cannot be checked this way: a range without records makes no raw file.
+The layout cannot be checked this way: a range without records makes no raw file. Notes tell which has one.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from waybill.exporter import parquet
 from waybill.exporter.archive import archived_files
 from waybill.exporter.directory import names
 from waybill.exporter.ledger import is_archived
-from waybill.exporter.names import RawName, hour_in, relative
+from waybill.exporter.names import Hour, RawName, hour_in, relative
+from waybill.exporter.parquet import Covers
+from waybill.exporter.raw_notes import not_there
 from waybill.transport import RootError
 from waybill.transport.root import CLAIMS, Claim, read_claims
 
@@ -77,6 +80,17 @@ def _holes(node: str, ranges: list[tuple[int, int]]) -> Iterator[RawName]:
         if first > upto + 1:
             yield RawName(node, upto + 1, first - 1)
         upto = max(upto, last)
+
+
+def lost_raws(root: Path, noted: Mapping[Hour, Covers], settled: Collection[Hour]) -> dict[Hour, Covers]:
+    """By hour, the noted ranges whose raw files are gone, and not compacted, but for `settled` hours."""
+    found = {}
+    for hour, covers in noted.items():
+        with contextlib.suppress(*parquet.DAMAGED):  # which is a finding of its own
+            lost = Covers() if hour in settled else not_there(root, covers, hour)
+            if lost.ranges:
+                found[hour] = lost
+    return found
 
 
 def unchained(root: Path, links: Mapping[Path, Link], state: LedgerState) -> Iterator[Path]:

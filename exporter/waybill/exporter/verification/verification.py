@@ -33,19 +33,23 @@ from waybill.exporter.names import (
     hour_in,
     late_path,
     parse_hour,
+    raw_folder,
     relative,
     safe_name,
 )
 from waybill.exporter.parquet import Covers, before_in, is_intact, seal_in
 from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.verification.continuity import Link, claims, gaps, unchained
+from waybill.exporter.raw_notes import read_raw_notes
+from waybill.exporter.verification.continuity import Link, claims, gaps, lost_raws, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
+from waybill.transport.root import FOLDER_MARK
 
 if TYPE_CHECKING:
     from waybill.transport.root import Claim
 
 _SUFFIX: Final = ".parquet"
+_REPAIR: Final = "`waybill repair`"
 _DEPTH: Final = len(RAW.parts)
 _PARTS: Final = 3
 """Of a file's path below the folder of its kind."""
@@ -61,9 +65,10 @@ class Finding(msgspec.Struct, frozen=True):
             rows that belong elsewhere; ``order``; ``repeats``; ``state``: an unknown final state; ``left``: a
             raw file of which everything is compacted; ``altered``: its bytes are not those that were sealed;
             ``unrecorded``, ``removed`` or ``ledger``: the ledger says otherwise, or is broken itself;
-            ``chain``: a file of the archive does not name the one before it; ``gap``: the archive lacks
-            entries of a journal; ``manifest``: a destination's manifest says otherwise; ``damaged``: it was
-            quarantined, and its rows may be missing.
+            ``removed`` also: a raw file is gone that was not compacted; ``chain``: a file of the archive does
+            not name the one before it; ``gap``: the archive lacks entries of a journal; ``manifest``: a
+            destination's manifest says otherwise; ``damaged``: it was quarantined, and its rows may be
+            missing.
         what: a sentence about it.
         was: where the rows of a quarantined file were, relative to the root; else as `path`.
         accepted: why somebody accepted it with `waybill verify --accept`; None while nobody has.
@@ -100,17 +105,21 @@ def check(root: Path) -> Iterator[CheckedFile]:
     record twice, and is the file that the ledger has, where there is a ledger. A raw file holds the hour of
     its path, and something that is not compacted yet. A file of the archive holds entries of its name's range
     and its path's hour of arrival, in order, and names the file that its journal archived before.
-    The files of each journal follow each other without a gap. A destination's manifests list its compacted
-    files as they are. No file is quarantined, or was replaced by anything else than its successor.
+    The files of each journal follow each other without a gap. No raw file is gone that was not compacted. A
+    destination's manifests list its compacted files as they are. No file is quarantined, or was replaced by
+    anything else than its successor.
 
     Raises:
         OSError: a folder cannot be listed.
     """
     view = _LedgerView(root)
     claimed = claims(root)
+    lost = lost_raws(root, read_raw_notes(root), ())
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
     for kind, judge in judges.items():
         for path in files_below(root / kind):
+            if path == root / kind / FOLDER_MARK:
+                continue
             place = relative(root, path)
             try:
                 rows, said = judge(view, PurePosixPath(place))
@@ -122,7 +131,15 @@ def check(root: Path) -> Iterator[CheckedFile]:
             found = tuple(view.finding(place, kind, what, evidence) for kind, what in said)
             yield CheckedFile(place, rows, found)
     view.read_again()
-    for one in (*view.unrecorded(), *view.chained(), *view.gaps(claimed), *view.missing(), *view.doubts()):
+    for one in (
+        *view.unrecorded(),
+        *view.chained(),
+        *view.gaps(claimed),
+        *view.missing(),
+        *view.left(),
+        *view.lost(lost),
+        *view.doubts(),
+    ):
         yield CheckedFile(one.path, 0, (one,))
     for file, what in contradictions(root):
         yield CheckedFile(file, 0, (view.finding(file, "manifest", what, hash_of(root / file)),))
@@ -140,6 +157,7 @@ class _LedgerView:
         self._has_ledger = bool(self._state.entries)
         self._links: dict[Path, Link] = {}
         self._suspects: dict[PurePosixPath, str | None] = {}
+        self._covered: list[str] = []
 
     def read_again(self) -> None:
         """Have what was recorded since the check began."""
@@ -187,6 +205,17 @@ class _LedgerView:
         for kept, report in reports.items():
             yield self.finding(kept, "damaged", report.sentence, report.sha256, report.path)
 
+    def note_left(self, path: PurePosixPath) -> None:
+        """Remember a raw file of which everything is compacted, for `left`."""
+        self._covered.append(str(path))
+
+    def left(self) -> Iterator[Finding]:
+        """Raw files of which everything is compacted, and that no compaction is about to remove."""
+        for path in self._covered:
+            if not self._changes(path) and (self.root / path).exists():
+                what = "all that it holds is compacted, so `waybill flush` removes it"
+                yield self.finding(path, "left", what, hash_of(self.root / path))
+
     def missing(self) -> Iterator[Finding]:
         """Files that the ledger has but the root has not."""
         for path, (seal, _) in sorted(self._state.seals.items()):
@@ -194,6 +223,22 @@ class _LedgerView:
                 way_out = "restore it from a copy, or `waybill repair`"
                 what = f"{self.root / path} is gone, and no age-off took it; {way_out}"
                 yield self.finding(path, "removed", what, seal)
+
+    def lost(self, before: Mapping[Hour, Covers]) -> Iterator[Finding]:
+        """Raw files that were gone before they were compacted, when the check began and still."""
+        # What takes a compacted file away takes what it covers out of sight.
+        gone = {hour_in(path) for path, (seal, _) in self._state.seals.items() if seal is None}
+        aside = {one.hour for one in list_quarantined(self.root, also_accepted=True)}
+        settled = {*filter(None, gone), *aside, *self._state.changing}
+        noted = {hour: one for hour, one in read_raw_notes(self.root).items() if hour in before}
+        for hour, now in lost_raws(self.root, noted, settled).items():
+            # What was not gone then may be on its way from one file to another.
+            lost = now.minus(now.minus(before[hour]))
+            for node, spans in lost.ranges.items():
+                for first, last in spans:
+                    path = str(raw_folder(hour) / str(RawName(node, first, last)))
+                    what = f"{self.root / path}, or several that make it up, is gone and was not compacted"
+                    yield self.finding(path, "removed", f"{what}; restore it from a copy, or {_REPAIR}", "")
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
         """Remember which predecessor a file of the archive names, for `chained`."""
@@ -283,9 +328,8 @@ def _judge_raw(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
     file = parquet.open_file(root / path)
     rows = Rows(file, hour)
     said = [*rows.faults()]
-    # A compaction at work may be about to remove it, so it counts only if it still exists afterwards.
-    if all(_covers(root, system, hour, raw) for system in rows.systems) and (root / path).exists():
-        said.append(("left", "all that it holds is compacted, so `waybill flush` removes it"))
+    if all(_covers(root, system, hour, raw) for system in rows.systems):
+        view.note_left(path)
     return file.metadata.num_rows, said
 
 
