@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import os
 import resource
 import socket
 import sys
@@ -30,6 +31,7 @@ MEMORY_BYTES_MAX = 600 * 10**6
 HEAD = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 PROMPT_S = 20.0
 """Far less than a client would wait, and far more than a busy machine needs."""
+WITHIN_S = 2.0 if "PYTEST_XDIST_WORKER" in os.environ else 1.0
 WAIT_S = 120.0
 FILES = CONNECTIONS_MAX + 1_000
 
@@ -135,8 +137,8 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 def health_within_a_second(collector: Collector, calm: Collector) -> Iterator[None]:
     """Ask for health and metrics all the time: the slowest answer of all comes within a second.
 
-    On a machine that is so busy that a calm collector needs as long, it may take twice as long as that one's
-    slowest answer to the same question in the same time.
+    Beside other tests it may take two, and on a machine that is so busy that a calm collector needs as long,
+    twice as long as that one's slowest answer to the same question in the same time.
     """
     over = threading.Event()
 
@@ -144,7 +146,8 @@ def health_within_a_second(collector: Collector, calm: Collector) -> Iterator[No
         worst_s = 0.0
         while not over.wait(0.02):
             began_s = time.monotonic()
-            assert one.get(path).status == 200
+            while not is_healthy(one, path):  # Who is slow to ask may lose the connection to a crowd.
+                assert time.monotonic() - began_s < PROMPT_S
             worst_s = max(worst_s, time.monotonic() - began_s)
         return worst_s
 
@@ -158,7 +161,17 @@ def health_within_a_second(collector: Collector, calm: Collector) -> Iterator[No
         finally:
             over.set()
     for path, (asked, beside) in watched.items():
-        assert asked.result() < max(1.0, 2 * beside.result()), (path, asked.result(), beside.result())
+        bound_s = max(WITHIN_S, 2 * beside.result())
+        assert asked.result() < bound_s, (path, asked.result(), beside.result())
+
+
+def is_healthy(one: Collector, path: str) -> bool:
+    """Whether an answer came: one that came says that all is well."""
+    try:
+        assert one.get(path).status == 200
+    except ConnectionError:
+        return False
+    return True
 
 
 def is_open(one: socket.socket) -> bool:
