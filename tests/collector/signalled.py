@@ -134,8 +134,8 @@ def main() -> None:
     assert threading.active_count() == 1
     # Whatever started this, `nohup` or a shell's background, may have had them ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in (signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)
+    for ignored in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     kind, _, rest = moments.partition(":")
     if kind in {"ms", "stop"}:
