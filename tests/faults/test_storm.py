@@ -27,6 +27,11 @@ def town(tmp_path: Path, seed: int) -> Iterator[Town]:
 def test_what_was_acknowledged_is_in_the_layout_once_after_a_storm(town: Town, seed: int) -> None:
     storm = Storm(town, seed)
     town.begin()
-    storm.blow(STORM_S)
-    storm.check()
+    try:
+        storm.blow(STORM_S)
+        storm.check()
+    except BaseException:
+        town.kill_all()
+        town.keep()
+        raise
     assert len(town.ledger.acknowledged) > ACKNOWLEDGED_PER_S * STORM_S

@@ -87,7 +87,9 @@ class Storm:
         for _ in range(3):  # what a repair files may be found by the next look
             self._town.waybill("repair", "--json", may_fail=True)
             self._town.flush()
-        accepting = [word for one in self._town.findings() for word in ("--accept", one["id"])]
+        found = self._town.findings()
+        self._town.note(f"findings: {found}")
+        accepting = [word for one in found for word in ("--accept", one["id"])]
         if accepting:
             self._town.waybill("verify", *accepting, "--why", "the storm did it", may_fail=True)
         left = self._town.findings()

@@ -210,6 +210,12 @@ class Town:
         self._log.close()
         self._said.close()
 
+    def keep(self) -> None:
+        """Copy what is on disks of their own, which go when the town is closed, to be looked at later."""
+        for name, disk in self.disks.items():
+            if disk.is_mounted:
+                shutil.copytree(disk.place, self.folder / f"kept-{name}")
+
     def note(self, what: str) -> None:
         self._said.write(f"{time.monotonic():.2f} {what}\n")
         self._said.flush()
