@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from served import PROGRAM, Collector
+from served import PROGRAM, Collector, without_runner
 
 Start = Callable[..., Collector]
 
@@ -29,7 +29,5 @@ def start(home: Path) -> Iterator[Start]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """One collector for all tests of a module that do not mind each other; without a runner."""
-    collector = Collector(tmp_path_factory.mktemp("shared") / "home", "--runner", "none")
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    with without_runner(tmp_path_factory.mktemp("shared") / "home") as collector:
+        yield collector

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,6 +110,15 @@ class Collector:
         self.process.send_signal(signal.SIGTERM)
         _, log = self.process.communicate(timeout=60)
         return self.process.returncode, log
+
+
+@contextlib.contextmanager
+def without_runner(home: Path) -> Iterator[Collector]:
+    """A collector that is killed in the end."""
+    collector = Collector(home, "--runner", "none")
+    yield collector
+    collector.process.kill()
+    collector.process.communicate()
 
 
 def reply_of(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from served import COMPLETED_MS, JSON, Collector, event, record, reply_of
+from served import COMPLETED_MS, JSON, Collector, event, record, reply_of, without_runner
 
 from waybill.collector.http import CONNECTIONS_MAX
 from waybill.collector.intake import STALLED_S
@@ -127,10 +127,8 @@ def test_a_thousand_idle_connections_keep_nobody_out(shared: Collector) -> None:
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """A collector that nobody sends anything: what it takes to answer, the machine takes."""
-    collector = Collector(tmp_path_factory.mktemp("calm") / "home", "--runner", "none")
-    yield collector
-    collector.process.kill()
-    collector.process.communicate()
+    with without_runner(tmp_path_factory.mktemp("calm") / "home") as collector:
+        yield collector
 
 
 @contextlib.contextmanager

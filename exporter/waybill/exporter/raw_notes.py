@@ -10,7 +10,7 @@ say what they cover.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -27,20 +27,24 @@ _SUFFIX: Final = ".json"
 
 def note_raws(root: Path, files: Files, hour: Hour, raws: Iterable[RawName]) -> None:
     """Note that an hour has these raw files; raises `OSError` if that cannot be written."""
-    there = Covers().adding(raws)
-    for node in there.ranges:
-        before = read_raw_note(root, hour, node)
-        after = before.uniting(Covers({node: there.ranges[node]}))
-        if after != before:
-            _write(root / _note_path(hour, node), files, after)
+    _change(root, files, hour, raws, Covers.uniting)
 
 
 def forget_raws(root: Path, files: Files, hour: Hour, raws: Iterable[RawName]) -> None:
     """Take out raw files that are about to be compacted; raises `OSError` if that cannot be written."""
-    gone = Covers().adding(raws)
-    for node in gone.ranges:
+    _change(root, files, hour, raws, Covers.minus)
+
+
+def _change(
+    root: Path,
+    files: Files,
+    hour: Hour,
+    raws: Iterable[RawName],
+    how: Callable[[Covers, Covers], Covers],
+) -> None:
+    for node, spans in Covers().adding(raws).ranges.items():
         before = read_raw_note(root, hour, node)
-        after = before.minus(gone)
+        after = how(before, Covers({node: spans}))
         if after != before:
             _write(root / _note_path(hour, node), files, after)
 

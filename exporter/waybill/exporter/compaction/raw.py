@@ -28,7 +28,7 @@ from waybill.exporter.ledger import root_lock
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from waybill.exporter.parallel import in_parallel
 from waybill.exporter.parquet import Covers
-from waybill.exporter.raw_notes import not_there, read_raw_note
+from waybill.exporter.raw_notes import read_raw_note
 from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
 
@@ -190,7 +190,7 @@ def squash_hour(
         covered = _covered(root, hour)
         if covered is None:
             return []
-        lost = not_there(root, read_raw_note(root, hour, node), hour)
+        lost = read_raw_note(root, hour, node).minus(Covers().adding(paths)).minus(covered)
         made = []
         for group in _groups(paths, covered, large_bytes, lost):
             try:
@@ -237,8 +237,8 @@ def _groups(
     for raw, path in paths.items():
         size_bytes = path.stat().st_size
         ends = size_bytes >= large_bytes or covered.has(raw)
-        between = [(last.last, raw.first) for last in reversed(group)][:1]
-        spans_lost = lost.minus(Covers({raw.node: tuple(between)})) != lost
+        last = next(reversed(group), None)
+        spans_lost = last is not None and lost.minus(Covers({raw.node: ((last.last, raw.first),)})) != lost
         if ends or spans_lost or sum(group.values()) >= 2 * large_bytes:
             yield from _worthwhile(group)
             group = {}

@@ -290,9 +290,10 @@ class Layout:
         return Step(retry_s=min(waits_s), problem=self._damage)
 
     def _compact(self, hours: Collection[Hour], retraction: Retraction | None = None) -> CompactionReport:
+        nodes = {node.name for node in self._journal.nodes()}
         compactor = Compactor(
             self._settings.root,
-            nodes=[node.name for node in self._journal.nodes()],
+            nodes=nodes,
             files=self._files,
             workers=self._workers,
             check=self._filing.check,
@@ -302,10 +303,10 @@ class Layout:
             self._filing.check()
         # The notes go first and what is left is noted again, so that a crash leaves none of a file that went.
         for hour in noted:
-            forget_raws(self._settings.root, self._files, hour, self._own_raws(hour))
+            forget_raws(self._settings.root, self._files, hour, self._raws_of(nodes, hour))
         report = compactor.compact(hours, retraction=retraction)
         for hour in noted:
-            note_raws(self._settings.root, self._files, hour, self._own_raws(hour))
+            note_raws(self._settings.root, self._files, hour, self._raws_of(nodes, hour))
         for hour in hours:
             self._damaged.pop(hour, None)
         self._damaged.update(report.unreadable)
@@ -316,8 +317,7 @@ class Layout:
             raise OSError(next(iter(report.failed.values())))
         return report
 
-    def _own_raws(self, hour: Hour) -> set[RawName]:
-        nodes = {node.name for node in self._journal.nodes()}
+    def _raws_of(self, nodes: Collection[str], hour: Hour) -> set[RawName]:
         return {raw for raw in raw_files(self._settings.root, hour) if raw.node in nodes}
 
     @property
