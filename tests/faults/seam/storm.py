@@ -201,7 +201,11 @@ class Storm:
         if away.exists() or not self._town.root.exists():
             return False
         self._town.root.rename(away)
-        self._town.root.mkdir()
+        try:
+            self._town.root.mkdir()
+        except OSError:  # another fault has taken the inodes
+            away.rename(self._town.root)
+            return False
         over_ns = time.time_ns() + int(_UNDER_WAY_S * 1e9)
 
         def mount() -> None:
