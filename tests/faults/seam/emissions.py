@@ -20,8 +20,9 @@ HOURS: Final = 2
 HOUR_MS: Final = 3_600_000
 SYSTEMS: Final = ("edge", "core/7")
 
-FAILURE: Final = 1_000_000_000
-"""Added to a plain run's number, the number of its failure."""
+FAILURE: Final = 100_000_000_000
+"""Added to a plain run's number, the number of its failure; no storm begins so many pipelines that one of
+theirs comes near it."""
 
 Item = tuple[Kind, bytes, str]
 
