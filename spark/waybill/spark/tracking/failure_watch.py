@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from waybill.spark.tracking.executions import Executions, Failed
+from waybill.spark.tracking.executions import Execution, Executions
 from waybill.spark.tracking.exit_status import ProgramFailure, headline
-from waybill.spark.tracking.match_failures import match_failure
+from waybill.spark.tracking.match_failures import SLACK_MS, match_failures
 from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class FailureWatch:
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._closing = threading.Event()
-        self._unmatched: deque[Failed] = deque(maxlen=_UNMATCHED_MAX)
+        self._unmatched: deque[Execution] = deque(maxlen=_UNMATCHED_MAX)
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
@@ -94,9 +94,12 @@ class FailureWatch:
             self._unmatched.extend(executions.newly_failed())
             if last and len(self._unmatched) > len(known):
                 self._woken.set()  # These wait for another round of looks.
+            # What is weak evidence now may be none once the listener has said all.
+            succeeded = list(executions.succeeded_beside(self._unmatched, SLACK_MS)) if is_end else None
             with self._lock:
-                found = match_failure(self._unmatched, self._observed)
-                rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
+                runs = self._observed.runs.values()
+                found = match_failures(self._unmatched, runs, succeeded).pairs
+                rdds = [run for run in runs if run.of_rdd and run.error]
             for failed, run in found:
                 if is_end or run.ended_ms == failed.completed_ms or (last and failed in known):
                     self._report_once(run, failed.error, failed.completed_ms)
