@@ -2,91 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, strategies as st
+from sayings import AT, COLLECT, CTAS, MERGE, START_MS, ended, event_of, files
 
-from waybill.spark.tracking.executions import Execution
 from waybill.spark.tracking.match_failures import match_failures
 from waybill.spark.tracking.observed_runs import RUNS_MAX, ObservedRun, ObservedRuns
 
-START_MS = 1_790_000_000_000
+if TYPE_CHECKING:
+    from waybill.spark.tracking.executions import Execution
 
 
-def instant(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def observe(
-    observed: ObservedRuns,
-    run: str,
-    kind: str,
-    at_ms: int,
-    *,
-    job: int | None = None,
-    output: str | None = "/out/a",
-    name: str = "a job",
-) -> None:
-    facets = {} if job is None else {"spark_jobDetails": {"jobId": job}}
-    event = {
-        "eventTime": instant(at_ms),
-        "eventType": kind,
-        "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "tests", "name": name},
-        "producer": "https://example.org/listener",
-        "outputs": [] if output is None else [{"namespace": "file", "name": output}],
-    }
-    observed.observe(json.dumps(event).encode())
-
-
-def files(path: str) -> str:
-    """The plan of a write of files, as Spark prints it."""
-    return (
-        "== Physical Plan ==\nExecute InsertIntoHadoopFsRelationCommand (3)\n"
-        "+- WriteFiles (2)\n   +- * Range (1)\n\n\n"
-        "(1) Range [codegen id : 1]\nOutput [1]: [id#4L]\nArguments: Range (0, 5, step=1, splits=Some(2))\n\n"
-        "(2) WriteFiles\nInput [1]: [id#4L]\n\n(3) Execute InsertIntoHadoopFsRelationCommand\nInput: []\n"
-        f"Arguments: file:{path}, false, Parquet, [path={path}], ErrorIfExists, [id]\n\n"
-    )
-
-
-MERGE = (
-    "== Physical Plan ==\nExecute MergeIntoCommand (1)\n   +- MergeIntoCommand (2)\n\n\n"
-    "(1) Execute MergeIntoCommand\nOutput: []\n\n(2) MergeIntoCommand\n"
-    "Arguments: SubqueryAlias s, `default`.`t`, Delta[version=0, file:{path}], true\n\n"
-)
-CTAS = (
-    "== Physical Plan ==\nExecute CreateDataSourceTableAsSelectCommand (1)\n\n\n"
-    "(1) Execute CreateDataSourceTableAsSelectCommand\nOutput: []\n\n"
-)
-COLLECT = "== Physical Plan ==\n* Project (2)\n+- * Range (1)\n\n\n(1) Range [codegen id : 1]\n\n"
-
-
-def ended(
-    number: int,
-    *,
-    at: tuple[int, int],
-    jobs: Iterable[int] = (),
-    plan: str = files("/out/a"),
-    error: str = "boom",
-    within: int | None = None,
-) -> Execution:
-    return Execution(
-        id=number,
-        root_id=number if within is None else within,
-        submitted_ms=at[0],
-        completed_ms=at[1],
-        spark_jobs=frozenset(jobs),
-        error=error,
-        plan=plan,
-    )
-
-
-AT = (START_MS, START_MS + 40)
+def observe(observed: ObservedRuns, run: str, kind: str, at_ms: int, **what: Any) -> None:  # noqa: ANN401 - as for `event_of`
+    observed.observe(event_of(run, kind, at_ms, **what))
 
 
 @pytest.fixture
@@ -277,8 +209,10 @@ class World:
         failed = [execution for execution in self.executions if execution.error]
         succeeded = [execution for execution in self.executions if not execution.error]
         runs = list(self.runs)
-        for several in (failed, succeeded, runs) if chance else ():
-            chance.shuffle(several)
+        if chance is not None:
+            chance.shuffle(failed)
+            chance.shuffle(succeeded)
+            chance.shuffle(runs)
         pairs, left = match_failures(failed, runs, succeeded if settled else None)
         assert (
             len({failure.id for failure, _ in pairs}) == len({run.run_id for _, run in pairs}) == len(pairs)

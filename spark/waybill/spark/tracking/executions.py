@@ -39,6 +39,7 @@ class Executions:
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
+        self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._ended: set[int] = set()
         self._next = 0
@@ -68,9 +69,11 @@ class Executions:
             if execution.completionTime().isEmpty():
                 unended.add(number)
                 continue
+            error = _error(execution)
+            failed = _ended(execution, error) if error else None
             self._ended.add(number)
-            if error := _error(execution):
-                yield _ended(execution, error)
+            if failed is not None:
+                yield failed
         self._next = min(unended, default=newest + 1)
         self._ended = {number for number in self._ended if number >= self._next}
 

@@ -73,6 +73,24 @@ def match_failures(
     return Matched(pairs, left)
 
 
+def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execution]:
+    """The failed commands that no run tells of: of those within each other, the one that names its target.
+
+    A query writes nothing. A command that names no target itself, as the creation of a table, is told by the
+    run of any that ran within it or around it.
+
+    Args:
+        left: the failures without a run.
+        told: the roots of those that have one.
+    """
+    lost: dict[int, Execution] = {}
+    for failure in sorted(left, key=lambda failure: (target_of(failure.plan) is None, failure.id)):
+        is_told = failure.root_id in told and target_of(failure.plan) is None
+        if command_of(failure.plan) is not None and not is_told:
+            lost.setdefault(failure.root_id, failure)
+    return _in_order(lost.values())
+
+
 class _Step(NamedTuple):
     """One kind of evidence: whether an execution can be a run, and whether another one can be it as well."""
 
