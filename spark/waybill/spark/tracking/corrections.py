@@ -2,27 +2,71 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
+from waybill.spark.tracking.observed_runs import ObservedRun
+from waybill.spark.tracking.plans import command_of, target_of
 
 if TYPE_CHECKING:
     from openlineage.client.facet_v2 import RunFacet
 
+    from waybill.spark.tracking.executions import Execution
     from waybill.spark.tracking.exit_status import ProgramFailure
-    from waybill.spark.tracking.observed_runs import ObservedRun
+
+RUN_NOT_KNOWN: Final = "not known"
+"""The annotation `run` of a failure that none of the listener's runs could be found for."""
+
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
+
+
+class UnknownRun(ObservedRun, kw_only=True):
+    """A run that stands for a failed execution whose own run nobody knows.
+
+    Attributes:
+        sink: what it would have written, if its plan names it.
+    """
+
+    sink: DatasetName | None = None
+
+
+def unknown_run(execution: Execution, application: ObservedRun, application_id: str) -> UnknownRun:
+    """The same run for the same execution of the same application, whoever asks and however often.
+
+    Its job has the name that the listener gives to such an execution.
+    """
+    from openlineage.client.uuid import generate_static_uuid
+
+    sink = target_of(execution.plan)
+    command = command_of(execution.plan) or "execution"
+    names = [application.name, _HUMP.sub("_", command).strip("_").lower()]
+    if sink is not None:
+        names.append("_".join(sink.name.strip("/").split("/")[-2:]))
+    ended = datetime.fromtimestamp(execution.completed_ms / 1000, UTC)
+    return UnknownRun(
+        str(generate_static_uuid(ended, f"{application_id} {execution.id}".encode())),
+        application.namespace,
+        ".".join(names),
+        parent=Parent(ParentRun(application.run_id), EventJob(application.namespace, application.name)),
+        sink=sink,
+    )
 
 
 def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
-    It repeats the run's job and parent, without which a backend would take it for another job's. The language
-    is what wrote the details: ``PYTHON`` or ``JAVA``.
+    It repeats the run's job and parent, without which a backend would take it for another job's. That of an
+    unknown run says so by a tag, and has its output. The language is what wrote the details: ``PYTHON`` or
+    ``JAVA``.
     """
     # Only the few programs that fail load the client.
-    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, parent_run
+    from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run, parent_run, tags_run
 
     from waybill.facets import PRODUCER
+    from waybill.facets.overrides import TAG_PREFIX
     from waybill.transport.serial import event_to_json
 
     facets: dict[str, RunFacet] = {
@@ -39,12 +83,18 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
             job=parent_run.Job(run.parent.job.namespace, run.parent.job.name),
             producer=PRODUCER,
         )
+    outputs = []
+    if isinstance(run, UnknownRun):
+        tag = tags_run.TagsRunFacetFields(f"{TAG_PREFIX}run", RUN_NOT_KNOWN, "WAYBILL")
+        facets["tags"] = tags_run.TagsRunFacet([tag], producer=PRODUCER)
+        outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
     return event_to_json(
         RunEvent(
             eventTime=datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
             eventType=RunState.ABORT if failure.cancelled else RunState.FAIL,
             run=EventRun(run.run_id, facets),
             job=Job(run.namespace, run.name),
+            outputs=outputs,
             producer=PRODUCER,
         )
     )

@@ -7,7 +7,7 @@ Python, so that no code of ours runs inside the user's jobs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """An SQL execution that ended with an error; if it failed before its first job, it has no jobs."""
+class Execution(msgspec.Struct, frozen=True, kw_only=True):
+    """An SQL execution that ended; if it failed before its first job, it has no jobs.
+
+    Attributes:
+        root_id: the execution that this one ran within, or its own.
+        error: the error's text, empty if it succeeded.
+    """
 
     id: int
+    root_id: int
     submitted_ms: int
     completed_ms: int
     spark_jobs: frozenset[int]
@@ -33,6 +39,7 @@ class Executions:
     def __init__(self, spark: SparkSession) -> None:
         java: Any = spark
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
+        self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._ended: set[int] = set()
         self._next = 0
@@ -42,7 +49,7 @@ class Executions:
         """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
-    def newly_failed(self) -> Iterator[Failed]:
+    def newly_failed(self) -> Iterator[Execution]:
         """The executions that ended with an error since the last call; a Py4JError if the JVM is gone.
 
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
@@ -62,22 +69,45 @@ class Executions:
             if execution.completionTime().isEmpty():
                 unended.add(number)
                 continue
+            error = _error(execution)
+            failed = _ended(execution, error) if error else None
             self._ended.add(number)
-            error = execution.errorMessage()
-            # Spark says success by an empty text.
-            if not error.isEmpty() and error.get():
-                yield _failed(number, execution, str(error.get()))
+            if failed is not None:
+                yield failed
         self._next = min(unended, default=newest + 1)
         self._ended = {number for number in self._ended if number >= self._next}
 
+    def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
+        """The executions without an error that ended when one of these failed; Py4JError as above."""
+        ends_ms = {
+            failure.completed_ms + apart for failure in failed for apart in range(-slack_ms, slack_ms + 1)
+        }
+        executions = self._store.executionsList()
+        for place in range(executions.size() if ends_ms else 0):
+            execution = executions.apply(place)
+            has_ended = not execution.completionTime().isEmpty()
+            if has_ended and _completed_ms(execution) in ends_ms and not _error(execution):
+                yield _ended(execution, "")
 
-def _failed(number: int, execution: Any, error: str) -> Failed:  # noqa: ANN401 - a Java object
+
+def _ended(execution: Any, error: str) -> Execution:  # noqa: ANN401 - a Java object
     jobs = str(execution.jobs().keys().mkString(","))
-    return Failed(
-        id=number,
+    return Execution(
+        id=int(execution.executionId()),
+        root_id=int(execution.rootExecutionId()),
         submitted_ms=int(execution.submissionTime()),
-        completed_ms=int(execution.completionTime().get().getTime()),
+        completed_ms=_completed_ms(execution),
         spark_jobs=frozenset(map(int, filter(None, jobs.split(",")))),
         error=error,
         plan=str(execution.physicalPlanDescription()),
     )
+
+
+def _error(execution: Any) -> str:  # noqa: ANN401 - as above
+    error = execution.errorMessage()
+    # Spark says success by an empty text.
+    return "" if error.isEmpty() else str(error.get())
+
+
+def _completed_ms(execution: Any) -> int:  # noqa: ANN401 - as above
+    return int(execution.completionTime().get().getTime())

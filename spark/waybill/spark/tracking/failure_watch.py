@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from waybill.spark.tracking.executions import Executions, Failed
+from waybill.spark.tracking.corrections import unknown_run
+from waybill.spark.tracking.executions import Execution, Executions
 from waybill.spark.tracking.exit_status import ProgramFailure, headline
-from waybill.spark.tracking.match_failures import match_failure
+from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match_failures
 from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ log = logging.getLogger("waybill.spark")
 SETTLE_TIMEOUT_S: Final = 10.0
 """How long `stop()` waits at most for events that the listener has not handled yet."""
 
-_LOOKS_S: Final = (0.05, 0.2, 0.75, 2.0)
-"""Pauses before each look at Spark's status store after a run ended, since the store lags behind."""
-_UNMATCHED_MAX: Final = 1000
+UNMATCHED_MAX: Final = 1000
+"""The most failures that wait for their run; beyond, the oldest are given up."""
 
 Report = Callable[[ObservedRun, ProgramFailure, int], None]
 """Takes a run that failed, the reason, and the time in epoch milliseconds."""
@@ -32,16 +31,31 @@ Report = Callable[[ObservedRun, ProgramFailure, int], None]
 class FailureWatch:
     """Watches one application from its first event to its end, and reports each write that failed once.
 
-    All calls to the JVM are made by one thread, so that a JVM that hangs blocks nothing else.
+    A failed write whose run nobody knows is reported as a run of its own. All calls to the JVM are made by
+    one thread, so that a JVM that hangs blocks nothing else.
+
+    Args:
+        report: is told each failure.
+        application: gives the application's own run, as far as it is known.
+        looks_s: pauses before each look at Spark's status store after a run ended; the store lags behind.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(
+        self,
+        report: Report,
+        application: Callable[[], ObservedRun],
+        looks_s: Sequence[float] = (0.05, 0.2, 0.75, 2.0),
+    ) -> None:
         self._report = report
+        self._application = application
+        self._looks_s = looks_s
         self._observed = ObservedRuns()
         self._lock = threading.Lock()
         self._woken = threading.Event()
         self._closing = threading.Event()
-        self._unmatched: deque[Failed] = deque(maxlen=_UNMATCHED_MAX)
+        self._unmatched: list[Execution] = []
+        self._told: set[int] = set()
+        """The roots of the failures that were reported with their run."""
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
@@ -63,6 +77,8 @@ class FailureWatch:
         self._woken.set()
         if self._thread is not None:
             self._thread.join(SETTLE_TIMEOUT_S * 1.5)
+            if self._thread.is_alive():
+                log.warning("Spark does not answer, a failed write may read as complete")
 
     def _work(self, spark: SparkSession) -> None:
         try:
@@ -70,42 +86,98 @@ class FailureWatch:
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
             return
+        self.watch(executions)
+
+    def watch(self, executions: Executions) -> None:
+        """Look at an application's executions whenever a run has ended, until `finish`."""
         while not self._closing.is_set():
             self._woken.wait()
             self._woken.clear()
-            for pause_s in _LOOKS_S:
+            waiting = {failure.id for failure in self._unmatched}
+            for number, pause_s in enumerate(self._looks_s, 1):
                 if self._closing.wait(pause_s):
                     break
-                self._look(executions, last=pause_s == _LOOKS_S[-1])
+                self._quietly(self._look, executions, last=number == len(self._looks_s))
+            else:
+                self._quietly(self._give_up, executions, waiting)
         try:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
             log.warning("Spark's listener is behind, a failed write may read as complete: %s", error)
-        self._look(executions, last=True, is_end=True)
+        self._quietly(self._look, executions, last=True)
+        self._quietly(self._decide, executions, list(self._unmatched))
 
-    def _look(self, executions: Executions, *, last: bool, is_end: bool = False) -> None:
-        """Match failed executions with the listener's runs, and report them.
-
-        A backend believes the event that comes last, so ours waits for the listener's, but not forever: until
-        the last look, if the failure was known at the one before, or until the end of the application.
-        """
+    def _quietly(self, work: Callable[..., None], *args: object, **kwargs: object) -> None:
         try:
-            known = list(self._unmatched)
-            self._unmatched.extend(executions.newly_failed())
-            if last and len(self._unmatched) > len(known):
-                self._woken.set()  # These wait for another round of looks.
-            with self._lock:
-                found = match_failure(self._unmatched, self._observed)
-                rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
-            for failed, run in found:
-                if is_end or run.ended_ms == failed.completed_ms or (last and failed in known):
-                    self._report_once(run, failed.error, failed.completed_ms)
-                    self._unmatched.remove(failed)
-            for run in rdds:
-                # The listener reports these rightly, but with the reason in a facet of its own.
-                self._report_once(run, run.error or "", run.ended_ms or 0)
+            work(*args, **kwargs)
         except Exception:
             log.warning("the final states of this application cannot be checked", exc_info=True)
+
+    def _look(self, executions: Executions, *, last: bool) -> None:
+        """Match failed executions with the listener's runs, and report those that are certain.
+
+        A backend believes the event that comes last, so ours waits for the listener's, but not forever: until
+        the last look, if the failure was known at the one before.
+        """
+        known = {failure.id for failure in self._unmatched}
+        self._unmatched += executions.newly_failed()
+        matched = self._match(self._unmatched, None)
+        for failed, run in matched.pairs:
+            if run.ended_ms == failed.completed_ms or (last and failed.id in known):
+                self._tell(failed, run)
+        with self._lock:
+            rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
+        for run in rdds:
+            # The listener reports these rightly, but with the reason in a facet of its own.
+            self._report_once(run, run.error or "", run.ended_ms or 0)
+        if len(self._unmatched) > UNMATCHED_MAX:
+            self._decide(executions, self._unmatched[:-UNMATCHED_MAX])
+        if last and self._unmatched:
+            self._woken.set()  # These wait for another round of looks.
+
+    def _give_up(self, executions: Executions, waiting: Collection[int]) -> None:
+        """Decide on failures that have waited for a round of looks, unless the listener is still behind."""
+        old = [failure for failure in self._unmatched if failure.id in waiting]
+        if not old:
+            return
+        try:
+            executions.settle(SETTLE_TIMEOUT_S)
+        except Exception as error:  # noqa: BLE001 - as above
+            log.info("Spark's listener is behind, %d failures wait for their runs: %s", len(old), error)
+            return
+        self._decide(executions, old)
+
+    def _decide(self, executions: Executions, failed: Collection[Execution]) -> None:
+        """Report failures for good: the listener has said all that it will say of them."""
+        try:
+            succeeded = list(executions.succeeded_beside(failed, SLACK_MS))
+        except Exception as error:  # noqa: BLE001 - as above
+            log.info("Spark does not say what succeeded, only strong evidence counts: %s", error)
+            succeeded = None
+        matched = self._match(failed, succeeded)
+        for failure, run in matched.pairs:
+            self._tell(failure, run)
+        lost = lost_writes(matched.left, self._told)
+        for failure in lost:
+            run = unknown_run(failure, self._application(), executions.application_id)
+            self._report_once(run, failure.error, failure.completed_ms)
+        if lost:
+            log.warning(
+                "%d failed writes have no run of the listener's, and a record of their own, marked "
+                '"run: not known"; there may be records that call them complete. The first: %s',
+                len(lost),
+                headline(lost[0].error),
+            )
+        self._unmatched = [failure for failure in self._unmatched if failure not in failed]
+
+    def _match(self, failed: Collection[Execution], succeeded: Collection[Execution] | None) -> Matched:
+        with self._lock:
+            return match_failures(failed, self._observed.runs.values(), succeeded)
+
+    def _tell(self, failure: Execution, run: ObservedRun) -> None:
+        self._report_once(run, failure.error, failure.completed_ms)
+        self._told.add(failure.root_id)
+        self._unmatched.remove(failure)
 
     def _report_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
         if not run.is_reported:

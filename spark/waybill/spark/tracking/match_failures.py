@@ -1,71 +1,236 @@
 """Which of the listener's runs a failed execution is.
 
-Three facts tie the two together, and none of them is a guess:
+The two are tied together by what both say of themselves, the strongest evidence first:
 
 1. A Spark job belongs to one execution, and the listener names the job in an event of the run it belongs to.
-2. The listener copies the times of its START and terminal events from Spark, to the millisecond, and Spark's
-   record of the execution has the same times. By them an execution that failed before its first job (because
-   its path already exists, say) is found among the runs without a job.
-3. The path that a run writes to is in the plan of its execution. It decides between runs with the same times.
+2. The listener copies the times of its START and terminal events from Spark, and Spark's record of the
+   execution has the same times, to the millisecond. The path that a run writes to is in the plan of its
+   execution, too.
+3. The times alone, where path and plan do not say the contrary: of both ends, or, since the listener leaves
+   out the START of many a run on a busy machine, of the last one.
+4. The path, with times that are a few milliseconds apart.
 
-Where more runs remain than failures, none of them is called a failure.
+What is weaker than a path and exact times waits until all that the listener may still say has been said. It
+decides only where every execution that the run can be has failed. A run that says which jobs it had is never
+anything but their execution's, and a run whose failure is reported gets no other.
 """
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from waybill.spark.tracking.plans import command_of, names_path, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from waybill.spark.tracking.executions import Failed
-    from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
+    from waybill.spark.tracking.executions import Execution
+    from waybill.spark.tracking.observed_runs import ObservedRun
 
-log = logging.getLogger("waybill.spark")
+SLACK_MS: Final = 5
+"""How far the times of a run and of its execution may be apart."""
 
 
-def match_failure(failed: Collection[Failed], observed: ObservedRuns) -> list[tuple[Failed, ObservedRun]]:
-    """Find the runs of failed executions, as far as the listener has reported them.
+class Matched(NamedTuple):
+    """What is known of failed executions.
 
-    A failure without a match has no run yet, or none at all: the listener reports neither `collect` nor what
-    fails in analysis.
+    Attributes:
+        pairs: failures, each with its run.
+        left: those without a run.
     """
-    found = [(failure, run) for failure in failed if (run := _by_job(failure, observed))]
-    by_times: dict[tuple[int, int], list[Failed]] = defaultdict(list)
-    for failure in failed:
-        if not failure.spark_jobs:
-            by_times[failure.submitted_ms, failure.completed_ms].append(failure)
-    for (submitted_ms, completed_ms), failures in by_times.items():
-        runs = [
-            run
-            for run in observed.runs.values()
-            # DROP TABLE has no START, nor has what fails before the listener sees it.
-            if not run.spark_jobs and run.started_ms in (None, submitted_ms) and run.ended_ms == completed_ms
-        ]
-        found += _pair(failures, runs)
-    return found
+
+    pairs: list[tuple[Execution, ObservedRun]]
+    left: list[Execution]
 
 
-def _by_job(failure: Failed, observed: ObservedRuns) -> ObservedRun | None:
-    runs = (observed.of_job(job) for job in sorted(failure.spark_jobs))
-    return next((run for run in runs if run is not None), None)
+def match_failures(
+    failed: Collection[Execution], runs: Iterable[ObservedRun], succeeded: Collection[Execution] | None = None
+) -> Matched:
+    """Find the runs of failed executions; neither the order of these nor that of the runs matters.
+
+    Args:
+        failed: all failures that have no run yet.
+        runs: all runs that the listener has reported.
+        succeeded: the executions without an error that ended at the time of a failure, once the listener has
+            said all that it will say of them; None before, when only strong evidence counts.
+    """
+    by_job, unnamed = _sorted_out(runs)
+    pairs: list[tuple[Execution, ObservedRun]] = []
+    left: list[Execution] = []
+    for failure in _in_order(failed):
+        run = _by_job(failure, by_job)
+        if run is None:
+            left.append(failure)
+        elif not run.is_reported and all(run is not taken for _, taken in pairs):
+            pairs.append((failure, run))
+    rivals = [other for other in _in_order(succeeded or ()) if _by_job(other, by_job) is None]
+    for step in _STEPS if succeeded is not None else _STEPS[:1]:
+        for failure, run in _decided(step, left, rivals, unnamed):
+            pairs.append((failure, run))
+            left.remove(failure)
+            unnamed.remove(run)
+    return Matched(pairs, left)
 
 
-def _pair(failures: list[Failed], runs: list[ObservedRun]) -> list[tuple[Failed, ObservedRun]]:
-    pairs: list[tuple[Failed, ObservedRun]] = []
-    if len(runs) > len(failures):
-        runs = [run for run in runs if any(_writes(failure, run) for failure in failures)]
-    if len(runs) > len(failures):
-        log.warning("%d runs could be that of a failed execution; none is called failed", len(runs))
-        return pairs
+def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execution]:
+    """The failed commands that no run tells of: of those within each other, the one that names its target.
+
+    A query writes nothing. A command that names no target itself, as the creation of a table, is told by the
+    run of any that ran within it or around it.
+
+    Args:
+        left: the failures without a run.
+        told: the roots of those that have one.
+    """
+    lost: dict[int, Execution] = {}
+    for failure in sorted(left, key=lambda failure: (target_of(failure.plan) is None, failure.id)):
+        is_told = failure.root_id in told and target_of(failure.plan) is None
+        if command_of(failure.plan) is not None and not is_told:
+            lost.setdefault(failure.root_id, failure)
+    return _in_order(lost.values())
+
+
+class _Step(NamedTuple):
+    """One kind of evidence: whether an execution can be a run, and whether another one can be it as well."""
+
+    may_be: Callable[[Execution, ObservedRun], bool]
+    is_contested: Callable[[Execution, ObservedRun], bool]
+
+
+def _has_times(execution: Execution, run: ObservedRun, slack_ms: int = 0) -> bool:
+    return (
+        run.ended_ms is not None
+        and abs(run.ended_ms - execution.completed_ms) <= slack_ms
+        and (run.started_ms is None or abs(run.started_ms - execution.submitted_ms) <= slack_ms)
+    )
+
+
+def _writes(execution: Execution, run: ObservedRun) -> bool:
+    if target := target_of(execution.plan):
+        return target.name in run.outputs
+    return any(names_path(execution.plan, output) for output in run.outputs)
+
+
+def _may_write(execution: Execution, run: ObservedRun) -> bool:
+    """Whether nothing says that the run wrote elsewhere; a plan may name a table, the run its folder."""
+    if not run.outputs or _writes(execution, run):
+        return True
+    if target := target_of(execution.plan):
+        inside = target.name + "/"
+        return any(name.startswith(inside) or inside.startswith(name + "/") for name in run.outputs)
+    return command_of(execution.plan) is not None
+
+
+def _exactly(execution: Execution, run: ObservedRun) -> bool:
+    return _has_times(execution, run) and _writes(execution, run)
+
+
+def _at_its_times(execution: Execution, run: ObservedRun) -> bool:
+    return _has_times(execution, run) and _may_write(execution, run)
+
+
+def _nearly(execution: Execution, run: ObservedRun) -> bool:
+    return _has_times(execution, run, SLACK_MS) and _may_write(execution, run)
+
+
+_STEPS: Final = (
+    _Step(_exactly, _exactly),
+    _Step(lambda execution, run: run.started_ms is not None and _at_its_times(execution, run), _nearly),
+    _Step(_at_its_times, _nearly),
+    _Step(lambda execution, run: _has_times(execution, run, SLACK_MS) and _writes(execution, run), _nearly),
+)
+
+
+def _sorted_out(runs: Iterable[ObservedRun]) -> tuple[dict[int, ObservedRun], list[ObservedRun]]:
+    """The runs by the jobs that they name, and those that name none and may still be called failed."""
+    by_job: dict[int, ObservedRun] = {}
+    unnamed: list[ObservedRun] = []
+    for run in sorted(runs, key=lambda run: run.run_id):
+        for job in run.spark_jobs:
+            by_job.setdefault(job, run)
+        if not run.spark_jobs and not run.is_reported and run.ended_ms is not None:
+            unnamed.append(run)
+    return by_job, unnamed
+
+
+def _in_order(executions: Iterable[Execution]) -> list[Execution]:
+    return sorted(executions, key=lambda execution: execution.id)
+
+
+def _by_job(execution: Execution, by_job: Mapping[int, ObservedRun]) -> ObservedRun | None:
+    return next((by_job[job] for job in sorted(execution.spark_jobs) if job in by_job), None)
+
+
+def _decided(
+    step: _Step, failed: Collection[Execution], rivals: Collection[Execution], runs: Collection[ObservedRun]
+) -> list[tuple[Execution, ObservedRun]]:
+    """The pairs that one kind of evidence leaves no doubt about.
+
+    Failures and runs that hang together are decided together: each of the runs has failed if there is a
+    failure for each, even where it cannot be said which is whose.
+    """
+    by_end: dict[int, list[ObservedRun]] = defaultdict(list)
     for run in runs:
-        failure = next((failure for failure in failures if _writes(failure, run)), failures[0])
-        failures = [other for other in failures if other is not failure]
-        pairs.append((failure, run))
+        by_end[run.ended_ms or 0].append(run)
+
+    def near(execution: Execution) -> list[ObservedRun]:
+        ends_ms = range(execution.completed_ms - SLACK_MS, execution.completed_ms + SLACK_MS + 1)
+        return [run for end_ms in ends_ms for run in by_end.get(end_ms, ())]
+
+    contested = {run.run_id for rival in rivals for run in near(rival) if step.is_contested(rival, run)}
+    candidates: dict[str, list[Execution]] = defaultdict(list)
+    by_id: dict[str, ObservedRun] = {}
+    for failure in failed:
+        for run in near(failure):
+            if run.run_id not in contested and step.may_be(failure, run):
+                candidates[run.run_id].append(failure)
+                by_id[run.run_id] = run
+    pairs: list[tuple[Execution, ObservedRun]] = []
+    for together in _components(candidates):
+        owners = _owners(together, candidates)
+        if len(owners) == len(together):
+            pairs += [(failure, by_id[run_id]) for run_id, failure in owners.items()]
     return pairs
 
 
-def _writes(failure: Failed, run: ObservedRun) -> bool:
-    return any(output in failure.plan for output in run.outputs)
+def _components(candidates: Mapping[str, list[Execution]]) -> list[list[str]]:
+    """The ids of runs, those together that share a candidate or are tied by others that do."""
+    of_failure: dict[int, list[str]] = defaultdict(list)
+    for run_id, failures in candidates.items():
+        for failure in failures:
+            of_failure[failure.id].append(run_id)
+    unseen = dict.fromkeys(sorted(candidates))
+    components = []
+    while unseen:
+        component = [unseen.popitem()[0]]
+        for run_id in component:
+            for failure in candidates[run_id]:
+                for other in of_failure[failure.id]:
+                    if other in unseen:
+                        del unseen[other]
+                        component.append(other)
+        components.append(sorted(component))
+    return components
+
+
+def _owners(run_ids: list[str], candidates: Mapping[str, list[Execution]]) -> dict[str, Execution]:
+    """A failure for each run, for as many runs as can have one of their own."""
+    owned: dict[int, str] = {}
+    failures: dict[int, Execution] = {}
+
+    def find(run_id: str, tried: set[int]) -> bool:
+        # One that is free comes first, so that what ended together is paired in order.
+        for failure in sorted(candidates[run_id], key=lambda failure: failure.id in owned):
+            if failure.id in tried:
+                continue
+            tried.add(failure.id)
+            if failure.id not in owned or find(owned[failure.id], tried):
+                owned[failure.id] = run_id
+                failures[failure.id] = failure
+                return True
+        return False
+
+    for run_id in run_ids:
+        find(run_id, set())
+    return {run_id: failures[number] for number, run_id in owned.items()}

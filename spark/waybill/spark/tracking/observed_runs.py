@@ -59,7 +59,6 @@ class ObservedRuns:
 
     def __init__(self) -> None:
         self.runs: OrderedDict[str, ObservedRun] = OrderedDict()
-        self._by_job: dict[int, ObservedRun] = {}
 
     def observe(self, body: bytes) -> ObservedRun | None:
         """Add one event; the run it belongs to, None for an event of no run."""
@@ -83,22 +82,16 @@ class ObservedRuns:
         elif event.eventType in _ENDS:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
         while len(self.runs) > RUNS_MAX:
-            _, forgotten = self.runs.popitem(last=False)
-            for job in forgotten.spark_jobs:
-                self._by_job.pop(job, None)
+            self.runs.popitem(last=False)
         return run
 
-    def of_job(self, spark_job: int) -> ObservedRun | None:
-        """The run that a Spark job ran for."""
-        return self._by_job.get(spark_job)
-
-    def _add_facets(self, facets: RunFacets, run: ObservedRun) -> None:
+    @staticmethod
+    def _add_facets(facets: RunFacets, run: ObservedRun) -> None:
         run.parent = facets.parent or run.parent
         if details := bytes(facets.spark_job_details):
             job_id = _JOB_DETAILS.decode(details).job_id
             if job_id is not None:
                 run.spark_jobs.add(job_id)
-                self._by_job[job_id] = run
         if exception := bytes(facets.spark_exception):
             reported = _EXCEPTION.decode(exception)
             run.error = reported.stack_trace or reported.message

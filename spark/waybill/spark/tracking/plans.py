@@ -1,0 +1,62 @@
+"""What Spark's text of an execution's plan says: which command it is, and where it writes to.
+
+Spark prints the tree of operators first, its root in the first line, and then a paragraph for each operator,
+with its arguments. A command's name begins with a verb, a query's operator is a noun.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from waybill.facets.event import DatasetName
+
+_ROOT: Final = re.compile(r"== Physical Plan ==\n\W*(.*?) \(\d+\)\n")
+_COMMAND: Final = re.compile(
+    r"(?:Execute |Alter|Append|Atomic|Create|Delete|Drop|Insert|Merge|Optimize|Overwrite|Refresh|Rename"
+    r"|Replace|Save|Truncate|Update|Write)(?!Files\b)"
+)
+_WRITES_NOTHING: Final = re.compile(r"Execute (?:\w*View\w*|(?:Cache|Describe|Explain|Set|Show)\w*)")
+_FILES: Final = re.compile(
+    r"\(\d+\) Execute InsertIntoHadoopFsRelationCommand\n(?:Input.*\n|Output.*\n)*"
+    r"Arguments: (.+?), (?:\[[^\]]*\], )?(?:false|true), "
+)
+_OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
+_URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
+_OBJECT_STORES: Final = ("s3", "gs", "wasb", "abfs")
+
+
+def command_of(plan: str) -> str | None:
+    """The command that an execution is, as ``Execute MergeIntoCommand``; None for a query."""
+    root = _ROOT.match(plan)
+    name = root[1] if root else plan.partition("\n")[0]
+    return name if _COMMAND.match(name) and not _WRITES_NOTHING.match(name) else None
+
+
+def target_of(plan: str) -> DatasetName | None:
+    """The folder that an execution writes files to, named as the listener names it; None if it names none."""
+    if files := _FILES.search(plan):
+        return _dataset(files[1])
+    name = command_of(plan)
+    if name is None:
+        return None
+    paragraph = plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
+    option = _OPTION.search(paragraph)
+    return _dataset(option[1]) if option else None
+
+
+def names_path(plan: str, name: str) -> bool:
+    """Whether a plan names a dataset, and not only one whose name begins or ends with that name."""
+    before = r"(?:^|[\s:=,`'\"(\[]|//[^/\s]*" + ("" if name.startswith("/") else r"[./]") + ")"
+    return re.search(before + re.escape(name.rstrip("/")) + r"/?(?![\w./-])", plan) is not None
+
+
+def _dataset(path: str) -> DatasetName:
+    whole = _URI.fullmatch(path)
+    scheme, authority, name = whole.groups(default="") if whole else ("", "", path)
+    if scheme.startswith(_OBJECT_STORES):
+        # Hadoop has several names for the same store of S3.
+        namespace = f"{'s3' if scheme.startswith('s3') else scheme}://{authority}"
+        return DatasetName(namespace, name.strip("/") or "/")
+    namespace = f"{scheme}://{authority}" if authority else scheme or "file"
+    return DatasetName(namespace, name.rstrip("/") or "/")

@@ -1,0 +1,86 @@
+"""What Spark and its listener say of executions and runs, made by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from waybill.spark.tracking.executions import Execution
+
+START_MS = 1_790_000_000_000
+
+
+def instant(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def event_of(
+    run: str,
+    kind: str,
+    at_ms: int,
+    *,
+    job: int | None = None,
+    output: str | None = "/out/a",
+    name: str = "a job",
+    parent: str | None = None,
+) -> bytes:
+    """An event of the listener's."""
+    facets: dict[str, object] = {} if job is None else {"spark_jobDetails": {"jobId": job}}
+    if parent is not None:
+        facets["parent"] = {"run": {"runId": parent}, "job": {"namespace": "tests", "name": "orders"}}
+    event = {
+        "eventTime": instant(at_ms),
+        "eventType": kind,
+        "run": {"runId": run, "facets": facets},
+        "job": {"namespace": "tests", "name": name},
+        "producer": "https://example.org/listener",
+        "outputs": [] if output is None else [{"namespace": "file", "name": output}],
+    }
+    return json.dumps(event).encode()
+
+
+def files(path: str) -> str:
+    """The plan of a write of files, as Spark prints it."""
+    return (
+        "== Physical Plan ==\nExecute InsertIntoHadoopFsRelationCommand (3)\n"
+        "+- WriteFiles (2)\n   +- * Range (1)\n\n\n"
+        "(1) Range [codegen id : 1]\nOutput [1]: [id#4L]\nArguments: Range (0, 5, step=1, splits=Some(2))\n\n"
+        "(2) WriteFiles\nInput [1]: [id#4L]\n\n(3) Execute InsertIntoHadoopFsRelationCommand\nInput: []\n"
+        f"Arguments: file:{path}, false, Parquet, [path={path}], ErrorIfExists, [id]\n\n"
+    )
+
+
+MERGE = (
+    "== Physical Plan ==\nExecute MergeIntoCommand (1)\n   +- MergeIntoCommand (2)\n\n\n"
+    "(1) Execute MergeIntoCommand\nOutput: []\n\n(2) MergeIntoCommand\n"
+    "Arguments: SubqueryAlias s, `default`.`t`, Delta[version=0, file:{path}], true\n\n"
+)
+CTAS = (
+    "== Physical Plan ==\nExecute CreateDataSourceTableAsSelectCommand (1)\n\n\n"
+    "(1) Execute CreateDataSourceTableAsSelectCommand\nOutput: []\n\n"
+)
+COLLECT = "== Physical Plan ==\n* Project (2)\n+- * Range (1)\n\n\n(1) Range [codegen id : 1]\n\n"
+
+
+def ended(
+    number: int,
+    *,
+    at: tuple[int, int],
+    jobs: Iterable[int] = (),
+    plan: str = files("/out/a"),
+    error: str = "boom",
+    within: int | None = None,
+) -> Execution:
+    return Execution(
+        id=number,
+        root_id=number if within is None else within,
+        submitted_ms=at[0],
+        completed_ms=at[1],
+        spark_jobs=frozenset(jobs),
+        error=error,
+        plan=plan,
+    )
+
+
+AT = (START_MS, START_MS + 40)

@@ -1,0 +1,186 @@
+"""A failed write is never silent: it is its run's failure, or a record of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from sayings import AT, COLLECT, CTAS, MERGE, ended, event_of, files
+
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.spark.tracking.corrections import failure_event
+from waybill.spark.tracking.executions import Executions
+from waybill.spark.tracking.failure_watch import UNMATCHED_MAX, FailureWatch
+from waybill.spark.tracking.observed_runs import ObservedRun
+
+if TYPE_CHECKING:
+    from waybill.spark.tracking.executions import Execution
+    from waybill.spark.tracking.exit_status import ProgramFailure
+
+RUN = "01a1fec3-768d-7069-a2a1-b2454eb72dad"
+APPLICATION = ObservedRun("01a1fec3-0000-7069-a2a1-b2454eb72dad", "tests", "orders")
+
+
+class Spark(Executions):
+    """A Spark whose executions have ended as they are given; `settle` waits for `before_settled`."""
+
+    def __init__(self, *ended: Execution) -> None:
+        self.application_id = "local-1"
+        self.executions = list(ended)
+        self.before_settled: Callable[[], None] = lambda: None
+        self.is_gone = False
+
+    def settle(self, timeout_s: float) -> None:
+        assert timeout_s > 0
+        self.before_settled()
+
+    def newly_failed(self) -> Iterator[Execution]:
+        while self.executions and not self.is_gone:
+            if (execution := self.executions.pop(0)).error:
+                yield execution
+
+    def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
+        if self.is_gone:
+            raise ConnectionError("no JVM")
+        assert failed or slack_ms
+        return iter(())
+
+
+class Watched:
+    """A watch, and what it reported: events as they go into the journal."""
+
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
+        self.said = threading.Event()
+        self.watch = FailureWatch(self._report, lambda: APPLICATION, looks_s=(0, 0))
+
+    def _report(self, run: ObservedRun, failure: ProgramFailure, time_ms: int) -> None:
+        event = decode_event(failure_event(run, failure, time_ms, language="JAVA"))
+        assert isinstance(event, RunEvent)
+        self.events.append(event)
+        self.said.set()
+
+    def end(self, spark: Spark) -> list[ProvenanceRecord]:
+        """The records at the end of the application."""
+        self.watch.finish()
+        self.watch.watch(spark)
+        return fold(self.events, system_name="tests")
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "waybill.spark"):
+        (record,) = watched.end(Spark(ended(1, at=AT, plan=files("/out/a"), error="boom\nat a line")))
+    assert record.final_state is FinalState.ERROR
+    assert record.data_sink == "file//out/a"
+    assert record.transforms == ("orders.execute_insert_into_hadoop_fs_relation_command.out_a",)
+    assert record.annotations == {"errorCause": "boom", "run": "not known"}
+    assert (record.system_name, record.parent_did) == ("tests", APPLICATION.run_id)
+    assert "1 failed writes have no run" in caplog.text
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "sink"),
+    [
+        ("s3a://lake/out/a", "s3://lake/out/a"),
+        ("hdfs://name:9000/out/a", "hdfs://name:9000//out/a"),
+        ("/out/b c,d", "file//out/b c,d"),
+    ],
+)
+def test_a_record_of_its_own_names_the_sink_as_the_listener_does(
+    watched: Watched, path: str, sink: str
+) -> None:
+    plan = files(path).replace("file:s3a", "s3a").replace("file:hdfs", "hdfs")
+    assert [record.data_sink for record in watched.end(Spark(ended(1, at=AT, plan=plan)))] == [sink]
+
+
+def test_a_command_whose_plan_names_no_folder_is_a_record_without_a_sink(watched: Watched) -> None:
+    (record,) = watched.end(Spark(ended(1, at=AT, plan=MERGE.format(path="/warehouse/t"))))
+    assert (record.data_sink, record.transforms) == (None, ("orders.execute_merge_into_command",))
+
+
+def test_a_query_that_failed_leaves_no_record(watched: Watched) -> None:
+    assert watched.end(Spark(ended(1, at=AT, plan=COLLECT))) == []
+
+
+def test_commands_within_each_other_are_one_record_and_none_where_a_run_tells_of_them(
+    watched: Watched,
+) -> None:
+    inner = ended(2, at=(AT[0] + 5, AT[1] - 5), plan=files("/out/a"), within=1)
+    outer = ended(1, at=AT, plan=CTAS)
+    (record,) = watched.end(Spark(outer, inner))
+    assert record.data_sink == "file//out/a"
+    other = Watched()
+    other.watch.observe(event_of(RUN, "COMPLETE", inner.completed_ms))
+    (record,) = other.end(Spark(outer, inner))
+    assert (record.did, record.final_state) == (RUN, FinalState.ERROR)
+
+
+def test_an_execution_whose_jobs_the_listener_never_named_is_its_runs_failure(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    (record,) = watched.end(Spark(ended(1, at=AT, jobs={3})))
+    assert (record.did, record.annotations) == (RUN, {"errorCause": "boom"})
+
+
+def test_what_the_listener_says_while_it_is_waited_for_counts(watched: Watched) -> None:
+    spark = Spark(ended(1, at=AT))
+    spark.before_settled = lambda: assert_run(watched.watch.observe(event_of(RUN, "COMPLETE", AT[1])))
+    assert [record.did for record in watched.end(spark)] == [RUN]
+
+
+def assert_run(run: ObservedRun | None) -> None:
+    assert run is not None
+
+
+def test_a_failure_that_waited_for_its_run_is_given_up_while_the_application_goes_on(
+    watched: Watched,
+) -> None:
+    spark = Spark(ended(1, at=AT))
+    thread = threading.Thread(target=watched.watch.watch, args=(spark,))
+    thread.start()
+    watched.watch.observe(event_of("another", "COMPLETE", AT[1] + 1000))
+    assert watched.said.wait(30)
+    watched.watch.finish()
+    thread.join()
+    (record,) = fold(watched.events, system_name="tests")
+    assert record.annotations == {"errorCause": "boom", "run": "not known"}
+
+
+def test_of_more_failures_than_may_wait_none_is_silent(watched: Watched) -> None:
+    failures = [ended(number, at=AT, plan=files(f"/out/w{number}")) for number in range(UNMATCHED_MAX + 300)]
+    assert len(watched.end(Spark(*failures))) == UNMATCHED_MAX + 300
+
+
+def test_failures_that_waited_when_the_jvm_went_away_are_records_of_their_own(watched: Watched) -> None:
+    spark, gone = Spark(ended(1, at=AT)), threading.Event()
+
+    def go() -> None:
+        spark.is_gone = True
+        gone.set()
+        raise ConnectionError("no JVM")
+
+    thread = threading.Thread(target=watched.watch.watch, args=(spark,))
+    spark.before_settled = go
+    thread.start()
+    watched.watch.observe(event_of("another", "COMPLETE", AT[1] + 1000))
+    assert gone.wait(30)
+    watched.watch.finish()
+    thread.join()
+    (record,) = fold(watched.events, system_name="tests")
+    assert record.final_state is FinalState.ERROR
+
+
+def test_a_record_of_its_own_is_the_same_whoever_makes_it(watched: Watched) -> None:
+    (one,) = watched.end(Spark(ended(1, at=AT)))
+    (other,) = Watched().end(Spark(ended(1, at=AT)))
+    assert one == other
