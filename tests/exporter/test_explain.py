@@ -91,6 +91,16 @@ def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal
     assert table["did"][row.row].as_py() == "r"
 
 
+def test_a_step_that_was_inferred_says_from_what(journal: Journal, settings: Settings) -> None:
+    gone = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
+    work(journal, settings, event("r", "START", 1), event("r", "ABORT", 5, facets=gone))
+    found = explained("r", settings)
+    assert [step.inferred for step in found.steps] == [None, "the program that ran it is gone"]
+    (row,) = found.rows
+    assert row.record.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
+    assert found.is_proven
+
+
 @pytest.mark.parametrize(
     "facets",
     [

@@ -238,6 +238,37 @@ def test_a_facet_that_comes_after_a_derived_record_replaces_it(site: Site) -> No
     assert [(row.did, row.filename) for row in site.rows()] == [("d", "f")]
 
 
+INFERRED = {"waybill_inferred": {"reason": "the program that ran it is gone"}}
+FILE = facet(did="d", dataSource="in", filename="f", annotations={"customer": "acme"})
+
+
+@pytest.mark.parametrize("about", [{}, FILE], ids=["derived", "file"])
+def test_an_inferred_end_is_recorded_as_such_and_replaced_by_a_late_own_one_in_every_file(
+    site: Site, about: dict[str, object]
+) -> None:
+    site.emit(event("r", "START", 0, facets=about), event("r", "ABORT", 5, facets={**about, **INFERRED}))
+    site.flush()
+    (inferred,) = site.rows()
+    assert inferred.final_state is FinalState.CANCELLED
+    assert inferred.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
+    site.emit(event("r", "COMPLETE", 2 * HOUR_MS, facets=about), event("other", "COMPLETE", 9))
+    site.work()
+    site.journal.mark(b"settle", at_ms=time.time_ns() // 1_000_000 + 1_000)
+    site.work()
+    assert [(row.final_state, row.annotations) for row in site.found() if row.did != "other"] == [
+        (FinalState.COMPLETE, None)
+    ]
+    site.flush()
+    assert [row.final_state for row in site.rows() if row.did != "other"] == [FinalState.COMPLETE]
+
+
+def test_an_inferred_end_of_a_run_that_ended_by_itself_writes_nothing(site: Site) -> None:
+    site.emit(event("r", "COMPLETE", 5), event("f", "COMPLETE", 5, facets=FILE))
+    site.flush()
+    site.emit(event("r", "ABORT", 9, facets=INFERRED), event("f", "ABORT", 9, facets={**FILE, **INFERRED}))
+    assert site.flush() == []
+
+
 def test_provenance_records_are_written_with_the_stamped_name_where_they_carry_none(site: Site) -> None:
     body = {
         "did": "d",
@@ -483,7 +514,7 @@ BODIES = [
     event(run, kind, at, facets={**facets, **above}, **more)
     for run in ("a", "b")
     for kind, at in (("START", 0), ("COMPLETE", 5), ("FAIL", 4), ("COMPLETE", HOUR_MS))
-    for facets in ({}, facet(did="d", dataSink="s"))
+    for facets in ({}, facet(did="d", dataSink="s"), {"waybill_inferred": {"reason": "stale"}})
     for above in ({}, parent("b"))
     for more in ({}, {"outputs": [{"namespace": "n", "name": "o"}]})
 ]

@@ -62,6 +62,8 @@ RUNS = st.lists(
                 {"facets": facet("d1", annotations={"customer": "acme", "secret": "x"})},
                 {"facets": facet("d2", systemName="own", dataSink="lake")},
                 {"facets": {"errorMessage": {"message": "broken\nlines"}}},
+                {"facets": {"waybill_inferred": {"reason": "stale"}}},
+                {"facets": {**facet("d1"), "waybill_inferred": {"reason": "stale"}}},
                 {"facets": {"tags": {"tags": [{"key": "waybill_filename", "value": "named.csv"}]}}},
             ]
         ),

@@ -72,6 +72,7 @@ RUN_FACETS = {
     ),
     "errorMessage": st.fixed_dictionaries({"message": st.sampled_from(["first\nsecond", "other", "", "\n"])}),
     "tags": st.fixed_dictionaries({"tags": TAGS}),
+    "waybill_inferred": st.sampled_from([{"reason": "the program is gone"}, {"reason": "stale"}, {}]),
     "spark.exception": st.sampled_from([None, [], {"message": "thrown\nat"}, {"message": 1}]),
     "spark_jobDetails": st.just({"jobId": 1}),
     "spark_properties": st.sampled_from([None, 7, {"properties": "spark.waybill.did"}])

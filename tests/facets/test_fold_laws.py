@@ -8,11 +8,14 @@ import msgspec
 from hypothesis import given, strategies as st
 
 from waybill.facets import (
+    EVIDENCE,
     ProvenanceRecord,
     RunEvent,
     RunState,
+    decode_event,
     facet_records,
     fold,
+    inferred_reason,
     merge_all,
     merge_states,
     observe,
@@ -119,6 +122,64 @@ def test_a_run_gives_records_once_it_has_ended_and_not_before(events: list[RunEv
     for run in {event.run.runId for event in events}:
         records = fold([event for event in events if event.run.runId == run], system_name="host")
         assert bool(records) == (run in terminal)
+
+
+TERMINAL = ("COMPLETE", "ABORT", "FAIL")
+INFERRED_ENDS = st.lists(
+    st.builds(
+        lambda kind, run, reason, facets: decode_event(
+            msgspec.json.encode(
+                {
+                    "eventTime": "2026-01-03T00:00:00Z",
+                    "eventType": kind,
+                    "run": {"runId": run, "facets": {**facets, "waybill_inferred": {"reason": reason}}},
+                    "job": {"namespace": "ns", "name": "inferred"},
+                    "producer": "ol:waybill",
+                }
+            )
+        ),
+        st.sampled_from(TERMINAL),
+        st.sampled_from(["r1", "r2", "r3"]),
+        st.sampled_from(["stale", "the program that ran it is gone"]),
+        st.sampled_from([{}, {"waybill_deltaFile": {"did": "d1", "filename": "f"}}]),
+    ),
+    max_size=4,
+)
+
+
+@given(EVENTS, INFERRED_ENDS, RANDOMS)
+def test_an_inferred_end_changes_nothing_of_a_run_that_has_an_end_of_its_own(
+    events: list[RunEvent], inferred: list[RunEvent], chance: random.Random
+) -> None:
+    ended = {one.run.runId for one in events if one.eventType in TERMINAL and not inferred_reason(one)}
+    both = [one for one in (*events, *inferred) if one.run.runId in ended]
+    chance.shuffle(both)
+    assert fold(both, system_name="host") == run_by_run([one for one in events if one.run.runId in ended])
+
+
+@given(EVENTS, INFERRED_ENDS)
+def test_the_records_of_inferred_ends_and_no_others_say_so(
+    events: list[RunEvent], inferred: list[RunEvent]
+) -> None:
+    ended = {one.run.runId for one in events if one.eventType in TERMINAL and not inferred_reason(one)}
+    for run in {one.run.runId for one in events}:
+        of_run = [one for one in (*events, *inferred) if one.run.runId == run]
+        for record in fold(of_run, system_name="host"):
+            is_marked = (record.annotations or {}).get(EVIDENCE, "").startswith("inferred: ")
+            assert is_marked == (run not in ended)
+
+
+def test_a_state_of_before_there_were_inferred_ends_is_read_as_it_was() -> None:
+    event = decode_event(
+        b"""{"eventTime": "2026-01-01T00:00:00Z", "eventType": "FAIL", "producer": "p",
+          "run": {"runId": "r"}, "job": {"namespace": "n", "name": "j"}}"""
+    )
+    assert isinstance(event, RunEvent)
+    state = observe(event, system_name="host")
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
+    old = fields[: RunState.__struct_fields__.index("inferred_records")]
+    old[RunState.__struct_fields__.index("ending")] = [0, 1_767_225_600_000_000, "n", "j"]
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(old), type=RunState) == state
 
 
 def test_a_state_does_not_grow_with_repeats_of_what_it_knows() -> None:

@@ -350,3 +350,62 @@ def test_states_of_two_runs_do_not_merge() -> None:
     b = observe(event("START", run={"runId": "other"}), system_name="host")
     with pytest.raises(ValueError, match="merge states of one run only"):
         merge_states(a, b)
+
+
+# Ends that Waybill inferred
+
+
+def inferred(reason: str = "the program that ran it is gone") -> dict[str, Any]:
+    return {"waybill_inferred": {"reason": reason}}
+
+
+def test_an_inferred_end_gives_a_record_that_says_so() -> None:
+    gone = record(event("START", 0), event("ABORT", 5, facets=inferred()))
+    assert (gone.final_state, gone.completed) == (FinalState.CANCELLED, NOON_MS + 5 * MINUTE_MS)
+    assert gone.annotations == {"waybill.evidence": "inferred: the program that ran it is gone"}
+
+
+@pytest.mark.parametrize("own", ["COMPLETE", "ABORT", "FAIL"])
+@pytest.mark.parametrize("type_inferred", ["COMPLETE", "ABORT", "FAIL"])
+def test_a_late_end_of_the_runs_own_replaces_an_inferred_one_whatever_their_types(
+    own: str, type_inferred: str
+) -> None:
+    late = record(event(own, 50), event(type_inferred, 5, facets=inferred()))
+    assert late == record(event("START", 5), event(own, 50))
+
+
+def test_of_two_inferred_ends_the_present_rule_decides() -> None:
+    stale = record(event("ABORT", 5, facets=inferred("stale")), event("ABORT", 4, facets=inferred("first")))
+    assert stale.annotations == {"waybill.evidence": "inferred: first"}
+
+
+def test_an_inferred_event_that_is_no_end_ends_nothing() -> None:
+    assert records(event("START", 0), event("OTHER", 1, facets=inferred())) == []
+
+
+def test_a_file_whose_end_was_inferred_is_recorded_with_what_is_known_of_it() -> None:
+    facet = delta_file(filename="a.csv", dataSource="in", annotations={"customer": "acme"})
+    (gone,) = records(
+        event("START", 0, facets=facet, outputs=[{"namespace": "ns", "name": "lake"}]),
+        event("ABORT", 5, facets={**facet, **inferred("stale")}),
+    )
+    assert (gone.did, gone.filename, gone.data_source, gone.data_sink) == ("d", "a.csv", "in", None)
+    assert gone.annotations == {"customer": "acme", "waybill.evidence": "inferred: stale"}
+
+
+def test_the_files_own_end_replaces_an_inferred_one() -> None:
+    facet = delta_file(filename="a.csv")
+    own = event("COMPLETE", 50, facets=facet)
+    assert records(event("ABORT", 5, facets={**facet, **inferred()}), own) == records(own)
+
+
+def test_a_long_reason_is_cut_and_an_absent_one_is_named() -> None:
+    cut = record(event("ABORT", 5, facets=inferred("x" * 5_000))).annotations
+    assert cut == {"waybill.evidence": "inferred: " + "x" * 200}
+    absent = record(event("ABORT", 5, facets={"waybill_inferred": {}})).annotations
+    assert absent == {"waybill.evidence": "inferred: no reason is given"}
+
+
+def test_nobody_else_can_say_on_what_a_derived_record_rests() -> None:
+    said = {"tags": {"tags": [{"key": "waybill.evidence", "value": "mine", "source": "USER"}]}}
+    assert record(event("COMPLETE", 1, facets=said)).annotations is None

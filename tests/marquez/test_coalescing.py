@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -255,6 +256,34 @@ def test_a_file_whose_start_may_have_reached_the_backend_before_a_kill_ends_ther
     clock.now_s += 100
     new_worker(journal, marquez.url, detail="auto").run()
     assert marquez.runs["begun"] == "COMPLETED"
+
+
+def test_a_file_whose_end_was_only_inferred_ends_as_it_really_did_there_too(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    end = json.loads(file_of("begun", "CANCELLED"))
+    end["run"]["facets"]["waybill_inferred"] = {"reason": "the program that ran it is gone"}
+    keep_all(journal, [file_of("begun", None), json.dumps(end).encode()])
+    worker = new_worker(journal, marquez.url, detail="auto")
+    worker.run()
+    assert marquez.runs["begun"] == "ABORTED"
+    keep_all(journal, [file_of(f"f{number}") for number in range(DETAIL_BACKLOG)])
+    keep_all(journal, [file_of("begun")])
+    clock.now_s += 100
+    worker.run()
+    assert marquez.runs["begun"] == "COMPLETED"
+    assert [facet["records"] for facet in summaries_of(marquez)] == [DETAIL_BACKLOG]
+
+
+def test_a_summary_counts_no_end_that_was_only_inferred(
+    journal: Journal, marquez: ContractServer, new_worker: type[Worker], file_of: EventOf, clock: Clock
+) -> None:
+    end = json.loads(file_of("gone", "CANCELLED"))
+    end["run"]["facets"]["waybill_inferred"] = {"reason": "stale"}
+    keep_all(journal, [file_of("gone", None), json.dumps(end).encode(), file_of("gone")])
+    clock.now_s += 100
+    new_worker(journal, marquez.url, detail="summary").run()
+    assert [facet["byFinalState"] for facet in summaries_of(marquez)] == [{"COMPLETE": 1}]
 
 
 def test_a_start_that_comes_after_its_end_went_into_a_summary_leaves_no_run_open(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
-from waybill.marquez import dead_letters
+from waybill.marquez import dead_letters, replay_dead_letters
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -132,3 +132,49 @@ def test_marquez_takes_the_last_event_for_the_state_of_a_run(
             timeout=10,
         )
     assert marquez.runs == {"run": "RUNNING"}
+
+
+INFERRED = {"runId": "run", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}}
+
+
+@pytest.mark.parametrize("own", ["COMPLETE", "FAIL", "ABORT"])
+def test_the_runs_own_end_goes_out_after_an_inferred_one(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers, own: str
+) -> None:
+    keep("run", 0, eventType="START")
+    keep("run", 1, eventType="ABORT", run=INFERRED)
+    worker.run()
+    keep("run", 2, eventType=own)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2]
+    keep("run", 3)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 3, 2]
+
+
+def test_an_inferred_end_after_the_runs_own_is_followed_by_that_again(
+    marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    keep("run", 0, eventType="COMPLETE")
+    worker.run()
+    keep("run", 1, eventType="ABORT", run=INFERRED)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 0]
+    assert marquez.runs == {"run": "COMPLETED"}
+
+
+def test_a_runs_own_end_that_is_replayed_beats_an_inferred_one_of_a_higher_number(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, numbers_of: Numbers
+) -> None:
+    marquez.fault_of = lambda body: "400" if b'"FAIL"' in body else None
+    own = keep("run", 0, eventType="FAIL")
+    keep("run", 1, eventType="ABORT", run=INFERRED)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [1]
+    marquez.fault_of = None
+    replay_dead_letters(journal, [own])
+    worker.run()
+    keep("run", 2)
+    worker.run()
+    assert numbers_of(marquez.stored, "run") == [1, 0, 2, 0]
+    assert marquez.runs == {"run": "FAILED"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.cli import console
-from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -42,7 +42,7 @@ def show(records: Sequence[ProvenanceRecord]) -> None:
                 record.final_state.value,
                 record.filename,
                 passage_of(record),
-                _annotations_of(record),
+                ", ".join(_notes_of(record)),
                 record.system_name,
                 record.did,
             )
@@ -58,7 +58,7 @@ def summary(record: ProvenanceRecord) -> str:
         record.final_state.value,
         record.filename,
         passage_of(record),
-        _annotations_of(record),
+        *_notes_of(record),
         f"in {record.system_name}",
     ]
     return "  ".join(part for part in parts if part)
@@ -67,14 +67,18 @@ def summary(record: ProvenanceRecord) -> str:
 def _block(record: ProvenanceRecord) -> Text:
     from rich.text import Text
 
-    details = (f"{record.did} in {record.system_name}", _annotations_of(record))
-    beneath = "".join(f"\n{console.shown(text)}" for text in details if text)
+    details = (f"{record.did} in {record.system_name}", *_notes_of(record))
+    beneath = "".join(f"\n{console.shown(text)}" for text in details)
     name = (console.shown(record.filename), f"bold {STATE_STYLES[record.final_state]}")
     return Text.assemble(name, f"\n{console.shown(passage_of(record))}", (beneath, "dim"))
 
 
-def _annotations_of(record: ProvenanceRecord) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted((record.annotations or {}).items()))
+def _notes_of(record: ProvenanceRecord) -> list[str]:
+    """The annotations, and apart from them on what the record rests, where that is not the run's own word."""
+    annotations = dict(record.annotations or {})
+    evidence = annotations.pop(EVIDENCE, None)
+    said = ", ".join(f"{key}={value}" for key, value in sorted(annotations.items()))
+    return [text for text in (said, evidence and f"evidence: {evidence}") if text]
 
 
 def instant_of(epoch_ms: int) -> str:

@@ -1,11 +1,12 @@
 """What is recorded: the DeltaFile facet, the provenance record, and the fold from run events to records.
 
 Nothing here does I/O. The modules that need pyarrow (`arrow`, `columns`) or the OpenLineage client
-(`delta_file`, `summary`) are imported by name.
+(`delta_file`, `summary`, `inferred`) are imported by name.
 """
 
 from waybill.facets.event import (
     DELTA_FILE_FACET,
+    INFERRED_FACET,
     PRODUCER,
     DatasetEvent,
     Event,
@@ -16,10 +17,12 @@ from waybill.facets.event import (
     parse_instant_us,
 )
 from waybill.facets.folding import (
+    EVIDENCE,
     RunState,
     facet_records,
     fold,
     has_record,
+    inferred_reason,
     merge_states,
     observe,
     records_of,
@@ -29,6 +32,8 @@ from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, deco
 
 __all__ = [
     "DELTA_FILE_FACET",
+    "EVIDENCE",
+    "INFERRED_FACET",
     "PRODUCER",
     "UNREADABLE",
     "DatasetEvent",
@@ -44,6 +49,7 @@ __all__ = [
     "facet_records",
     "fold",
     "has_record",
+    "inferred_reason",
     "is_collision",
     "keep_annotations",
     "merge_all",

@@ -20,6 +20,9 @@ from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty,
 DELTA_FILE_FACET: Final = "waybill_deltaFile"
 """The key of `waybill.facets.delta_file.WaybillDeltaFileRunFacet` among a run's facets."""
 
+INFERRED_FACET: Final = "waybill_inferred"
+"""The key of `waybill.facets.inferred.WaybillInferredRunFacet` among a run's facets."""
+
 PRODUCER: Final = "ol:waybill"
 """The producer's URI, short as OpenLineage's registry has it."""
 
@@ -86,6 +89,12 @@ class Tags(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[Tag, ...] | None = None
 
 
+class Inferred(msgspec.Struct, frozen=True, gc=False):
+    """The `waybill_inferred` run facet: nobody said this, it follows from something else."""
+
+    reason: str = ""
+
+
 class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
     """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
 
@@ -106,6 +115,7 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     error_message: ErrorMessage | None = msgspec.field(default=None, name="errorMessage")
     tags: Tags | None = None
     delta_file: DeltaFile | None = msgspec.field(default=None, name="waybill_deltaFile")
+    inferred: Inferred | None = msgspec.field(default=None, name="waybill_inferred")
     spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
     spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
     spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")

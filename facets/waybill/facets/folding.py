@@ -4,13 +4,16 @@ A `RunState` is what a run's events say together. Each part of it is the least o
 events say, or a union. So states merge in any order, any grouping and any number of times to the same state,
 and it gives the same records. Events are ordered by (time in microseconds, rank of the type, the value
 itself); the order of arrival does not matter.
+
+An end that Waybill has inferred is the weakest: the run's own terminal event replaces it, whatever its type
+and however late it comes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -24,6 +27,14 @@ if TYPE_CHECKING:
 
     from waybill.facets.event import DeltaFile, RunEvent
 
+EVIDENCE: Final = "waybill.evidence"
+"""The annotation that says on what a derived record rests, where that is less than the run's own word.
+
+It is Waybill's own: no allowed keys hold it back, and no sender can say it of a derived record.
+"""
+
+REASON_CHARS_MAX: Final = 200
+
 _NO_FACETS = RunFacets()
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
@@ -33,13 +44,24 @@ _SEVERITY = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
 _FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
 
 
-class Ending(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """A terminal event; the least of a run's endings is its deciding event."""
+class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A terminal event; the least of a run's endings by `place` is its deciding event.
+
+    Attributes:
+        inferred: why Waybill inferred it; empty: it is the run's own. The last of the fields, so that what
+            was stored without it can be read.
+    """
 
     severity: int
     time_us: int
     namespace: str
     name: str
+    inferred: str = ""
+
+    @property
+    def place(self) -> tuple[bool, int, int, str, str, str]:
+        """Its place among the endings of a run: the inferred ones come last."""
+        return bool(self.inferred), self.severity, self.time_us, self.namespace, self.name, self.inferred
 
 
 class ParentSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
@@ -96,6 +118,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         overrides: values that replace derived fields, by field.
         annotations: values noted about the run, by key.
         records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
+        inferred_records: the same of those that were inferred; they count until an end is known.
     """
 
     run_id: str
@@ -109,6 +132,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     overrides: dict[str, Said] = {}
     annotations: dict[str, Said] = {}
     records: tuple[ProvenanceRecord, ...] = ()
+    inferred_records: tuple[ProvenanceRecord, ...] = ()
 
     @property
     def parent_run_id(self) -> str | None:
@@ -122,7 +146,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     @property
     def faceted(self) -> bool:
-        """Whether a terminal event carried the facet, so that nothing is derived."""
+        """Whether a terminal event of its own carried the facet, so that nothing is derived."""
         return bool(self.records)
 
 
@@ -134,8 +158,6 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
     """
     facets = event.run.facets or _NO_FACETS
     time_us, rank = parse_instant_us(event.eventTime), _RANK[event.eventType]
-    severity = _SEVERITY.get(event.eventType)
-    ending = None if severity is None else Ending(severity, time_us, event.job.namespace, event.job.name)
     inputs = (InputSeen(time_us, rank, at, x.namespace, x.name) for at, x in enumerate(event.inputs or ()))
     cause = read_error_cause(facets)
     overrides, annotations = _read_said(facets, time_us, rank)
@@ -143,7 +165,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         run_id=event.run.runId,
         system_name=system_name,
         created_us=time_us,
-        ending=ending,
+        ending=_ending_of(event, time_us),
         parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
         first_input=min(inputs, default=None),
         cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
@@ -151,7 +173,23 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         overrides=overrides,
         annotations=annotations,
         records=facet_records(event, system_name=system_name),
+        inferred_records=_inferred_records(event, system_name=system_name),
     )
+
+
+def _ending_of(event: RunEvent, time_us: int) -> Ending | None:
+    severity = _SEVERITY.get(event.eventType)
+    if severity is None:
+        return None
+    return Ending(severity, time_us, event.job.namespace, event.job.name, inferred_reason(event))
+
+
+def inferred_reason(event: RunEvent) -> str:
+    """Return why Waybill inferred what the event says; empty where it is the run's own."""
+    facets = event.run.facets
+    if facets is None or facets.inferred is None:
+        return ""
+    return facets.inferred.reason[:REASON_CHARS_MAX] or "no reason is given"
 
 
 def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Said], dict[str, Said]]:
@@ -166,7 +204,14 @@ def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Sa
 
 
 def has_record(event: RunEvent) -> bool:
-    """Tell whether an event is a terminal one with the facet: then it alone says what its run records."""
+    """Tell whether an event is a terminal one with the facet: then it alone says what its run records.
+
+    One that was inferred does not: what it says may be replaced.
+    """
+    return _has_facet(event) and not inferred_reason(event)
+
+
+def _has_facet(event: RunEvent) -> bool:
     facets = event.run.facets
     return event.eventType in _SEVERITY and facets is not None and facets.delta_file is not None
 
@@ -193,8 +238,15 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
     Raises:
         ValueError: a time is unreadable or out of range.
     """
-    if not has_record(event):
-        return ()
+    return (_facet_record(event, system_name),) if has_record(event) else ()
+
+
+def _inferred_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
+    is_inferred = _has_facet(event) and inferred_reason(event)
+    return (_facet_record(event, system_name),) if is_inferred else ()
+
+
+def _facet_record(event: RunEvent, system_name: str) -> ProvenanceRecord:
     ended_ms = parse_instant_us(event.eventTime) // 1_000
     values = facet_values(event, system_name=system_name)
     created_ms, completed_ms = (
@@ -202,7 +254,7 @@ def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecor
     )
     annotations = dict(sorted(values[-1].items())) if values[-1] else None
     values = (*values[:-3], created_ms, completed_ms, annotations)
-    return (record_of(*values),)
+    return record_of(*values)
 
 
 def merge_states(first: RunState, *others: RunState) -> RunState:
@@ -226,7 +278,7 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
         run_id=first.run_id,
         system_name=max([state.system_name for state in states]),
         created_us=min([state.created_us for state in states]),
-        ending=_least([state.ending for state in states]),
+        ending=_deciding([state.ending for state in states]),
         parent=_least([state.parent for state in states]),
         first_input=_least([state.first_input for state in states]),
         cause=_least([state.cause for state in states]),
@@ -234,6 +286,7 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
         overrides=_merge_said([state.overrides for state in states]),
         annotations=_merge_said([state.annotations for state in states]),
         records=_merge_records([state.records for state in states]),
+        inferred_records=_merge_records([state.inferred_records for state in states]),
     )
 
 
@@ -263,7 +316,12 @@ class Gathered:
         return merge_states(self._states[0], *self._states[1:])
 
 
-_T = TypeVar("_T", Ending, ParentSeen, InputSeen, CauseSeen)
+_T = TypeVar("_T", ParentSeen, InputSeen, CauseSeen)
+
+
+def _deciding(endings: list[Ending | None]) -> Ending | None:
+    found = [ending for ending in endings if ending is not None]
+    return min(found, key=lambda ending: ending.place) if found else None
 
 
 def _least(values: list[_T | None]) -> _T | None:
@@ -303,7 +361,21 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
     """Return the run's records: the facet's own, else derived ones once it has ended, else none."""
     if state.records:
         return state.records
-    return () if state.ending is None else _derive(state, state.ending)
+    if state.ending is None:
+        return ()
+    if state.ending.inferred and state.inferred_records:
+        return (_infer(state.inferred_records[0], state.ending),)
+    return _derive(state, state.ending)
+
+
+def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
+    """Return what an inferred end says of a file; of several such ends the first counts."""
+    annotations = _sorted({**(record.annotations or {}), EVIDENCE: _inferred(ending)})
+    return msgspec.structs.replace(record, completed=ending.time_us // 1_000, annotations=annotations)
+
+
+def _inferred(ending: Ending) -> str:
+    return f"inferred: {ending.inferred}"
 
 
 def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
@@ -325,17 +397,23 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
                 final_state=final_state,
                 created=state.created_us // 1_000,
                 completed=ending.time_us // 1_000,
-                annotations=_annotations_of(state, final_state),
+                annotations=_annotations_of(state, ending, final_state),
             )
             for sink in sinks or [None]
         )
     )
 
 
-def _annotations_of(state: RunState, final_state: FinalState) -> dict[str, str] | None:
-    annotations = {key: said.value for key, said in state.annotations.items()}
+def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:
+    annotations = {key: said.value for key, said in state.annotations.items() if key != EVIDENCE}
+    if ending.inferred:
+        annotations[EVIDENCE] = _inferred(ending)
     if final_state is FinalState.ERROR and state.cause is not None:
         annotations.setdefault("errorCause", state.cause.message)
+    return _sorted(annotations)
+
+
+def _sorted(annotations: dict[str, str]) -> dict[str, str] | None:
     return dict(sorted(annotations.items())) or None
 
 

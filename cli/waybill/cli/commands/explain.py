@@ -87,6 +87,8 @@ def _show(found: Explanation, root: Path) -> None:
 
 def _show_step(number: int, step: StepSeen) -> None:
     what = "records as they are" if step.event_type is None else f"{step.event_type} at {step.event_time}"
+    if step.inferred is not None:
+        what = f"{what}, inferred: {step.inferred}"
     console.line(f"{number:3}. {what}")
     for place in step.places:
         console.line((f"     {place}", "dim"))

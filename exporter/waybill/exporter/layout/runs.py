@@ -25,6 +25,7 @@ import msgspec
 
 from waybill.exporter.layout.archived_runs import begun_ms
 from waybill.facets import (
+    EVIDENCE,
     ProvenanceRecord,
     RunEvent,
     RunState,
@@ -191,7 +192,7 @@ class UnsettledRuns:
         self._state = state
         self._state_get = state_get
         self._state_put = state_put
-        self._allowed = allowed
+        self._allowed = allowed | {EVIDENCE}
         self._settle_ms = settle_ms
         self._retain_ms = retain_ms
         self._runs: dict[str, RunProgress] = {}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.names import HOUR_MS, Hour
-from waybill.facets import ProvenanceRecord, keep_annotations
+from waybill.facets import EVIDENCE, ProvenanceRecord, keep_annotations
 from waybill.facets.arrow import to_tables
 
 
@@ -33,8 +33,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     hours: frozenset[Hour] = frozenset()
 
     def tables(self, records: Iterable[ProvenanceRecord]) -> Iterator[pa.Table]:
-        """The records that are wanted, as tables of bounded size, with the annotations that are allowed."""
-        kept = (keep_annotations(one, self.annotations_allowed) for one in records)
+        """The derived records that are wanted, as tables of bounded size, with the annotations allowed."""
+        allowed = self.annotations_allowed | {EVIDENCE}
+        kept = (keep_annotations(one, allowed) for one in records)
         return map(self.rows, to_tables(kept))
 
     def rows(self, table: pa.Table) -> pa.Table:

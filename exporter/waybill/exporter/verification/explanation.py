@@ -18,12 +18,14 @@ from waybill.exporter.incomplete import Unread
 from waybill.exporter.names import relative
 from waybill.exporter.parquet import matching_row_groups, open_selectable
 from waybill.facets import (
+    EVIDENCE,
     UNREADABLE,
     ProvenanceRecord,
     RunEvent,
     RunState,
     decode_event,
     decode_records,
+    inferred_reason,
     keep_annotations,
     merge_all,
     merge_states,
@@ -58,6 +60,7 @@ class StepSeen(msgspec.Struct, frozen=True):
     Attributes:
         places: where it is stored, for a person.
         run_id: its run; None for an array of records, as are the next two.
+        inferred: why Waybill inferred it; None where the run itself said it.
         changed: the parts of the run's state that it changed.
         records: what would be recorded if it were the last; empty where the run says more than
             `RECORDS_SHOWN_MAX` of them.
@@ -69,6 +72,7 @@ class StepSeen(msgspec.Struct, frozen=True):
     event_type: str | None
     changed: tuple[str, ...]
     records: tuple[ProvenanceRecord, ...]
+    inferred: str | None = None
 
 
 class RowSeen(msgspec.Struct, frozen=True):
@@ -207,10 +211,15 @@ def _fold_steps(
         after = seen if before is None else merge_states(before, seen)
         run.take(after)
         changed = tuple(_changed(before, after))
-        so_far = _of(did, records_of(run.state()), allowed) if run.size() <= RECORDS_SHOWN_MAX else ()
-        steps.append(StepSeen(places, seen.run_id, event.eventTime, event.eventType, changed, so_far))
-    records = [one for run in runs.values() for one in _of(did, records_of(run.state()), allowed)]
+        so_far = _of_run(did, run.state(), allowed) if run.size() <= RECORDS_SHOWN_MAX else ()
+        what = event.eventTime, event.eventType, changed, so_far, inferred_reason(event) or None
+        steps.append(StepSeen(places, seen.run_id, *what))
+    records = [one for run in runs.values() for one in _of_run(did, run.state(), allowed)]
     return steps, records
+
+
+def _of_run(did: str, state: RunState, allowed: frozenset[str]) -> tuple[ProvenanceRecord, ...]:
+    return _of(did, records_of(state), allowed if state.faceted else allowed | {EVIDENCE})
 
 
 class _Run:

@@ -25,7 +25,7 @@ from waybill.marquez.delivery.dead_letter_box import (
     dead_letters,
 )
 from waybill.marquez.delivery.pending import PendingEvents
-from waybill.marquez.delivery.run_states import RunStates, note_run
+from waybill.marquez.delivery.run_states import End, RunStates, note_end, note_open
 from waybill.marquez.delivery.schedule import Schedule, SendOutcome
 from waybill.marquez.envelope import Envelope, Subject, envelope_of
 from waybill.marquez.graph import JOURNEY_PREFIX, JobGraph, file_event_of, path_of, paths_of_records, row_key
@@ -352,14 +352,15 @@ class Delivery:
         """Note how a run stands now; after a late event its terminal event is sent again."""
         if not subject.is_run:
             return
-        end = self._run_states.end_of(subject.key)
-        if subject.ends and (end is None or end < seq):
-            note_run(self._batch, subject.key, seq, has_ended=True)
+        end, delivered = self._run_states.end_of(subject.key), End(not subject.inferred, seq)
+        if subject.ends and (end is None or end < delivered):
+            note_end(self._batch, subject.key, delivered)
         elif end is None:
-            note_run(self._batch, subject.key, seq, has_ended=False)
-        elif end != seq:
-            self._batch.put(f"{OWED_PREFIX}{end}", b"")
-            self._owe(end, Subject(subject.key, is_run=True, ends=True))
+            note_open(self._batch, subject.key, seq)
+        elif end.seq != seq:
+            self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
+            inferred = not end.is_own
+            self._owe(end.seq, Subject(subject.key, is_run=True, ends=True, inferred=inferred))
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)

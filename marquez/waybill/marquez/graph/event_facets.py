@@ -50,7 +50,7 @@ class FileEvent(NamedTuple):
 
     Attributes:
         comes_from: the job of the file that it was split from.
-        state: how a path of the file ended; None while it has not.
+        state: how a path of the file ended; None while it has not, also where its end was only inferred.
         completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
         size_bytes: how much was written, as the outputs' statistics say.
     """
@@ -141,7 +141,7 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
         completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
     except _UNREADABLE:
         return None
-    end = _ENDS.get(envelope.type_name)
+    end = None if envelope.is_inferred else _ENDS.get(envelope.type_name)
     parents = parent.job.node if parent is not None else None
     is_of_file = parent is not None and parent.run.run_id == file.parent_did
     source = Node(file.system_name or job.namespace, file.data_source or job.name)
