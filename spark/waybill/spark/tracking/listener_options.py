@@ -14,6 +14,8 @@ from waybill.spark.runtime import LISTENER_CLASS
 
 LISTENERS: Final = "spark.extraListeners"
 CLASS_PATH: Final = "spark.driver.extraClassPath"
+JARS: Final = ("spark.jars", "spark.jars.packages")
+"""Options that name JARs of the user's, which Spark loads by a class loader of their own."""
 APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
 NAMESPACE: Final = "spark.openlineage.namespace"
 

@@ -6,13 +6,14 @@ PySpark offers no other place to act when an application begins and when it ends
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, cast
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from waybill.facets.overrides import PROPERTY_PREFIX
@@ -22,6 +23,8 @@ from waybill.spark.tracking import listener_options
 from waybill.spark.tracking.application import Application, begin
 from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.transport import Settings
+
+log = logging.getLogger("waybill.spark")
 
 
 def track(
@@ -104,7 +107,7 @@ class TrackedBuilder(SparkSession.Builder):
         return session
 
     def _make(self, url: str, more: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-        java = find_java()
+        jvm = self._jvm()
         jar = fetch_listener()
         wanted = {**more} | listener_options.listener_options(
             self._given,
@@ -113,10 +116,9 @@ class TrackedBuilder(SparkSession.Builder):
             names=self._property_names(),
             tags=self.waybill_tags,
         )
-        if (jvm := _running_jvm()) is not None:
+        if jvm is not None:
             _load(jvm, jar)
         else:
-            os.environ["JAVA_HOME"] = str(java.home)
             wanted[listener_options.CLASS_PATH] = listener_options.class_path(self._given, jar)
         given = {name: self._given(name) for name in wanted}
         for name, value in wanted.items():
@@ -124,6 +126,23 @@ class TrackedBuilder(SparkSession.Builder):
         session = super().getOrCreate()
         _reset(_running_jvm(), given)
         return session
+
+    def _jvm(self) -> Any | None:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
+        """The JVM to load the listener into; None if the class path of one that is yet to start will do.
+
+        Spark loads the user's JARs by a class loader below that of the class path, whose listener would not
+        see their catalogs. That loader is there once a JVM runs. `spark.jars` has the same loader, but a
+        builder that sets it hides from the executors what `spark.jars.packages` brought.
+        """
+        if (jvm := _running_jvm()) is not None:
+            return jvm
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        # Arguments for spark-submit outrank options, whatever they name.
+        if "PYSPARK_SUBMIT_ARGS" not in os.environ and not any(map(self._given, listener_options.JARS)):
+            return None
+        options = SparkConf(loadDefaults=False).setAll(list(self._options.items()))
+        SparkContext._ensure_initialized(conf=options)  # noqa: SLF001 - PySpark starts a JVM in no other way
+        return _running_jvm()
 
     def _given(self, name: str) -> str | None:
         """The user's value of an option: from the builder, spark-submit or ``spark-defaults.conf``."""
@@ -173,7 +192,7 @@ class TrackedContext(SparkContext):
             self.waybill.stopped()
 
 
-def _running_jvm() -> Any:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
+def _running_jvm() -> Any:  # noqa: ANN401 - as above
     """The JVM that spark-submit or an earlier session started; None if there is none yet."""
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # noqa: SLF001 - as above
         return None
@@ -183,9 +202,19 @@ def _running_jvm() -> Any:  # noqa: ANN401 - py4j's view of Java, where every na
 
 def _load(jvm: Any, jar: Path) -> None:  # noqa: ANN401 - as above
     """Add the JAR to the class path of a running JVM, as spark-submit itself adds JARs."""
+    listener = LISTENER_CLASS.replace(".", "/") + ".class"
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    if loader.getResource(LISTENER_CLASS.replace(".", "/") + ".class") is None:
+    if loader.getResource(listener) is None:
         loader.addURL(jvm.java.net.URL(jar.as_uri()))
+    elif jvm.java.lang.System.getProperty("spark.jars") and _class_path_has(jvm, listener):
+        log.warning(
+            "the OpenLineage listener is on the driver's class path and does not see the JARs of spark.jars, "
+            "so writes to their catalogs may lack their output; name its JAR in spark.jars instead"
+        )
+
+
+def _class_path_has(jvm: Any, resource: str) -> bool:  # noqa: ANN401 - as above
+    return jvm.java.lang.ClassLoader.getSystemClassLoader().getResource(resource) is not None
 
 
 def _reset(jvm: Any, given: Mapping[str, str | None]) -> None:  # noqa: ANN401 - as above
