@@ -101,7 +101,7 @@ def test_no_backend_is_only_a_note(waybill: Run, home: Path) -> None:
     assert (code, found["Marquez"]["level"]) == (0, "note")
 
 
-def test_a_setting_against_a_live_runner_s_is_broken_and_without_one_a_note(
+def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     waybill: Run, settings: Settings, tmp_path: Path
 ) -> None:
     journal = Journal(settings.home)
@@ -114,7 +114,8 @@ def test_a_setting_against_a_live_runner_s_is_broken_and_without_one_a_note(
         code, found = findings(waybill, *elsewhere)
     finally:
         held.release()
-    assert (code, found["settings"]["level"]) == (1, "broken")
+    assert (code, found["settings"]["level"]) == (0, "note")
+    assert "waybill settings apply" in found["settings"]["mend"]
     assert "root = " in found["settings"]["says"]
     code, found = findings(waybill, *elsewhere)
     assert (code, found["settings"]["level"]) == (0, "note")

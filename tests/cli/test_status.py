@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from waybill.marquez import Counters
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.config import agree
+from waybill.transport.fallback import fallback_of
 from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
@@ -132,3 +135,17 @@ def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(waybill: Run,
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("waybill: ")
     assert "journal.db" in sentence
+
+
+def test_what_is_kept_elsewhere_since_the_home_could_not_be_used_is_told(
+    waybill: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fallback = tmp_path / "fallback"
+    fallback.mkdir(0o700)
+    settings = Settings.load({"home": home, "fallback_home": fallback}, env={}, cwd=tmp_path)
+    folder = fallback_of(settings)
+    assert folder is not None
+    folder.mkdir(0o755)
+    monkeypatch.setenv("WAYBILL_FALLBACK_HOME", str(fallback))
+    done = waybill("status", "--home", home, "--json")
+    assert f"nothing is adopted from {folder}" in done.stdout

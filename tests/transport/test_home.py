@@ -75,7 +75,11 @@ def test_it_works_by_the_settings_that_the_home_has(home: Path, tmp_path: Path) 
     assert json.loads(followed.redaction.admit(BODY))["run"]["facets"] == {}
     lease = locks.take(home)
     assert lease
+    yielding = Home.open(settings_of(home, root=tmp_path / "other", redact="job.facets.sql"))
     with pytest.raises(SettingsConflictError, match="root"):
-        Home.open(settings_of(home, root=tmp_path / "other"))
+        Home.open(settings_of(home, root=tmp_path / "other", strict=True))
     lease.release()
+    assert yielding.settings.root == tmp_path / "lake"
+    assert yielding.settings.redact == ("run.facets.secret", "job.facets.sql")
     followed.close()
+    yielding.close()

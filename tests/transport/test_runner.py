@@ -252,44 +252,42 @@ def test_only_one_lease_is_given(tmp_path: Path) -> None:
     assert leases.holder(tmp_path) is None
 
 
-def test_other_settings_are_refused_while_a_runner_is_alive_and_taken_over_afterwards(tmp_path: Path) -> None:
+def test_other_settings_yield_while_a_runner_is_alive_and_are_taken_over_afterwards(tmp_path: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
     first = agree(journal, settings_of(home, provenance_enabled=True))
     held = leases.take(home)
     assert held
+    other = settings_of(home, provenance_enabled=False)
+    assert agree(journal, other).provenance_enabled is True
     with pytest.raises(SettingsConflictError, match=r"provenance_enabled = False .* works with True"):
-        agree(journal, settings_of(home, provenance_enabled=False))
+        agree(journal, other.with_values({"strict": True}, "tests"))
     assert agree(journal, settings_of(home)).provenance_enabled is first.provenance_enabled is True
     held.release()
     assert agree(journal, settings_of(home, provenance_enabled=False)).provenance_enabled is False
     assert agree(journal, settings_of(home)).provenance_enabled is False
 
 
-def test_of_emitters_that_start_at_once_and_disagree_one_is_followed_and_the_others_are_refused(
+def test_of_emitters_that_start_at_once_and_disagree_all_follow_the_same_one(
     tmp_path: Path, copy_folder: Path, end_runner: Callable[[Path], None]
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
     together = threading.Barrier(4)
     followed: list[Path] = []
-    refused: list[SettingsConflictError] = []
 
     def emitter(root: Path) -> None:
         settings = settings_of(home, root=root)
         together.wait()
-        try:
-            followed.append(Supervisor.open(journal, settings).settings.root)
-        except SettingsConflictError as error:
-            refused.append(error)
+        followed.append(Supervisor.open(journal, settings).settings.root)
 
     threads = [threading.Thread(target=emitter, args=(tmp_path / name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (root,) = followed
-    assert [error.name for error in refused] == ["root"] * 3
+    assert len(followed) == 4
+    (root,) = set(followed)
     wait_for((copy_folder / "works by").exists)
     assert json.loads((copy_folder / "works by").read_text())[0] == str(root)
     end_runner(home)
@@ -304,7 +302,7 @@ def test_a_runner_that_is_on_its_way_up_is_alive_already(
     assert leases.is_held(home)
     assert leases.holder(home) != os.getpid()
     with pytest.raises(SettingsConflictError, match=r"root = .*second.* works with .*first"):
-        Supervisor.open(journal, settings_of(home, root=tmp_path / "second"))
+        Supervisor.open(journal, settings_of(home, root=tmp_path / "second", strict=True))
     end_runner(home)
     assert leases.holder(home) is None
 
@@ -338,9 +336,7 @@ def test_an_emitter_warns_once_that_another_has_changed_the_settings_since(
 
     wait_for(replaced)
     supervisor.ensure_runner()
-    (warning,) = [
-        record.message for record in caplog.records if "settings of another process" in record.message
-    ]
+    (warning,) = [record.message for record in caplog.records if "to change what is agreed" in record.message]
     assert "mine" in warning
     assert "theirs" in warning
     end_runner(home)

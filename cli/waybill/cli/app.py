@@ -27,7 +27,7 @@ from waybill.cli.commands.rejects import app as rejects
 from waybill.cli.commands.repair import repair
 from waybill.cli.commands.root import app as root
 from waybill.cli.commands.serve import serve
-from waybill.cli.commands.settings import settings
+from waybill.cli.commands.settings import app as settings
 from waybill.cli.commands.sql import sql
 from waybill.cli.commands.status import status
 from waybill.cli.commands.verify import verify
@@ -82,13 +82,13 @@ for _command in (
     repair,
     reconcile,
     status,
-    settings,
     doctor,
     serve,
     drain,
     where,
 ):
     app.command()(_command)
+app.add_typer(settings, name="settings")
 app.add_typer(dead_letters, name="dead-letters")
 app.add_typer(poison, name="poison")
 app.add_typer(rejects, name="rejects")

@@ -10,8 +10,8 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.options import ORIGIN
-from waybill.transport import Journal, Settings, WaybillError
-from waybill.transport.config import agreed, follow
+from waybill.transport import Journal, Settings, WaybillError, locks
+from waybill.transport.config import agreed, conflicts, follow
 from waybill.transport.root import check_root
 
 
@@ -61,6 +61,14 @@ def checked_root(agreed: Settings) -> Path:
         if journal is not None:
             check_root(journal, agreed.root)
     return agreed.root
+
+
+def tell_of_conflicts(settings: Settings) -> None:
+    """Say on stderr where the home's live runner works with other settings than those that were given."""
+    with existing_journal(settings) as journal:
+        if journal is not None and not settings.strict and locks.is_held(settings.home):
+            for conflict in conflicts(journal, settings):
+                console.note(str(conflict))
 
 
 def tell_of_poison(settings: Settings) -> None:

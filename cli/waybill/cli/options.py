@@ -23,6 +23,10 @@ RUNNING: Final = tuple(name for name in SETTINGS if name not in _OF_INTAKE)
 """Every setting that a runner works by, for commands that may become or start one."""
 
 
+AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
+"""Every setting that a home keeps."""
+
+
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command an option for each named setting, in this order, and the settings as first argument."""
 

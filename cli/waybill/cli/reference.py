@@ -82,6 +82,8 @@ def _walk(context: typer.Context, before: str = "") -> Iterator[tuple[str, typer
     for name, command in cast("TyperGroup", context.command).commands.items():
         own = typer.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
         if isinstance(command, TyperGroup):
+            if command.invoke_without_command:
+                yield f"{before}{name}", own
             yield from _walk(own, f"{before}{name} ")
         else:
             yield f"{before}{name}", own

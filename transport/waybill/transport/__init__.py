@@ -10,6 +10,10 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.transport.admission import admit_event as admit_event, check_records as check_records
+    from waybill.transport.async_tracker import (
+        AsyncTrackedFile as AsyncTrackedFile,
+        AsyncTracker as AsyncTracker,
+    )
     from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
     from waybill.transport.errors import (
         AdmissionError as AdmissionError,
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = {
     "waybill.transport.admission": {"admit_event", "check_records"},
+    "waybill.transport.async_tracker": {"AsyncTrackedFile", "AsyncTracker"},
     "waybill.transport.config": {"BackendSetting", "Settings"},
     "waybill.transport.errors": {
         "AdmissionError",

@@ -8,12 +8,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from waybill.transport import locks, process
-from waybill.transport.config import obey
+from waybill.transport.config import agreed, obey
 from waybill.transport.journal import Journal, waiting
 from waybill.transport.runner import IDLE_S, Runner
+
+log = logging.getLogger("waybill.runner")
 
 _BELOW_PIPELINES = 5
 
@@ -38,8 +42,7 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
     while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
             try:
-                runner = Runner(journal, obey(journal), lease=lease.descriptor)
-                last_seq = runner.run(idle_s=idle_s, until=must_end)
+                last_seq = _work(journal, lease, idle_s, must_end)
             finally:
                 lease.release()
             # An emitter that looked before the release saw a runner and started none.
@@ -47,6 +50,27 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
             is_done = is_done or (journal.last_seq() <= last_seq and not waiting(home))
         lease = None if is_done else locks.take(home)
     return 0
+
+
+def _work(journal: Journal, lease: locks.Lease, idle_s: float, must_end: Callable[[], bool]) -> int:
+    """Run by the agreed settings, anew whenever they are changed; returns the last entry that was known."""
+    while True:
+        is_changed = _noticing_change(journal)
+        runner = Runner(journal, obey(journal), lease=lease.descriptor)
+        last_seq = runner.run(idle_s=idle_s, until=partial(_any, must_end, is_changed))
+        if must_end() or not is_changed():
+            return last_seq
+        log.info("the agreed settings have been changed, and are taken over")
+
+
+def _any(*conditions: Callable[[], bool]) -> bool:
+    return any(condition() for condition in conditions)
+
+
+def _noticing_change(journal: Journal) -> Callable[[], bool]:
+    """Tells whether something else has been agreed since; of a home that was deleted, nothing has."""
+    values = agreed(journal)
+    return lambda: journal.home.is_dir() and agreed(journal) != values
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ class SettingsError(WaybillError):
 
 
 class SettingsConflictError(SettingsError):
-    """A live runner of this home works with another value, which it cannot change while it runs."""
+    """A live runner of this home works with another value, and the settings are strict."""
 
 
 class AdmissionError(WaybillError):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.fallback import adopt_fallback, open_fallback
 from waybill.transport.journal import Journal, Kind, Spool
 from waybill.transport.root import renew_used_node
 from waybill.transport.runner import Supervisor
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
+
+_ADOPT_WITHIN_S: Final = 5.0
+"""How long an emitter takes to adopt what waits in the fallback; the next one goes on."""
 
 log = logging.getLogger("waybill.transport")
 
@@ -41,16 +45,33 @@ class Home:
 
         A caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
         Where the root knows that the journal's next numbers were used before, it gets another node first.
+        What was kept in the fallback while the home could not be used is adopted; a home that still cannot is
+        replaced by it, unless the settings are strict or the caller has opened the journal.
 
         Raises:
-            SettingsConflictError: the home's live runner works with other settings.
-            JournalError: the home cannot hold a journal, or cannot be locked.
+            SettingsConflictError: the home's live runner works with other settings, and these are strict.
+            JournalError: the home cannot hold a journal, or cannot be locked, and nothing stands in for it.
         """
-        journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
-        supervisor = Supervisor.open(journal, settings)
+        may_fall_back = journal is None and not settings.strict
+        try:
+            journal = journal or Journal(settings.home, max_bytes=settings.journal_max_bytes)
+            supervisor = Supervisor.open(journal, settings)
+        except JournalError as error:
+            if not may_fall_back:
+                raise
+            return cls._open_fallback(settings, error)
         renew_used_node(journal, supervisor.settings.root)
+        adopt_fallback(journal, supervisor.settings, within_s=_ADOPT_WITHIN_S)
         spool = Spool(journal).open() if may_spool and settings.durability == "process" else None
         return cls(journal, spool, supervisor)
+
+    @classmethod
+    def _open_fallback(cls, settings: Settings, why: JournalError) -> Home:
+        try:
+            journal, own = open_fallback(settings, why)
+        except JournalError as error:
+            raise why from error
+        return cls(journal, None, Supervisor(journal, own))
 
     def emit(self, body: bytes) -> None:
         """Admit an OpenLineage event and keep it, redacted.

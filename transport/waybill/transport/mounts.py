@@ -26,6 +26,9 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
 )
 """Types, as the kernel names them, where SQLite's WAL does not work between hosts."""
 
+MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
+"""Types whose files are gone after a restart of the machine."""
+
 _MOUNTS: Final = Path("/proc/self/mounts")
 _OCTAL_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 

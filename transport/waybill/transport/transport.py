@@ -47,7 +47,7 @@ class WaybillTransport(Transport):
     process of its own.
 
     Raises:
-        SettingsConflictError: the home's live runner works with other settings.
+        SettingsConflictError: the home's live runner works with other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
 

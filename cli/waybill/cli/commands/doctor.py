@@ -24,7 +24,7 @@ from waybill.spark import SparkSetupError, find_java, listener_path, scala_versi
 from waybill.transport import JournalError, RootError, Settings, locks
 from waybill.transport.config import SETTINGS, conflicts
 from waybill.transport.files import sync
-from waybill.transport.mounts import NETWORK_FILE_SYSTEMS, file_system_of
+from waybill.transport.mounts import MEMORY_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS, file_system_of
 from waybill.transport.permissions import open_to_others
 from waybill.transport.root import check_root
 
@@ -37,7 +37,6 @@ FSYNC_SLOW_MS: Final = 20.0
 _FSYNCS: Final = 32
 _VARIABLES: Final = "WAYBILL_"
 _BLOCK: Final = b"\0" * 4096
-_MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
 
 
 @with_settings(*EVERY)
@@ -71,7 +70,7 @@ def home_is_local(settings: Settings) -> Diagnosis:
     if kind in NETWORK_FILE_SYSTEMS:
         mend = "give a folder on a local disk with `home`; a network file system cannot hold a journal"
         return Diagnosis("file system", Level.BROKEN, says, mend)
-    if kind in _MEMORY_FILE_SYSTEMS:
+    if kind in MEMORY_FILE_SYSTEMS:
         mend = "give a folder on a disk with `home`; this one is empty after a restart of the machine"
         return Diagnosis("file system", Level.NOTE, says, mend)
     return Diagnosis("file system", Level.OK, says)
@@ -127,10 +126,8 @@ def settings_agree(settings: Settings) -> Diagnosis:
     name = differing[0].name
     says = f"{name} = {settings.shown(name)} (from {settings.origins[name]}) is not what this home works with"
     if locks.is_held(settings.home):
-        mend = (
-            f"leave {name} as it is, wait until the runner has ended (`waybill status`), or give another home"
-        )
-        return Diagnosis("settings", Level.BROKEN, says, mend)
+        mend = f"nothing, or `waybill settings apply`: events are kept, by the {name} of the home"
+        return Diagnosis("settings", Level.NOTE, says, mend)
     mend = "nothing, if this is intended: the next emit or flush takes it over"
     return Diagnosis("settings", Level.NOTE, says, mend)
 

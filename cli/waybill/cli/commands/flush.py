@@ -9,13 +9,14 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject, Timeout
-from waybill.cli.home import agreed_settings
+from waybill.cli.home import agreed_settings, tell_of_conflicts
 from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import FlushReport, Journal, Settings, flush as flush_journal
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
-    """Flush a home behind a progress bar."""
+    """Flush a home behind a progress bar, and say where its live runner works with other settings."""
+    tell_of_conflicts(settings)
     with console.progress("flushing") as update:
 
         def show(done: int, total: int, behind: Sequence[str]) -> None:

@@ -102,35 +102,46 @@ def adopt(
       waybill root adopt --dry-run
       waybill root adopt
     """
-    from waybill.exporter.archive import Archive
-    from waybill.exporter.layout import Layout, write_again
-
-    projections = (Archive.name, Layout.name)
     with needed_journal(settings) as journal:
         root = as_agreed(settings, journal).root
         if dry_run:
-            adoption = plan_adoption(journal, root, projections)
+            adoption = planned(journal, root)
         else:
-            with _as_runner(settings.home):
-                adoption = plan_adoption(journal, root, projections)
-                if Layout.name in adoption.cursors:
-                    write_again(journal, adoption.cursors[Layout.name])
-                adopt_root(journal, root, adoption)
+            with in_place_of_runner(settings.home):
+                adoption = adopt_now(journal, root)
     if as_json:
         console.json(adoption)
     else:
-        _tell(root, adoption, verb="would be" if dry_run else "are")
+        tell(root, adoption, verb="would be" if dry_run else "are")
+
+
+def planned(journal: Journal, root: Path) -> Adoption:
+    """What the adoption of a root would do."""
+    from waybill.exporter.archive import Archive
+    from waybill.exporter.layout import Layout
+
+    return plan_adoption(journal, root, (Archive.name, Layout.name))
+
+
+def adopt_now(journal: Journal, root: Path) -> Adoption:
+    """Adopt a root; the caller holds the runner's lease."""
+    from waybill.exporter.layout import Layout, write_again
+
+    adoption = planned(journal, root)
+    if Layout.name in adoption.cursors:
+        write_again(journal, adoption.cursors[Layout.name])
+    adopt_root(journal, root, adoption)
+    return adoption
 
 
 @contextlib.contextmanager
-def _as_runner(home: Path) -> Iterator[None]:
+def in_place_of_runner(home: Path) -> Iterator[locks.Lease]:
+    """Hold the runner's lease, for which a live runner ends after the step that is under way."""
     lease = locks.take_over(home, _RUNNER_ENDS_WITHIN_S)
     if lease is None:
-        raise WaybillError(
-            f"process {locks.holder(home)} still works on {home}; adopt the root again when it has ended"
-        )
+        raise WaybillError(f"process {locks.holder(home)} still works on {home}; try again when it has ended")
     try:
-        yield
+        yield lease
     finally:
         lease.release()
 
@@ -173,7 +184,8 @@ def _show(found: RootStatus) -> None:
     console.table(("node", "whose", "projection", "first", "last"), rows)
 
 
-def _tell(root: Path, adoption: Adoption, verb: str) -> None:
+def tell(root: Path, adoption: Adoption, verb: str) -> None:
+    """Say what an adoption does, or would do."""
     for projection, cursor in adoption.cursors.items():
         console.line(f"{projection}\tgoes on after entry {cursor}")
     for projection, (first, last) in adoption.missing.items():

@@ -14,7 +14,8 @@ from waybill.cli import console
 from waybill.cli.arguments import JsonObject
 from waybill.cli.home import as_agreed, existing_journal
 from waybill.cli.options import with_settings
-from waybill.transport import Journal, Settings, locks
+from waybill.transport import Journal, JournalError, Settings, locks
+from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.journal import damaged_spools
 from waybill.transport.runner import lag_s, statuses, unsettled
 
@@ -137,8 +138,18 @@ def status_of(settings: Settings) -> Status:
             poison=journal.poison.counts() if journal else {},
             damaged_spools=tuple(map(str, damaged_spools(settings.home))),
             damaged=_damaged(settings.root),
-            notes=(*_nodes_note(journal), PLAIN_SPARK) if journal else (PLAIN_SPARK,),
+            notes=(*_fallback_note(settings), *(_nodes_note(journal) if journal else ()), PLAIN_SPARK),
         )
+
+
+def _fallback_note(settings: Settings) -> Iterator[str]:
+    """What is kept elsewhere, because the home could not be used."""
+    where = fallback_of(settings)
+    try:
+        if entries := waiting_in_fallback(settings):
+            yield f"{entries} entries wait in {where}; the next emit or flush adopts them"
+    except JournalError as error:
+        yield f"nothing is adopted from {where}: {error}"
 
 
 def _nodes_note(journal: Journal) -> Iterator[str]:

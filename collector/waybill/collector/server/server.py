@@ -97,7 +97,7 @@ def serve(
 
     Raises:
         SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
-            works with others.
+            works with others and these are strict.
         JournalError: the journal cannot be used.
     """
     with contextlib.ExitStack() as at_end:

@@ -31,7 +31,7 @@ class Application:
     """A Spark application whose driver is this process; `name` is for the case that Spark never says it.
 
     Raises:
-        SettingsConflictError: the home's live runner works with other settings.
+        SettingsConflictError: the home's live runner works with other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
 
@@ -39,6 +39,7 @@ class Application:
         from openlineage.client.uuid import generate_new_uuid
 
         self._home = Home.open(settings)
+        self.given = settings
         self.settings = self._home.settings
         self.run_id = str(generate_new_uuid())
         self._run = ObservedRun(self.run_id, settings.system_name, name)

@@ -35,7 +35,7 @@ def session(
     Raises:
         SparkSetupError: there is no Java or no JAR, or an untracked session is running.
         SettingsError: a setting is unknown or invalid.
-        SettingsConflictError: the home's live runner works with other settings.
+        SettingsConflictError: the home's live runner works with other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
     spark_home()  # without PySpark there is none

@@ -72,9 +72,11 @@ class TrackedBuilder(SparkSession.Builder):
 
     def _check(self, running: SparkContext) -> None:
         if isinstance(running, TrackedContext):
-            theirs = running.waybill.settings
+            theirs, given = running.waybill.settings, running.waybill.given
             for name in sorted(self.waybill_given):
-                if getattr(theirs, name) != getattr(self.waybill_settings, name):
+                # A value that yields to the home's is the same again.
+                known = getattr(theirs, name), getattr(given, name)
+                if getattr(self.waybill_settings, name) not in known:
                     what = f"the running session is tracked with {name} = {theirs.shown(name)}"
                     raise SparkSetupError(f"{what}; stop it first, or give the same")
         elif self.waybill_endpoint is None or LISTENER_CLASS not in running.getConf().get(

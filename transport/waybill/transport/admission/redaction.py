@@ -61,7 +61,7 @@ class Redaction:
         """The bytes of an event that are to be kept: the given ones unless a rule is about them."""
         admit_event(body, self.bounds)
         try:
-            return self._redact(body)
+            return self.redact(body)
         except RecursionError:
             raise depth_error() from None
         except msgspec.DecodeError as error:
@@ -71,11 +71,17 @@ class Redaction:
     def refused(self, body: bytes) -> bytes:
         """What may be kept of a refused body: nothing if it is no JSON and a rule may be about it."""
         try:
-            return self._redact(body)
+            return self.redact(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return b""
 
-    def _redact(self, body: bytes) -> bytes:
+    def redact(self, body: bytes) -> bytes:
+        """The bytes that are to be kept of an event that was admitted before.
+
+        Raises:
+            msgspec.DecodeError: what is to be redacted cannot be read.
+            RecursionError: it is nested too deep.
+        """
         rules = self._rules
         # An escape can hide a name, and letters outside of ASCII have cases that bytes do not show.
         if rules and body.isascii() and b"\\" not in body:

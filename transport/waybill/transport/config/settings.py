@@ -37,12 +37,17 @@ from waybill.transport.errors import SettingsError
 from waybill.transport.permissions import HomeMode
 
 _DEFAULT: Final = "default"
+HOME: Final = "home"
+"""The origin of a value that the home has agreed on."""
 
 _RETIRED: Final = frozenset({"journal_when_full"})
 """Settings of earlier versions that do nothing any more."""
 
 _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
 """The names that users of OpenLineage know."""
+
+API_KEY_VARIABLES: Final = ("WAYBILL_MARQUEZ_API_KEY", _OTHER_VARIABLES["marquez_api_key"])
+"""The variables that hold the backend's key."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -53,7 +58,7 @@ class Setting(msgspec.Struct, frozen=True):
         default: the default in words, where the value alone does not say it well.
         check: makes the value of what was given, or raises a ValueError that says what to give; None: by the
             type, which is that of a switch, of a folder or of a few words.
-        of_home: the home's one runner works by it: the home keeps it, and every process must agree.
+        of_home: the home's one runner works by it: the home keeps it, and every process follows it.
         secret: it is never shown, and the home does not keep it: a runner gets it by its environment.
         holds_secrets: what was given for it is never repeated in a message.
     """
@@ -171,6 +176,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["power", "process"],
         Setting("HOW", "'power': fsynced before it is acknowledged; 'process': within 100 ms."),
     ] = "power"
+    fallback_home: Annotated[
+        Path | None,
+        Setting(
+            "DIR",
+            "Where events are kept while the home cannot be used; of this user alone.",
+            "$XDG_STATE_HOME/waybill/fallback",
+            check=check.folder,
+        ),
+    ] = None
+    strict: Annotated[
+        bool, Setting("", "An error where a live runner works with other settings, or a home cannot be used.")
+    ] = False
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
     )
@@ -216,6 +233,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         if "home" not in checked:
             checked["home"] = _default_home()
         checked.setdefault("root", checked["home"])
+        checked.setdefault("fallback_home", _default_fallback())
         checked.setdefault("system_name", socket.gethostname())
         _complete(checked, farther)
         origins = {name: found[name][1] if name in found else _DEFAULT for name in SETTINGS}
@@ -259,7 +277,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The variables that give a runner the secrets, which are not kept in the home."""
         found = {}
         if self.marquez_api_key:
-            found["WAYBILL_MARQUEZ_API_KEY"] = self.marquez_api_key
+            found[API_KEY_VARIABLES[0]] = self.marquez_api_key
         if self.marquez_url and self.marquez_url != freed_of_users(self.marquez_url):
             found["WAYBILL_MARQUEZ_URL"] = self.marquez_url
         if freed_of_users(self.plain("backends")) != msgspec.to_builtins(list(self.backends)):
@@ -267,8 +285,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def explicit(self, name: str) -> bool:
-        """Whether somebody gave this setting a value."""
-        return self.origins.get(name, _DEFAULT) != _DEFAULT
+        """Whether somebody gave this setting a value: it is neither the default nor the home's own."""
+        return self.origins.get(name, _DEFAULT) not in {_DEFAULT, HOME}
 
     def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
         """One value as JSON has it; backends without their keys."""
@@ -358,6 +376,16 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
         what = "must hold names with values, as `root: /data/lineage`"
         raise SettingsError("(file)", str(path), str(path), what)
     return {str(name): value for name, value in (content or {}).items()}
+
+
+def _default_fallback() -> Path | None:
+    """A folder in this user's own state directory; None for a user without one."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        state = Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        return None
+    return state / "waybill" / "fallback"
 
 
 def _default_home() -> Path:

@@ -11,6 +11,7 @@ import msgspec
 
 from waybill.transport import locks
 from waybill.transport.config import agree
+from waybill.transport.fallback import adopt_fallback
 from waybill.transport.journal import Journal, adopt
 from waybill.transport.runner.projection import published
 from waybill.transport.runner.runner import Runner, has_live_statuses, statuses
@@ -54,11 +55,11 @@ def flush(
     It stops waiting after `timeout_s`; a live runner goes on with the work.
 
     Raises:
-        SettingsConflictError: a live runner of the home works with other settings.
+        SettingsConflictError: a live runner works with other settings, and these are strict.
         JournalError: the journal cannot be used.
     """
     with contextlib.closing(Journal(settings.home)) as journal:
-        agree(journal, settings)
+        adopt_fallback(journal, agree(journal, settings))
         return _Flush(journal, settings, timeout_s, on_progress).run()
 
 

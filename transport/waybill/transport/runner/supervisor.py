@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import locks
-from waybill.transport.config import agreeing, conflicts
+from waybill.transport.config import API_KEY_VARIABLES, agreeing, warn_of_conflicts
 from waybill.transport.errors import JournalError
 from waybill.transport.fork_safety import without_forks
 from waybill.transport.permissions import open_private
@@ -52,21 +52,25 @@ class Supervisor:
         self._look_due_s = 0.0
         self._runner: _Child | None = None
         self._pid = os.getpid()
-        self._has_warned = False
 
     @classmethod
     def open(cls, journal: Journal, given: Settings, *, look_every_s: float = _LOOK_EVERY_S) -> Supervisor:
         """Agree on the home's settings, see `agreeing`; start a runner if one is wanted and none is alive."""
         with agreeing(journal, given) as (settings, lease):
             supervisor = cls(journal, settings, given=given, look_every_s=look_every_s)
-            if lease is not None and settings.runner == "child":
-                supervisor._start(lease)
+            if lease is not None:
+                supervisor.start(lease)
         if not settings.provenance_enabled:
             log.warning(
                 "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
                 journal.path,
             )
         return supervisor
+
+    def start(self, lease: locks.Lease) -> None:
+        """Hand the lease to a runner of its own, if one is wanted."""
+        if self.settings.runner == "child":
+            self._start(lease)
 
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; looks at most once a second, else only at the clock."""
@@ -84,7 +88,7 @@ class Supervisor:
                 self._pause_s = self._look_every_s
             elif self._runner is None or self._runner.has_ended():
                 self._replace_runner()
-            self._warn_of_conflicts()
+            warn_of_conflicts(self._journal, self._given)
 
     def _replace_runner(self) -> None:
         with without_forks():
@@ -100,14 +104,6 @@ class Supervisor:
         # A runner that keeps dying is started ever more rarely; its log says why.
         self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
         self._look_due_s = time.monotonic() + self._pause_s
-
-    def _warn_of_conflicts(self) -> None:
-        """Log once that somebody changed the agreed settings while no runner was alive."""
-        if self._has_warned:
-            return
-        for conflict in conflicts(self._journal, self._given):
-            self._has_warned = True
-            log.warning("events are kept, but projected with the settings of another process: %s", conflict)
 
 
 class _Child:
@@ -151,7 +147,7 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
                 stdout=output,
                 stderr=output,
                 cwd=home,
-                env=dict(os.environ) | settings.environment,
+                env=_environment(settings),
                 start_new_session=True,
                 pass_fds=(lease.descriptor,),
             )
@@ -161,3 +157,12 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
     child = _Child(process)
     _children[:] = [*(one for one in _children if not one.has_ended()), child]
     return child
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """What a runner gets: this process's own variables, but no key that is not for the home's backend."""
+    own = dict(os.environ)
+    if settings.marquez_api_key is None:
+        for variable in API_KEY_VARIABLES:
+            own.pop(variable, None)
+    return own | settings.environment

@@ -1,0 +1,248 @@
+"""Programs that share a home and disagree, and `waybill settings apply`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from waybill.exporter import find
+from waybill.transport import Journal, Settings, WaybillConfig, WaybillTransport, flush, locks
+from waybill.transport.config import agreed
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Run
+
+PROGRAM = """
+import json, logging, pathlib, sys, time
+from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import sql_job
+from openlineage.client.uuid import generate_new_uuid
+from waybill.transport import WaybillConfig, WaybillTransport
+
+logging.basicConfig(format="%(levelname)s %(message)s")
+given, stop = json.loads(sys.argv[1]), pathlib.Path(sys.argv[2])
+facets = {"sql": sql_job.SQLJobFacet("select 1"), "secret": sql_job.SQLJobFacet("s3cr3t")}
+job = Job(given["system_name"], "load", facets=facets)
+kept = 0
+while True:
+    transport = WaybillTransport(WaybillConfig.from_dict(given))
+    client = OpenLineageClient(transport=transport)
+    for _ in range(5):
+        run = Run(str(generate_new_uuid()))
+        done = {"eventType": RunState.COMPLETE, "eventTime": "2026-11-21T10:00:00Z", "producer": "https://p"}
+        client.emit(RunEvent(run=run, job=job, **done))
+        kept += 1
+        print(kept, flush=True)
+    transport.close()
+    if stop.exists():
+        break
+    time.sleep(0.05)
+"""
+
+
+def start(given: dict[str, Any], stop: Path) -> subprocess.Popen[str]:
+    """A program that opens the home and emits five events, again and again until `stop` is there."""
+    command = [sys.executable, "-c", PROGRAM, json.dumps(given, default=str), str(stop)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def end(program: subprocess.Popen[str]) -> tuple[int, list[str]]:
+    """How many events a program has kept, and what it warned of."""
+    out, errors = program.communicate(timeout=60)
+    assert program.returncode == 0, errors
+    return int(out.split()[-1]), [line for line in errors.splitlines() if "to change what is agreed" in line]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.02)
+
+
+def filed(root: Path) -> dict[str, int]:
+    """How many records each system has in a root; each of them is there once."""
+    records = find(root)
+    assert len({record.did for record in records}) == len(records)
+    return dict(Counter(record.system_name for record in records))
+
+
+@pytest.fixture
+def stop(tmp_path: Path) -> Path:
+    """Ends the programs once it exists."""
+    return tmp_path / "stop"
+
+
+def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told_once_how_to_change_that(
+    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    shared = {"home": home, "provenance_enabled": True}
+    first = start({**shared, "system_name": "first", "root": tmp_path / "a"}, stop)
+    wait_until(lambda: locks.holder(home) is not None)
+    second = start({**shared, "system_name": "second", "root": tmp_path / "b"}, stop)
+    wait_until(lambda: [one.system_name for one in Journal(home).read(0)].count("second") > 5)
+    stop.touch()
+    (kept_first, silent), (kept_second, warnings) = end(first), end(second)
+    assert (kept_second > 5, silent) == (True, [])
+    (warning,) = warnings
+    assert f"root = '{tmp_path / 'b'}'" in warning
+    assert f"agreed is '{tmp_path / 'a'}'" in warning
+    report = flush(Settings.load({"home": home}, env={}, cwd=tmp_path))
+    assert report.problems == {}
+    assert filed(tmp_path / "a") == {"first": kept_first, "second": kept_second}
+    assert not (tmp_path / "b").exists()
+
+    command = shlex.split(warning.partition("to change what is agreed: ")[2])
+    assert waybill(*command[1:]).returncode == 0
+    assert agreed(Journal(home))["root"] == str(tmp_path / "b")
+    end_runner(home)
+
+
+def test_what_is_applied_while_events_flow_reaches_the_living_runner_and_nothing_is_lost_or_filed_twice(
+    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    root = tmp_path / "a"
+    program = start({"home": home, "system_name": "s", "root": root, "provenance_enabled": False}, stop)
+    wait_until(lambda: locks.holder(home) is not None)
+    runner = locks.holder(home)
+    wait_until(lambda: Journal(home).last_seq() > 20)
+    assert not (root / "provenance").exists()
+
+    plan = json.loads(
+        waybill("settings", "apply", "--home", home, "--provenance-enabled", "--dry-run", "--json").stdout
+    )
+    assert agreed(Journal(home))["provenance_enabled"] is False
+    applied = waybill("settings", "apply", "--home", home, "--provenance-enabled", "--json")
+    assert (applied.returncode, json.loads(applied.stdout)) == (0, plan)
+    assert plan["changes"] == [{"name": "provenance_enabled", "before": False, "after": True}]
+    assert plan["runner"] == runner
+    wait_until(lambda: any((root / "provenance").rglob("*.parquet")))
+    assert locks.holder(home) == runner
+
+    seen = Journal(home).last_seq()
+    wait_until(lambda: Journal(home).last_seq() > seen + 20)
+    stop.touch()
+    kept, warnings = end(program)
+    assert len(warnings) == 1
+    assert flush(Settings.load({"home": home}, env={}, cwd=tmp_path)).problems == {}
+    assert filed(root) == {"s": kept}
+    end_runner(home)
+
+
+def test_another_root_is_taken_over_while_events_flow_with_all_that_the_journal_holds(
+    waybill: Run, home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    given = {"home": home, "system_name": "s", "root": tmp_path / "a", "provenance_enabled": True}
+    program = start(given, stop)
+    wait_until(lambda: any((tmp_path / "a" / "provenance").rglob("*.parquet")))
+    done = waybill("settings", "apply", "--home", home, "--root", tmp_path / "b")
+    assert done.returncode == 0, done.stderr
+    assert f"root\t{tmp_path / 'a'}\t{tmp_path / 'b'}" in done.stdout
+    assert locks.is_held(home)
+    seen = Journal(home).last_seq()
+    wait_until(lambda: Journal(home).last_seq() > seen + 20)
+    stop.touch()
+    kept, _ = end(program)
+    assert flush(Settings.load({"home": home}, env={}, cwd=tmp_path)).problems == {}
+    assert filed(tmp_path / "b") == {"s": kept}
+    end_runner(home)
+
+
+def test_of_two_programs_that_redact_other_things_the_second_redacts_both(
+    home: Path, stop: Path, end_runner: Callable[[Path], None]
+) -> None:
+    stop.touch()
+    end(start({"home": home, "system_name": "first", "redact": "job.facets.secret"}, stop))
+    assert locks.is_held(home)
+    _, warnings = end(start({"home": home, "system_name": "second", "redact": "job.facets.sql"}, stop))
+    found = {entry.system_name: json.loads(entry.body)["job"]["facets"] for entry in Journal(home).read(0)}
+    assert (list(found["first"]), list(found["second"])) == (["sql"], [])
+    (warning,) = warnings
+    assert "--redact job.facets.secret,job.facets.sql" in warning
+    assert agreed(Journal(home))["redact"] == ["job.facets.secret"]
+    end_runner(home)
+
+
+def test_only_strict_settings_are_refused(
+    home: Path, stop: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    stop.touch()
+    end(start({"home": home, "system_name": "first", "root": tmp_path / "a"}, stop))
+    refused = start({"home": home, "system_name": "second", "root": tmp_path / "b", "strict": True}, stop)
+    _, errors = refused.communicate(timeout=60)
+    assert refused.returncode == 1
+    assert "SettingsConflictError: setting root" in errors
+    assert f"waybill settings apply --home {home} --root {tmp_path / 'b'}" in errors
+    end_runner(home)
+
+
+def test_a_program_that_yields_hands_its_key_to_no_other_backend(home: Path, tmp_path: Path) -> None:
+    theirs = {"home": home, "runner": "none", "marquez_url": "http://theirs:5000"}
+    WaybillTransport(WaybillConfig.from_dict(theirs)).close()
+    lease = locks.take(home)
+    assert lease
+    mine = {"home": home, "marquez_url": "http://mine:5000", "marquez_api_key": "s3cr3t"}
+    opened = Home.open(Settings.load(mine, env={}, cwd=tmp_path))
+    lease.release()
+    assert opened.settings.marquez_url == "http://theirs:5000"
+    assert "s3cr3t" not in str(opened.settings.environment)
+    opened.close()
+
+
+def test_the_key_in_the_environment_of_a_program_that_yields_does_not_reach_the_runner_that_it_starts(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end_runner: Callable[[Path], None]
+) -> None:
+    theirs = {"home": home, "runner": "none", "marquez_url": "http://127.0.0.1:9"}
+    WaybillTransport(WaybillConfig.from_dict(theirs)).close()
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", "s3cr3t")
+    lease = locks.take(home)
+    assert lease
+    opened = Home.open(Settings.load({"home": home, "marquez_url": "http://127.0.0.1:8"}, cwd=tmp_path))
+    lease.release()
+    wait_until(lambda: (opened.ensure_runner(), locks.holder(home))[1] is not None)
+    environment = (tmp_path / "/proc" / str(locks.holder(home)) / "environ").read_bytes()
+    assert b"s3cr3t" not in environment
+    end_runner(home)
+    opened.close()
+
+
+def test_what_was_applied_stays_when_a_program_that_followed_the_home_flushes(
+    waybill: Run, home: Path, tmp_path: Path
+) -> None:
+    given = {"home": home, "runner": "none", "journal_retain_days": 3}
+    WaybillTransport(WaybillConfig.from_dict(given)).close()
+    following = Home.open(Settings.load({"home": home, "runner": "none"}, env={}, cwd=tmp_path))
+    assert waybill("settings", "apply", "--home", home, "--journal-retain-days", "9").returncode == 0
+    flush(following.settings)
+    assert agreed(following.journal)["journal_retain_days"] == 9
+    following.close()
+
+
+def test_nothing_to_change_is_said_and_no_error(waybill: Run, home: Path, tmp_path: Path) -> None:
+    Home.open(Settings.load({"home": home, "runner": "none"}, env={}, cwd=tmp_path)).close()
+    done = waybill("settings", "apply", "--home", home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "agreed on already" in done.stderr
+
+
+def test_a_command_says_that_the_living_runner_works_with_other_settings(
+    waybill: Run, home: Path, tmp_path: Path, end_runner: Callable[[Path], None]
+) -> None:
+    opened = Home.open(Settings.load({"home": home, "root": tmp_path / "a"}, env={}, cwd=tmp_path))
+    done = waybill("flush", "--home", home, "--root", tmp_path / "b")
+    assert done.returncode == 0, done.stderr
+    assert f"works with '{tmp_path / 'a'}'" in done.stderr
+    end_runner(home)
+    opened.close()

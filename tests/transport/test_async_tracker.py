@@ -1,0 +1,117 @@
+"""The Tracker in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from waybill.transport import AsyncTracker, Journal, Settings, TrackerStateError
+
+ON_A_SLOW_DISK = """
+import asyncio, sys
+from pathlib import Path
+from slow_disk import SlowSqlite
+from waybill.transport import AsyncTracker, Settings
+
+home, stop = Path(sys.argv[1]), Path(sys.argv[2])
+waiting = stop.with_suffix(".waiting")
+disk = SlowSqlite(stop)
+
+async def ticks(task):
+    while not waiting.exists():
+        await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0.01)
+    assert not task.done()
+    stop.unlink()
+    waiting.unlink()
+
+async def main():
+    settings = Settings.load({"home": home, "runner": "none", "system_name": "s"})
+    async with AsyncTracker(settings=settings) as tracker:
+        stop.touch()
+        task = asyncio.create_task(tracker.file("a.csv", data_source="in"))
+        await ticks(task)
+        file = await task
+
+        async def pipeline():
+            async with file:
+                await file.egress("lake")
+
+        stop.touch()
+        task = asyncio.create_task(pipeline())
+        while not waiting.exists():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await ticks(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            print("cancelled")
+
+asyncio.run(main())
+"""
+
+
+def settings_of(home: Path) -> Settings:
+    return Settings.load({"home": home, "runner": "none", "system_name": "s"}, env={}, cwd=home.parent)
+
+
+def told(home: Path) -> list[tuple[str, str | None, str | None]]:
+    """Of each event the file's name, its sink and its final state."""
+    files = [json.loads(entry.body)["run"]["facets"]["waybill_deltaFile"] for entry in Journal(home).read(0)]
+    return [(file["filename"], file.get("dataSink"), file.get("finalState")) for file in files]
+
+
+def test_the_loop_goes_on_while_a_slow_disk_keeps_an_event_and_a_cancelled_task_tells_its_end_afterwards(
+    home: Path, tmp_path: Path
+) -> None:
+    helpers = Path(__file__).parents[1] / "collector"
+    command = [sys.executable, "-c", ON_A_SLOW_DISK, str(home), str(tmp_path / "stop")]
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(helpers)},
+    )
+    assert (done.returncode, done.stdout) == (0, "cancelled\n"), done.stderr
+    assert told(home) == [("a.csv", None, None), ("a.csv", "lake", "COMPLETE"), ("a.csv", None, "CANCELLED")]
+
+
+def test_it_tells_what_the_tracker_tells(home: Path) -> None:
+    async def pipeline() -> None:
+        async with AsyncTracker(settings=settings_of(home)) as tracker:
+            async with await tracker.file("year.csv", data_source="in", annotations={"a": 1}) as year:
+                with year.transform("enrich"):
+                    year.annotate(b=2)
+                one, two, three = await year.split(["1.csv", "2.csv", "3.csv"])
+                assert one.parent_did == year.did
+            async with one:
+                await one.filter("empty")
+            async with two:
+                await two.error("torn")
+                with pytest.raises(TrackerStateError):
+                    await two.egress("lake")
+            with pytest.raises(ValueError, match="broken"):
+                async with three, three.branch() as path:
+                    await path.egress("lake")
+                    raise ValueError("broken")
+
+    asyncio.run(pipeline())
+    begun = [(name, None, None) for name in ("year.csv", "1.csv", "2.csv", "3.csv")]
+    assert told(home) == [
+        *begun,
+        ("year.csv", None, "SPLIT"),
+        ("1.csv", None, "FILTERED"),
+        ("2.csv", None, "ERROR"),
+        ("3.csv", "lake", "COMPLETE"),
+        ("3.csv", None, "ERROR"),
+    ]
