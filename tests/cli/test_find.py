@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,3 +131,22 @@ def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
         assert "first.csv" in done.stdout
         assert str(bad) in done.stderr
         assert "records may be missing" in done.stderr
+
+
+def test_with_few_descriptors_all_is_found_or_it_is_an_error(
+    settings: Settings, script: Path, tmp_path: Path
+) -> None:
+    journal, files = Journal(settings.home), 40
+    fields = {"finalState": "COMPLETE", "created": 1, "completed": 2}
+    sent = [{"did": f"d{at}", "systemName": f"system-{at}", **fields} for at in range(files)]
+    journal.append(Kind.PROVENANCE, json.dumps(sent).encode())
+    journal.close()
+    assert len(flush(settings).files) == files
+    found = {}
+    for limit in (7, 9, 12, 16):
+        command = [script, "find", "--json", "--home", settings.home]
+        limited = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', *command]
+        done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
+        found[limit] = (done.returncode, len(done.stdout.splitlines()))
+    assert (found[7], found[16]) == ((1, 0), (0, files))
+    assert set(found.values()) == {(1, 0), (0, files)}

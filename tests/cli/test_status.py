@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from waybill.marquez import Counters
-from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport import Journal, Kind, Settings, flush, locks
 from waybill.transport.config import agree
 from waybill.transport.fallback import fallback_of
 from waybill.transport.journal import Spool, adopt
@@ -121,6 +123,34 @@ def test_the_home_s_own_settings_are_shown_unless_others_are_given(
     journal.close()
     found = json.loads(waybill("status", "--home", settings.home, "--json").stdout)
     assert (found["root"], found["provenance_enabled"]) == (str(root), True)
+
+
+@pytest.mark.parametrize("way", ["put back", "copied"])
+def test_a_note_says_that_a_home_was_put_back_or_copied(
+    waybill: Run, settings: Settings, tmp_path: Path, way: str
+) -> None:
+    def keep(kept_in: Settings, did: str) -> list[str]:
+        fields = {"did": did, "systemName": "edge", "finalState": "COMPLETE", "created": 1, "completed": 2}
+        journal = Journal(kept_in.home)
+        journal.append(Kind.PROVENANCE, json.dumps([fields]).encode())
+        journal.close()
+        assert flush(kept_in).problems == {}
+        notes = json.loads(waybill("status", "--home", kept_in.home, "--json").stdout)["notes"]
+        return [note for note in notes if "entries are filed as" in note]
+
+    assert keep(settings, "before") == []
+    copy = msgspec.structs.replace(settings, home=tmp_path / "copy")
+    shutil.copytree(settings.home, copy.home)
+    if way == "put back":
+        assert keep(settings, "between") == []
+        shutil.rmtree(settings.home)
+        copy.home.rename(settings.home)
+        (note,) = keep(settings, "after")
+        assert "it was at entry 2, and the root has entries up to 4" in note
+    else:
+        (note,) = keep(copy, "of the copy")
+        assert "copy" in note
+        assert keep(settings, "of the original") == []
 
 
 def test_a_note_says_where_the_final_states_of_plain_spark_submit_come_from(waybill: Run, home: Path) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import resource
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import apsw
 import pytest
-from served import COMPLETED_MS, DID, Collector, Reply, event, record
+from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of
 
 from waybill.collector.intake import Rejects
 from waybill.exporter.compaction import RawWriter
@@ -410,6 +412,38 @@ def test_an_answer_that_would_lack_records_is_an_error_unless_a_part_will_do(sta
     bad.unlink()
     assert "warning" not in collector.get("/provenance/query?partial=true").headers
     assert len(ask(collector)) == 2
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits another process")
+def test_an_answer_with_too_few_descriptors_is_whole_or_says_that_it_is_not(start: Start) -> None:
+    collector, files = start("--runner", "none", "--provenance-enabled"), 20
+    writer = RawWriter(collector.home)
+    for at in range(files):
+        writer.write(RawName("a0", at + 1, at + 1), [filed(f"did-{at}", COMPLETED_MS + at)])
+    doors = ("/provenance/query", "/provenance/query?partial=true")
+    # All that is loaded late is loaded, and nobody needs a descriptor for a connection.
+    clients = [collector.connect() for _ in doors * 2]
+    assert [len(reply_of(client, "GET", doors[0]).json) for client in clients] == [files] * len(clients)
+    pid = collector.process.pid
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir())
+
+    def ask_often(client: http.client.HTTPConnection, door: str) -> list[tuple[str, Reply]]:
+        return [(door, reply_of(client, "GET", door)) for _ in range(5)]
+
+    replies = {}
+    with ThreadPoolExecutor(len(clients)) as pool:
+        for limit in (3, highest + 2, highest + 3):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, before[1]))
+            replies[limit] = list(chain.from_iterable(pool.map(ask_often, clients, doors * 2)))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    assert {reply.status for _, reply in replies[3]} == {503}
+    for door, reply in chain.from_iterable(replies.values()):
+        assert reply.status in {200, 503}, reply
+        if reply.status == 200 and len(reply.json) < files:
+            assert door == doors[1]
+            assert "incomplete: " in reply.headers["warning"]
+    assert len(collector.get(doors[0]).json) == files
 
 
 DOORS = ["/api/v1/records", "/api/v1/records/stats", "/provenance/query", "/provenance/stats"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +34,21 @@ START_MS = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 HOUR_MS = 3_600_000
 NODE = "a1b2c3"
+NOBODY = 65_534
+"""A user without rights, as Linux knows it."""
+
+
+@contextlib.contextmanager
+def without_rights() -> Iterator[None]:
+    """As a user whom a folder's permissions bind: they do not bind the superuser."""
+    is_superuser = os.geteuid() == 0
+    if is_superuser:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_superuser:
+            os.seteuid(0)
 
 
 def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> ProvenanceRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
@@ -13,7 +12,17 @@ import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
-from layouts import HOUR_MS, NODE, START_MS, Layout, StoppedError, StoppingFiles, record, temporaries
+from layouts import (
+    HOUR_MS,
+    NODE,
+    START_MS,
+    Layout,
+    StoppedError,
+    StoppingFiles,
+    record,
+    temporaries,
+    without_rights,
+)
 from stores import Store
 
 from waybill.exporter import Compactor, Query, check, export, find
@@ -28,7 +37,6 @@ from waybill.facets import merge_all, record_key
 from waybill.facets.arrow import to_table
 from waybill.transport import Journal, Kind, Settings, flush
 
-NOBODY = 65_534
 FIRST_HOUR = Hour("20260101", "00")
 FILE = "provenance/compacted/edge/20260101/00.parquet"
 
@@ -269,12 +277,5 @@ def test_a_quarantine_that_cannot_be_read_is_not_empty(layout: Layout) -> None:
     layout.raw()[0].write_bytes(b"damaged")
     layout.compactor().compact()
     (layout.root / "provenance/damaged").chmod(0)
-    is_superuser = os.geteuid() == 0
-    if is_superuser:
-        os.seteuid(NOBODY)
-    try:
-        with pytest.raises(PermissionError):
-            list(list_quarantined(layout.root))
-    finally:
-        if is_superuser:
-            os.seteuid(0)
+    with without_rights(), pytest.raises(PermissionError):
+        list(list_quarantined(layout.root))

@@ -127,7 +127,7 @@ def check_all_there(site: Site, before: dict[Path, bytes]) -> None:
 @pytest.mark.parametrize("reopened_by", ["emitter", "projections"])
 @pytest.mark.parametrize("way", ["log lost", "put back"])
 def test_a_journal_that_forgot_numbers_files_new_entries_under_another_node(
-    site: Site, tmp_path: Path, way: str, reopened_by: str
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, way: str, reopened_by: str
 ) -> None:
     site.emit(f"old-{at}" for at in range(20))
     site.flush()
@@ -154,7 +154,9 @@ def test_a_journal_that_forgot_numbers_files_new_entries_under_another_node(
     site.emit(f"new-{at}" for at in range(PARTS))
     site.flush()
     check_all_there(site, before)
-    assert site.journal.nodes()[-1].lost == (22, 222)
+    renewed = site.journal.nodes()[-1]
+    assert renewed.lost == (22, 222)
+    assert f"is known as {renewed.name} instead of {node} from now on: it was at entry 21" in caplog.text
     site.emit(["one more"])
     assert site.journal.node == site.journal.nodes()[-1].name != node
 
@@ -402,13 +404,17 @@ def test_a_root_that_goes_away_while_hours_are_compacted_gets_no_further_hour(si
     check_all_there(site, {})
 
 
-def test_the_journal_keeps_what_a_root_that_was_put_back_lacks(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("in_its_place", ["an older copy", "an empty folder"])
+def test_the_journal_keeps_what_the_folder_in_a_root_s_place_lacks(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_its_place: str
 ) -> None:
-    root = site.settings.root
+    root, is_copy = site.settings.root, in_its_place == "an older copy"
     site.emit(["before"])
     site.flush()
-    shutil.copytree(root, tmp_path / "copy")
+    if is_copy:
+        shutil.copytree(root, tmp_path / "copy")
+    else:
+        (tmp_path / "copy").mkdir()
     site.emit(f"between-{at}" for at in range(PARTS))
     site.flush()
     shutil.rmtree(root)
@@ -419,8 +425,9 @@ def test_the_journal_keeps_what_a_root_that_was_put_back_lacks(
     assert len(site.journal.read(0)) == entries
     site.restart()
     problems = site.work()
-    assert [problem.partition(" of the root")[0] for problem in problems] == [f"{root} is an older copy"] * 2
-    assert filed(root) == {"before"}
+    told = "is an older copy of the root" if is_copy else "no waybill-root.json"
+    assert [told in problem for problem in problems] == [True] * len(NAMES)
+    assert filed(root) == ({"before"} if is_copy else set())
     assert adopt(site) == PARTS + 3, "the last range that it has may be there in part"
     site.flush()
     check_all_there(site, {})
@@ -538,7 +545,9 @@ def forget(journal: Journal) -> None:
 
 @pytest.mark.parametrize("content", [None, b"damaged"])
 @pytest.mark.parametrize("place", ["events", "provenance/raw"])
-def test_a_file_that_has_a_name_is_never_replaced(site: Site, place: str, content: bytes | None) -> None:
+def test_a_file_that_has_a_name_is_never_replaced(
+    site: Site, caplog: pytest.LogCaptureFixture, place: str, content: bytes | None
+) -> None:
     """Another home has published it, and no claim says so: for example, a file that was copied here."""
     root = site.settings.root
     site.emit(["a"])
@@ -550,7 +559,9 @@ def test_a_file_that_has_a_name_is_never_replaced(site: Site, place: str, conten
     site.emit(["b"])
     assert site.work() == []
     assert stranger.read_bytes() == content
-    assert site.journal.nodes()[-1].name != node
+    renewed = site.journal.nodes()[-1].name
+    assert renewed != node
+    assert f"is known as {renewed} instead of {node} from now on: {stranger} has other bytes" in caplog.text
     if content == b"damaged":
         stranger.unlink()
     assert filed(root) == {"a", "b"} <= set(archived(root))

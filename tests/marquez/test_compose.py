@@ -169,8 +169,25 @@ def expressions() -> dict[str, str]:
         for panel in dashboard()["panels"]
         for target in panel["targets"]
     }
-    rules = {rule["alert"]: rule["expr"] for group in read("rules.yml")["groups"] for rule in group["rules"]}
-    return panels | rules
+    return panels | rules()
+
+
+def rules() -> dict[str, str]:
+    """When an alert is given, by its name."""
+    return {rule["alert"]: rule["expr"] for group in read("rules.yml")["groups"] for rule in group["rules"]}
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "waybill_projection_problem == 1",
+        "waybill_projection_to_correct == 1",
+        "waybill_poison_entries > 0",
+        "waybill_dead_letters > 0",
+    ],
+)
+def test_an_alert_tells_of_what_needs_somebody(trouble: str) -> None:
+    assert trouble in rules().values()
 
 
 def test_every_figure_that_is_asked_for_is_served(collector: Collector) -> None:

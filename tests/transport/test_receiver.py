@@ -127,6 +127,7 @@ def test_a_repeated_event_is_answered_alike_and_kept_once(
         (event(eventTime="yesterday"), 422, "$.eventTime"),
         (event(run={}), 422, "runId"),
         (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
+        (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 422, "nested too deeply"),
     ],
 )
 def test_a_bad_event_is_refused_with_its_reason(
