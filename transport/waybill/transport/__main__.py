@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 
 from waybill.transport import locks, process
-from waybill.transport.config import obey
+from waybill.transport.config import agreed, obey
 from waybill.transport.journal import Journal, waiting
 from waybill.transport.runner import IDLE_S, Runner
 
@@ -37,6 +37,10 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
     lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
     while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
+            if not agreed(journal):
+                # Its program has just made it, and starts a runner once it has agreed on the settings.
+                lease.release()
+                return 0
             try:
                 runner = Runner(journal, obey(journal), lease=lease.descriptor)
                 last_seq = runner.run(idle_s=idle_s, until=must_end)
