@@ -196,10 +196,29 @@ def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
     assert bodies(Journal(home)) == [b"kept"]
 
 
-def test_no_new_journal_begins_beside_a_live_runner_that_has_the_lost_one(home: Path) -> None:
+def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
+    now_s = [1_000.0]
+    journal = Journal(home, clock=lambda: now_s[0])
+    journal.append(EVENT, b"kept")
+    pid = os.fork()  # before which whatever is open is closed
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    journal.last_seq()
+    delete(home)
+    now_s[0] += 1.0
+    with pytest.raises(JournalError, match=r"was deleted .*; all that was acknowledged is in .*saved-"):
+        journal.last_seq()
+    assert bodies(Journal(home)) == [b"kept"]
+
+
+@pytest.mark.parametrize("name", [locks.RUNNER, locks.COLLECTOR])
+def test_no_new_journal_begins_beside_a_live_runner_or_collector_that_has_the_lost_one(
+    home: Path, name: str
+) -> None:
     journal = Journal(home)
     journal.append(EVENT, b"kept")
-    held = locks.take(home)
+    held = locks.reserve(home, name)  # and another process signs it
     assert held
     delete(home)
     with pytest.raises(JournalError, match="is missing from a home that had one"):
@@ -220,6 +239,17 @@ def test_a_home_that_was_deleted_as_a_whole_is_not_made_again(home: Path) -> Non
         journal.append(EVENT, b"too late")
     journal.close()
     assert not home.exists()
+
+
+def test_a_runner_does_nothing_in_a_home_where_nothing_is_agreed_yet(home: Path) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"kept")
+    command = [sys.executable, "-m", "waybill.transport", str(home)]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+    assert journal.meta("runner_pid") is None
+    assert journal.meta("root") is None
+    assert not (home / "waybill-root.json").exists()
+    journal.close()
 
 
 def test_a_runner_ends_loudly_when_its_journal_was_deleted_and_the_next_one_goes_on(

@@ -200,6 +200,7 @@ def test_a_supervisor_starts_one_runner_which_works_ends_when_idle_and_finishes(
 def test_a_runner_ends_by_itself_when_nothing_is_left(tmp_path: Path, copy_folder: Path) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
+    agree(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"a")
     script = (
         "import pathlib, sys; from waybill.transport.__main__ import main\n"
@@ -463,7 +464,8 @@ def test_threads_that_find_no_runner_start_one_between_them(
 ) -> None:
     home = tmp_path / "home"
     started: list[int] = []
-    supervisor = Supervisor(Journal(home), settings_of(home))
+    journal = Journal(home)
+    supervisor = Supervisor(journal, agree(journal, settings_of(home)))
     popen = subprocess.Popen
 
     def counting(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - whatever Popen takes and gives

@@ -369,8 +369,10 @@ class Storm:
 
     def _delete_the_journal(self) -> bool:
         """Delete it while it is served: whoever had it open saves it, and nobody goes on before a restart."""
-        home = self._town.home
-        return self._lose_the_journal(self._delete, lambda: (home / "journal.db").exists() or _is_saved(home))
+        node = _node_of(self._town.home)
+        return self._lose_the_journal(
+            self._delete, lambda: _is_saved(self._town.home) or _node_of(self._town.home) == node
+        )
 
     def _replace_the_journal(self) -> bool:
         """The same with another journal in its place, which then is moved away as the error says."""
@@ -418,6 +420,18 @@ class Storm:
             self._town.damaged[seqs[1]] = emission(numbers[1]).record.did
             self._town.ledger.offered += numbers
             self._town.ledger.acknowledged.update(numbers)
+
+
+def _node_of(home: Path) -> str | None:
+    """The node of the journal in a home, as which nobody else files; None where there is none."""
+    try:
+        uri = f"{(home / 'journal.db').as_uri()}?mode=ro"
+        connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+        with contextlib.closing(connection):
+            node: str | None = connection.execute("SELECT value FROM meta WHERE key = 'node'").get
+    except apsw.Error:
+        return None
+    return node
 
 
 def _is_saved(home: Path) -> bool:

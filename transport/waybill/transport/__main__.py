@@ -41,6 +41,10 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
     lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
     while lease is not None and Journal.exists(home):  # opening the journal would create the home again
         with contextlib.closing(Journal(home)) as journal:
+            if not agreed(journal):
+                # Its program has just made it, and starts a runner once it has agreed on the settings.
+                lease.release()
+                return 0
             try:
                 last_seq = _work(journal, lease, idle_s, must_end)
             finally:

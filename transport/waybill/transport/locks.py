@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNNER: Final = "runner"
+COLLECTOR: Final = "collector"
+"""The name of the lock by which a home has one collector."""
 
 _WANTED: Final = "runner-wanted"
 _RESERVE_WITHIN_S: Final = 1.0
@@ -136,6 +138,11 @@ def holder(home: Path, name: str = RUNNER) -> int | None:
         return None
     text = (home / f"{name}.lock").read_text(encoding="ascii").strip()
     return int(text) if text.isdigit() else None
+
+
+def is_in_use(home: Path) -> bool:
+    """Whether a home has a runner, or a collector that is not this process."""
+    return is_held(home) or (is_held(home, COLLECTOR) and holder(home, COLLECTOR) != os.getpid())
 
 
 def _locked(home: Path, name: str, flags: int, lock: int) -> int | None:

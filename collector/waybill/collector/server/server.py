@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("waybill.collector")
 
-COLLECTOR_LEASE: Final = "collector"
-"""The name of the lock by which a home has one collector."""
-
 IDLE_TIMEOUT_S: Final = 300.0
 """How long a connection may be without a whole request header: Spark jobs pause between their events."""
 
@@ -127,9 +124,9 @@ def serve(
 
 @contextlib.contextmanager
 def _only_collector(settings: Settings) -> Iterator[None]:
-    held = locks.take(settings.home, COLLECTOR_LEASE)
+    held = locks.take(settings.home, locks.COLLECTOR)
     if held is None:
-        who = locks.holder(settings.home, COLLECTOR_LEASE)
+        who = locks.holder(settings.home, locks.COLLECTOR)
         what = f"is served by another collector (process {who}); stop that one, or give another home"
         raise SettingsError("home", str(settings.home), settings.origins["home"], what)
     try:
@@ -140,12 +137,12 @@ def _only_collector(settings: Settings) -> Iterator[None]:
 
 def stop(home: Path, timeout_s: float | None = None) -> bool:
     """End a home's collector, as SIGTERM does; False if it has not ended in time (None: without limit)."""
-    pid = locks.holder(home, COLLECTOR_LEASE)
+    pid = locks.holder(home, locks.COLLECTOR)
     if pid is None:
-        return not locks.is_held(home, COLLECTOR_LEASE)
+        return not locks.is_held(home, locks.COLLECTOR)
     os.kill(pid, signal.SIGTERM)
     deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-    while locks.is_held(home, COLLECTOR_LEASE):
+    while locks.is_held(home, locks.COLLECTOR):
         if time.monotonic() >= deadline_s:
             return False
         time.sleep(_POLL_S)

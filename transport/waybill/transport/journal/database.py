@@ -229,10 +229,10 @@ class Database:
         """Save what is open, and say what to do."""
         if not self._path.parent.is_dir():
             return "its whole home is gone, so give another one"
-        if self._writer is None:
+        if self._writer is None and self._reader is None:
             return "other programs of this home may have saved the journal, so start this one again"
         try:
-            saved = save(self._writer, self._path)
+            saved = self._save()
         except (OSError, apsw.Error) as error:
             self._rescue_due_s = self._clock() + _RESCUE_EVERY_S
             return f"what is left cannot be saved ({error}): make room, and keep {self._path} for recovery"
@@ -241,9 +241,17 @@ class Database:
             "the programs of this home again, and they go on with that"
         )
 
+    def _save(self) -> Path:
+        if self._writer is not None:
+            return save(self._writer, self._path)
+        with self._read_lock:
+            if self._reader is None:
+                raise FileNotFoundError("another thread has closed it")
+            return save(self._reader, self._path)
+
     def _save_lost(self) -> None:
         """Save what is open if it is lost, because it is about to be closed."""
-        if self._writer is not None:
+        if self._writer is not None or self._reader is not None:
             with contextlib.suppress(JournalError):
                 self._look()
 

@@ -115,7 +115,7 @@ def take_back(path: Path) -> None:
             f"{path} is missing, and its log {log_file} is there; put the database back, or move the log "
             "away to begin a new journal"
         )
-    elif not is_there and locks.is_held(path.parent):
+    elif not is_there and locks.is_in_use(path.parent):
         raise JournalError(missing(path))
 
 
