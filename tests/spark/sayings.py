@@ -24,16 +24,20 @@ def event_of(
     output: str | None = "/out/a",
     name: str = "a job",
     parent: str | None = None,
+    application: str | None = None,
 ) -> bytes:
     """An event of the listener's."""
     facets: dict[str, object] = {} if job is None else {"spark_jobDetails": {"jobId": job}}
     if parent is not None:
         facets["parent"] = {"run": {"runId": parent}, "job": {"namespace": "tests", "name": "orders"}}
+    if application is not None:
+        facets["spark_applicationDetails"] = {"applicationId": application}
+    kind_of_job = "SQL_JOB" if parent else "APPLICATION"
     event = {
         "eventTime": instant(at_ms),
         "eventType": kind,
         "run": {"runId": run, "facets": facets},
-        "job": {"namespace": "tests", "name": name},
+        "job": {"namespace": "tests", "name": name, "facets": {"jobType": {"jobType": kind_of_job}}},
         "producer": "https://example.org/listener",
         "outputs": [] if output is None else [{"namespace": "file", "name": output}],
     }
@@ -84,3 +88,24 @@ def ended(
 
 
 AT = (START_MS, START_MS + 40)
+
+
+def log_lines(application: str, *executions: Execution, is_ended: bool = True) -> list[str]:
+    """The event log of an application, as Spark writes it."""
+    sql = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution"
+    begin = {"App Name": "orders", "App ID": application, "Timestamp": START_MS - 1000, "User": "tests"}
+    events: list[dict[str, object]] = [
+        {"Event": "SparkListenerLogStart", "Spark Version": "4.0.0"},
+        {"Event": "SparkListenerApplicationStart", **begin},
+    ]
+    for one in executions:
+        start = {"executionId": one.id, "rootExecutionId": one.root_id, "time": one.submitted_ms}
+        events.append({"Event": f"{sql}Start", **start, "physicalPlanDescription": one.plan})
+        for job in one.spark_jobs:
+            properties = {"spark.sql.execution.id": str(one.id), "spark.rdd.scope": "{}"}
+            events.append({"Event": "SparkListenerJobStart", "Job ID": job, "Properties": properties})
+        end = {"executionId": one.id, "time": one.completed_ms, "errorMessage": one.error}
+        events.append({"Event": f"{sql}End", **end})
+    if is_ended:
+        events.append({"Event": "SparkListenerApplicationEnd", "Timestamp": START_MS + 60_000})
+    return [json.dumps(event, separators=(",", ":")) for event in events]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from sayings import AT, COLLECT, CTAS, MERGE, START_MS, ended, event_of, files
 
-from waybill.spark.tracking.match_failures import match_failures
+from waybill.spark.tracking.match_failures import match
 from waybill.spark.tracking.observed_runs import RUNS_MAX, ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def found(
     executions: list[Execution], observed: ObservedRuns, *, beside: Iterable[Execution] | None = None
 ) -> list[tuple[int, str]]:
     """The failures and their runs; `beside` are successes, known once the listener has said all."""
-    matched = match_failures(executions, observed.runs.values(), None if beside is None else list(beside))
+    matched = match(executions, observed.runs.values(), None if beside is None else list(beside))
     assert len(matched.pairs) + len(matched.left) <= len(executions)
     return sorted((execution.id, run.run_id) for execution, run in matched.pairs)
 
@@ -213,7 +213,7 @@ class World:
             chance.shuffle(failed)
             chance.shuffle(succeeded)
             chance.shuffle(runs)
-        pairs, left = match_failures(failed, runs, succeeded if settled else None)
+        pairs, left = match(failed, runs, succeeded if settled else None)
         assert (
             len({failure.id for failure, _ in pairs}) == len({run.run_id for _, run in pairs}) == len(pairs)
         )

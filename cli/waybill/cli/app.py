@@ -28,6 +28,7 @@ from waybill.cli.commands.repair import repair
 from waybill.cli.commands.root import app as root
 from waybill.cli.commands.serve import serve
 from waybill.cli.commands.settings import app as settings
+from waybill.cli.commands.spark import app as spark
 from waybill.cli.commands.sql import sql
 from waybill.cli.commands.status import status
 from waybill.cli.commands.verify import verify
@@ -94,6 +95,7 @@ app.add_typer(poison, name="poison")
 app.add_typer(rejects, name="rejects")
 app.add_typer(keys, name="keys")
 app.add_typer(root, name="root")
+app.add_typer(spark, name="spark")
 app.add_typer(dev, name="dev")
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
-from waybill.spark.tracking.observed_runs import ObservedRun
+from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun
 from waybill.spark.tracking.plans import command_of, target_of
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
         application.namespace,
         ".".join(names),
         parent=Parent(ParentRun(application.run_id), EventJob(application.namespace, application.name)),
+        outputs=set() if sink is None else {sink.name},
+        failed=FailedExecution(application_id, execution.id),
         sink=sink,
     )
 
@@ -57,13 +59,14 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
 def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
-    It repeats the run's job and parent, without which a backend would take it for another job's. That of an
-    unknown run says so by a tag, and has its output. The language is what wrote the details: ``PYTHON`` or
+    It repeats the run's job and parent, without which a backend would take it for another job's. The facet
+    `externalQuery` names the execution that failed, so that nobody reports it twice. The event of an unknown
+    run says so by a tag, and has its output. The language is what wrote the details: ``PYTHON`` or
     ``JAVA``.
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, parent_run, tags_run
+    from openlineage.client.facet_v2 import error_message_run, external_query_run, parent_run, tags_run
 
     from waybill.facets import PRODUCER
     from waybill.facets.overrides import TAG_PREFIX
@@ -82,6 +85,10 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
             run=parent_run.Run(run.parent.run.runId),
             job=parent_run.Job(run.parent.job.namespace, run.parent.job.name),
             producer=PRODUCER,
+        )
+    if run.failed is not None:
+        facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
+            externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
         )
     outputs = []
     if isinstance(run, UnknownRun):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from waybill.spark.tracking.corrections import unknown_run
 from waybill.spark.tracking.executions import Execution, Executions
 from waybill.spark.tracking.exit_status import ProgramFailure, headline
-from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match_failures
-from waybill.spark.tracking.observed_runs import ObservedRun, ObservedRuns
+from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match
+from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun, ObservedRuns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ class FailureWatch:
         matched = self._match(self._unmatched, None)
         for failed, run in matched.pairs:
             if run.ended_ms == failed.completed_ms or (last and failed.id in known):
-                self._tell(failed, run)
+                self._tell(failed, run, executions.application_id)
         with self._lock:
             rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
         for run in rdds:
@@ -156,7 +156,7 @@ class FailureWatch:
             succeeded = None
         matched = self._match(failed, succeeded)
         for failure, run in matched.pairs:
-            self._tell(failure, run)
+            self._tell(failure, run, executions.application_id)
         lost = lost_writes(matched.left, self._told)
         for failure in lost:
             run = unknown_run(failure, self._application(), executions.application_id)
@@ -172,9 +172,10 @@ class FailureWatch:
 
     def _match(self, failed: Collection[Execution], succeeded: Collection[Execution] | None) -> Matched:
         with self._lock:
-            return match_failures(failed, self._observed.runs.values(), succeeded)
+            return match(failed, self._observed.runs.values(), succeeded)
 
-    def _tell(self, failure: Execution, run: ObservedRun) -> None:
+    def _tell(self, failure: Execution, run: ObservedRun, application_id: str) -> None:
+        run.failed = FailedExecution(application_id, failure.id)
         self._report_once(run, failure.error, failure.completed_ms)
         self._told.add(failure.root_id)
         self._unmatched.remove(failure)

@@ -44,7 +44,7 @@ class Matched(NamedTuple):
     left: list[Execution]
 
 
-def match_failures(
+def match(
     failed: Collection[Execution], runs: Iterable[ObservedRun], succeeded: Collection[Execution] | None = None
 ) -> Matched:
     """Find the runs of failed executions; neither the order of these nor that of the runs matters.

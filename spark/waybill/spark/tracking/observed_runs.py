@@ -11,7 +11,7 @@ from waybill.facets import EventType, RunEvent, decode_event, parse_instant_us
 from waybill.facets.event import Parent, RunFacets
 
 RUNS_MAX: Final = 10_000
-"""The most runs that are remembered; the least recently observed are forgotten first."""
+"""The most runs of a live application that are remembered."""
 
 _ENDS: Final = frozenset({EventType.COMPLETE, EventType.FAIL, EventType.ABORT})
 
@@ -29,6 +29,13 @@ _EXCEPTION: Final = msgspec.json.Decoder(_Exception)
 _JOB_DETAILS: Final = msgspec.json.Decoder(_JobDetails)
 
 
+class FailedExecution(msgspec.Struct, frozen=True):
+    """The name of an execution: that of its application, and its number there."""
+
+    application_id: str
+    number: int
+
+
 class ObservedRun(msgspec.Struct):
     """A run that the listener sent events of.
 
@@ -39,6 +46,7 @@ class ObservedRun(msgspec.Struct):
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported its failure.
+        failed: the failed execution that it was, once that is known.
     """
 
     run_id: str
@@ -52,13 +60,19 @@ class ObservedRun(msgspec.Struct):
     error: str | None = None
     of_rdd: bool = False
     is_reported: bool = False
+    failed: FailedExecution | None = None
 
 
 class ObservedRuns:
-    """The runs observed, by id; not thread-safe, its user locks."""
+    """The runs observed, by id; not thread-safe, its user locks.
 
-    def __init__(self) -> None:
+    Args:
+        runs_max: the most that are remembered; the least recently observed are forgotten first.
+    """
+
+    def __init__(self, runs_max: int = RUNS_MAX) -> None:
         self.runs: OrderedDict[str, ObservedRun] = OrderedDict()
+        self._runs_max = runs_max
 
     def observe(self, body: bytes) -> ObservedRun | None:
         """Add one event; the run it belongs to, None for an event of no run."""
@@ -81,7 +95,7 @@ class ObservedRuns:
             run.of_rdd = bool(run.spark_jobs)
         elif event.eventType in _ENDS:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
-        while len(self.runs) > RUNS_MAX:
+        while len(self.runs) > self._runs_max:
             self.runs.popitem(last=False)
         return run
 

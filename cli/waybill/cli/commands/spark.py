@@ -1,0 +1,149 @@
+"""`waybill spark`: what Spark itself knows of jobs that no tracked session watched."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+import typer
+
+from waybill.cli import console
+from waybill.cli.arguments import FORMS, JsonLines, moment
+from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli.options import RUNNING, with_settings
+from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from waybill.exporter.sources import Source
+    from waybill.spark import CaughtUp, EventLog, LoggedApplication
+
+app: Final = typer.Typer(
+    no_args_is_help=True, help="Correct what Spark's listener says by what Spark itself has noted."
+)
+
+
+@app.command("catch-up")
+@with_settings(*RUNNING)
+def catch_up(
+    settings: Settings,
+    *,
+    places: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PLACE...",
+            help="Event logs, folders of them (as spark.eventLog.dir names), or a History Server's address.",
+        ),
+    ],
+    since_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--since",
+            parser=moment,
+            metavar="WHEN",
+            help=f"Only applications that ended then or later, or still run: {FORMS}.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be corrected.")] = False,
+    as_json: JsonLines = False,
+) -> None:
+    """Find the failed writes in Spark's event logs that its listener called complete, and correct them.
+
+    Reads logs of one file or of rolling ones, plain or compressed by zstd, lz4 or gzip, also of applications
+    that still run or were killed, and ZIP files of the History Server's. Each failed execution is matched
+    with the runs of the same application in the archive and the journal. A failed write without a run becomes
+    a record of its own, with the annotation `run` "not known". What is told already is left alone, so that
+    the command may be repeated. Exit code 1 when a log could not be read; the others are done.
+
+    Examples:
+
+    \b
+      waybill spark catch-up /var/log/spark-events
+      waybill spark catch-up http://history:18080 --since 1d
+      waybill spark catch-up --dry-run --json app-20261122-0007.zstd | jq .cause
+    """
+    applications, unread = _read(places, since_ms)
+    correct(settings, applications, dry_run=dry_run, as_json=as_json)
+    for problem in unread:
+        console.error(problem)
+    if unread:
+        raise typer.Exit(console.EXIT_FAILED)
+
+
+def correct(
+    settings: Settings, applications: Sequence[LoggedApplication], *, dry_run: bool, as_json: bool
+) -> None:
+    """Emit what corrects the stored events of these applications, and show it."""
+    from waybill.spark import catch_up as compare
+
+    agreed = agreed_settings(settings)
+    found = list(compare(applications, _stored(agreed)))
+    if not dry_run and any(one.corrections for one in found):
+        with contextlib.closing(Home.open(agreed, may_spool=False)) as home:
+            for one in found:
+                for correction in one.corrections:
+                    home.emit(correction.event)
+    _show(found, as_json=as_json, done="would be corrected" if dry_run else "corrected")
+
+
+def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedApplication], list[str]]:
+    """The applications of all logs that can be read, and what is wrong with the others."""
+    from waybill.spark import EventLogError, LoggedApplication
+
+    applications, unread = [], []
+    with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
+        for place in places:
+            try:
+                for log in _logs(place, Path(folder), since_ms):
+                    try:
+                        applications.append(LoggedApplication.read(log))
+                    except EventLogError as error:
+                        unread.append(str(error))
+            except EventLogError as error:
+                unread.append(str(error))
+    return [one for one in applications if _is_since(one, since_ms)], unread
+
+
+def _logs(place: str, folder: Path, since_ms: int | None) -> Iterable[EventLog]:
+    from waybill.spark import find_logs, logs_of_server
+
+    is_server = place.startswith(("http://", "https://"))
+    return logs_of_server(place, folder, since_ms) if is_server else find_logs(Path(place))
+
+
+def _is_since(application: LoggedApplication, since_ms: int | None) -> bool:
+    return since_ms is None or application.ended_ms is None or application.ended_ms >= since_ms
+
+
+def _stored(agreed: Settings) -> list[Source]:
+    from waybill.exporter.names import EVENTS
+    from waybill.exporter.sources import EventsSource, JournalSource
+
+    if not Journal.exists(agreed.home):
+        raise WaybillError(f"there is no journal at {agreed.home}; give its folder with --home")
+    root = checked_root(agreed)
+    archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
+    return [*archive, JournalSource(agreed.home)]
+
+
+def _show(found: Sequence[CaughtUp], *, as_json: bool, done: str) -> None:
+    corrections = [correction for one in found for correction in one.corrections]
+    if as_json:
+        for correction in corrections:
+            shown = msgspec.structs.asdict(correction)
+            del shown["event"]
+            console.json(shown)
+    elif corrections:
+        rows = [
+            (one.run if one.is_run_known else "not known", one.job, one.output or "", one.cause)
+            for one in corrections
+        ]
+        console.table(["run", "job", "output", "cause"], rows)
+    for one in found:
+        what = f"{one.failed} executions failed, {len(one.corrections)} {done}"
+        unknown = f"no event of it is here; its {one.failed} failures are left out"
+        console.note(f"{one.application} ({one.name}): {what if one.is_known else unknown}")

@@ -1,0 +1,14 @@
+"""Event logs of Spark: what they say of failed writes, when no tracked session was there to ask Spark."""
+
+from waybill.spark.event_logs.applications import LoggedApplication as LoggedApplication
+from waybill.spark.event_logs.catching_up import (
+    CaughtUp as CaughtUp,
+    Correction as Correction,
+    catch_up as catch_up,
+)
+from waybill.spark.event_logs.files import (
+    EventLog as EventLog,
+    EventLogError as EventLogError,
+    find_logs as find_logs,
+)
+from waybill.spark.event_logs.history_server import logs_of_server as logs_of_server

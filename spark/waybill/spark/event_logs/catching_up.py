@@ -1,0 +1,250 @@
+"""Catching up: the failures in event logs that the stored events of the same applications do not tell."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.spark.tracking import (
+    FailedExecution,
+    ObservedRun,
+    ObservedRuns,
+    ProgramFailure,
+    failure_event,
+    headline,
+    lost_writes,
+    match,
+    unknown_run,
+)
+from waybill.transport import Kind
+
+if TYPE_CHECKING:
+    from waybill.exporter.sources import Source
+    from waybill.spark.event_logs.applications import LoggedApplication
+    from waybill.spark.tracking import Execution
+
+_DETAILS: Final = b'"spark_applicationDetails"'
+
+
+class Correction(msgspec.Struct, frozen=True, kw_only=True):
+    """A failed write that was not told before.
+
+    Attributes:
+        run: that of the listener's, or one of its own if `is_run_known` is false.
+        output: what it would have written, if that is known.
+        event: what tells it.
+    """
+
+    application: str
+    run: str
+    job: str
+    output: str | None
+    cause: str
+    is_run_known: bool
+    event: bytes
+
+
+class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What the log of one application gave.
+
+    Attributes:
+        is_known: whether the stored events have any run of this application; if not, nothing is corrected.
+        failed: how many executions failed.
+    """
+
+    application: str
+    name: str
+    is_known: bool
+    failed: int
+    corrections: tuple[Correction, ...]
+
+
+def catch_up(applications: Iterable[LoggedApplication], sources: Sequence[Source]) -> Iterator[CaughtUp]:
+    """Compare logged applications with the stored events of their runs.
+
+    Raises:
+        SourceError: the stored events cannot all be read, so that nothing is certain.
+    """
+    logged = list(applications)
+    stored = _stored({application.id for application in logged}, sources)
+    for application in logged:
+        runs = stored.get(application.id)
+        failed = sum(bool(execution.error) for execution in application.executions)
+        yield CaughtUp(
+            application=application.id,
+            name=application.name,
+            is_known=runs is not None,
+            failed=failed,
+            corrections=() if runs is None else tuple(_corrections(application, runs)),
+        )
+
+
+class _Run(msgspec.Struct):
+    facets: _Facets | None = None
+
+
+class _Details(msgspec.Struct):
+    application_id: str | None = msgspec.field(default=None, name="applicationId")
+
+
+class _Query(msgspec.Struct):
+    number: str = msgspec.field(name="externalQueryId")
+    application_id: str = msgspec.field(name="source")
+
+
+class _Facets(msgspec.Struct):
+    details: _Details | None = msgspec.field(default=None, name="spark_applicationDetails")
+    query: _Query | None = msgspec.field(default=None, name="externalQuery")
+
+
+class _JobType(msgspec.Struct):
+    kind: str | None = msgspec.field(default=None, name="jobType")
+
+
+class _JobFacets(msgspec.Struct):
+    job_type: _JobType | None = msgspec.field(default=None, name="jobType")
+
+
+class _Job(msgspec.Struct):
+    facets: _JobFacets | None = None
+
+
+class _Event(msgspec.Struct):
+    run: _Run
+    job: _Job
+
+    @property
+    def is_application(self) -> bool:
+        facets = self.job.facets
+        return facets is not None and facets.job_type is not None and facets.job_type.kind == "APPLICATION"
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
+
+
+class _StoredRuns:
+    """The stored runs of one application, and the failures that are told of it."""
+
+    def __init__(self) -> None:
+        self.roots: set[str] = set()
+        self.observed = ObservedRuns(sys.maxsize)
+        self.told: set[tuple[FailedExecution, int]] = set()
+
+    def add_ours(self, event: RunEvent, body: bytes) -> None:
+        """Add an event of ours, which corrects the listener's; those come first."""
+        run = self.observed.runs.get(event.run.runId)
+        if run is not None and event.eventType in (EventType.FAIL, EventType.ABORT):
+            run.is_reported = True
+        facets = _EVENT.decode(body).run.facets
+        if facets is not None and facets.query is not None and facets.query.number.isdecimal():
+            failed = FailedExecution(facets.query.application_id, int(facets.query.number))
+            self.told.add((failed, parse_instant_us(event.eventTime) // 1000))
+
+    def application(self) -> ObservedRun | None:
+        """The application's own run, which the others name as their parent; None if no event of theirs is."""
+        for run in self.observed.runs.values():
+            if run.run_id in self.roots:
+                return run
+            if run.parent is not None and run.parent.run.runId in self.roots:
+                parent = run.parent
+                return ObservedRun(parent.run.runId, parent.job.namespace, parent.job.name)
+        return None
+
+
+def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict[str, _StoredRuns]:
+    """The stored runs of some applications, by the applications' ids.
+
+    Only the START events name the application, so the stored events are read twice: for the runs of the
+    applications themselves, and for those that have them as a parent.
+    """
+    by_root: dict[str, _StoredRuns] = {}
+    found: dict[str, _StoredRuns] = {}
+    for event, body in _events(sources, re.compile(re.escape(_DETAILS))):
+        sent = _EVENT.decode(body)
+        details = None if sent.run.facets is None else sent.run.facets.details
+        id_ = None if details is None else details.application_id
+        if id_ is not None and id_ in application_ids:
+            # An application may have a parent of its own, a task of Airflow's, say.
+            parent = None if sent.is_application else _parent_of(event)
+            root = parent or event.run.runId
+            by_root[root] = found.setdefault(id_, _StoredRuns())
+            by_root[root].roots.add(root)
+    ours: list[tuple[_StoredRuns, RunEvent, bytes]] = []
+    pattern = re.compile(b"|".join(re.escape(root.encode()) for root in sorted(by_root)))
+    for event, body in _events(sources, pattern) if by_root else ():
+        runs = by_root.get(event.run.runId) or by_root.get(_parent_of(event) or "")
+        if runs is not None and event.producer == PRODUCER:
+            ours.append((runs, event, body))
+        elif runs is not None:
+            runs.observed.observe(body)
+    for runs, event, body in ours:
+        runs.add_ours(event, body)
+    return found
+
+
+def _parent_of(event: RunEvent) -> str | None:
+    facets = event.run.facets
+    return None if facets is None or facets.parent is None else facets.parent.run.runId
+
+
+def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[tuple[RunEvent, bytes]]:
+    for source in sources:
+        for part in source.parts():
+            for batch in source.read(part):
+                for entry in batch:
+                    if entry.kind is Kind.OPENLINEAGE and pattern.search(entry.body):
+                        event = decode_event(entry.body)
+                        if isinstance(event, RunEvent):
+                            yield event, entry.body
+
+
+def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterator[Correction]:
+    def is_told(execution: Execution) -> bool:
+        return (FailedExecution(application.id, execution.id), execution.completed_ms) in stored.told
+
+    failed = [execution for execution in application.executions if execution.error]
+    untold = [execution for execution in failed if not is_told(execution)]
+    succeeded = [execution for execution in application.executions if not execution.error]
+    matched = match(untold, _runs_of(application, stored), succeeded)
+    told = {execution.root_id for execution in failed if is_told(execution)}
+    told |= {failure.root_id for failure, _ in matched.pairs}
+    for failure, run in matched.pairs:
+        run.failed = FailedExecution(application.id, failure.id)
+        yield _correction(application, failure, run, is_run_known=True)
+    own = stored.application()
+    if own is None:
+        return
+    for failure in lost_writes(matched.left, told):
+        yield _correction(application, failure, unknown_run(failure, own, application.id), is_run_known=False)
+
+
+def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[ObservedRun]:
+    """The runs of the attempt that this log is of; several attempts have one id, and count from 0 each."""
+    runs = []
+    for run in stored.observed.runs.values():
+        time_ms = run.started_ms or run.ended_ms
+        is_later = application.ended_ms is not None and (time_ms or 0) > application.ended_ms
+        is_own = run.run_id in stored.roots
+        if time_ms is not None and time_ms >= application.started_ms and not (is_later or is_own):
+            runs.append(run)
+    return runs
+
+
+def _correction(
+    application: LoggedApplication, failure: Execution, run: ObservedRun, *, is_run_known: bool
+) -> Correction:
+    cause = ProgramFailure(headline(failure.error), failure.error)
+    return Correction(
+        application=application.id,
+        run=run.run_id,
+        job=run.name,
+        output=min(run.outputs, default=None),
+        cause=cause.message,
+        is_run_known=is_run_known,
+        event=failure_event(run, cause, failure.completed_ms, language="JAVA"),
+    )

@@ -1,0 +1,423 @@
+"""Failures that only Spark's event logs know are told afterwards, once."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
+
+from waybill.exporter.sources import EventsSource, JournalSource, Source
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.spark import (
+    CaughtUp,
+    EventLogError,
+    LoggedApplication,
+    catch_up,
+    find_java,
+    find_logs,
+    logs_of_server,
+    spark_home,
+)
+from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from conftest import Ran, Run
+
+APPLICATION = "local-1790000000000"
+ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
+RUN = "01a1fec3-0001-7069-a2a1-b2454eb72dad"
+GOOD = "01a1fec3-0002-7069-a2a1-b2454eb72dad"
+
+FAILED = ended(1, at=AT, jobs={3}, plan=files("/out/a"), error="boom\nat a line")
+SUCCEEDED = ended(2, at=(AT[0], AT[1] + 1), jobs={4}, plan=files("/out/b"), error="")
+LOST = ended(3, at=(AT[0] + 100, AT[1] + 100), plan=files("/out/c"), error="lost")
+LINES = log_lines(APPLICATION, FAILED, SUCCEEDED, LOST)
+LOG = "\n".join([*LINES, ""]).encode()
+
+
+class Store:
+    """A home whose journal has the events of a listener without a session."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        given = {"home": self.home, "runner": "none", "system_name": "tests", "provenance_enabled": True}
+        self.settings = Settings.load(given, origin="tests", env={}, cwd=folder)
+
+    def emit(self, *bodies: bytes) -> None:
+        with closing(Home.open(self.settings)) as home:
+            for body in bodies:
+                home.emit(body)
+
+    def records(self) -> dict[str, ProvenanceRecord]:
+        """The records of the writes, by sink."""
+        with closing(Journal(self.home)) as journal:
+            entries = [entry for entry in journal.read(0, limit=1000) if entry.kind is Kind.OPENLINEAGE]
+        events = [decode_event(entry.body) for entry in entries]
+        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
+        return {record.data_sink: record for record in records if record.data_sink is not None}
+
+    def catch_up(self, place: Path) -> CaughtUp:
+        """Correct what the one log at a place tells."""
+        (log,) = find_logs(place)
+        sources: list[Source] = [JournalSource(self.home)]
+        if (self.home / "events").exists():
+            sources.append(EventsSource(self.home))
+        (caught_up,) = catch_up([LoggedApplication.read(log)], sources)
+        self.emit(*(correction.event for correction in caught_up.corrections))
+        return caught_up
+
+    def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """`waybill spark catch-up`."""
+        command = [sys.executable, "-m", "waybill.cli", "spark", "catch-up", *map(str, arguments)]
+        command += ["--home", str(self.home), "--runner", "none"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path)
+    made.emit(
+        event_of(ROOT, "START", START_MS - 1000, output=None, name="orders", application=APPLICATION),
+        event_of(RUN, "COMPLETE", AT[1], name="orders.write", parent=ROOT),
+        event_of(GOOD, "START", AT[0], output="/out/b", parent=ROOT, application=APPLICATION),
+        event_of(GOOD, "COMPLETE", AT[1] + 1, output="/out/b", parent=ROOT),
+    )
+    return made
+
+
+def plain(path: Path) -> Path:
+    path.write_bytes(LOG)
+    return path
+
+
+def test_a_write_that_failed_becomes_an_error_and_one_that_did_not_stays_complete(
+    store: Store, tmp_path: Path
+) -> None:
+    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    store.catch_up(plain(tmp_path / APPLICATION))
+    records = store.records()
+    assert records["file//out/a"].did == RUN
+    assert records["file//out/a"].final_state is FinalState.ERROR
+    assert records["file//out/a"].annotations == {"errorCause": "boom"}
+    assert records["file//out/b"].final_state is FinalState.COMPLETE
+
+
+def test_a_failed_write_without_a_run_becomes_a_record_of_its_own(store: Store, tmp_path: Path) -> None:
+    corrections = store.catch_up(plain(tmp_path / APPLICATION)).corrections
+    (lost,) = [correction for correction in corrections if not correction.is_run_known]
+    record = store.records()["file//out/c"]
+    assert (record.did, record.parent_did, lost.output) == (lost.run, ROOT, "/out/c")
+    assert record.annotations == {"errorCause": "lost", "run": "not known"}
+
+
+def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> None:
+    log = plain(tmp_path / APPLICATION)
+    assert len(store.catch_up(log).corrections) == 2
+    before = store.records()
+    again = store.catch_up(log)
+    assert (again.is_known, again.failed, again.corrections) == (True, 2, ())
+    assert store.records() == before
+
+
+def test_what_is_in_the_archive_alone_counts_too(store: Store, tmp_path: Path) -> None:
+    log = plain(tmp_path / APPLICATION)
+    store.catch_up(log)
+    flush(store.settings)
+    with closing(Journal(store.home)) as journal:
+        journal.prune(journal.last_seq(), time.time_ns() // 1_000_000 + 1000)
+        assert {entry.kind for entry in journal.read(0, limit=100)} == {Kind.MARK}
+    assert store.catch_up(log).corrections == ()
+
+
+def test_an_application_that_the_home_never_heard_of_is_left_out(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "local-2"
+    log.write_text("\n".join(log_lines("local-2", FAILED)))
+    caught_up = store.catch_up(log)
+    assert (caught_up.is_known, caught_up.failed, caught_up.corrections) == (False, 1, ())
+
+
+def test_of_commands_within_each_other_none_is_told_twice(store: Store, tmp_path: Path) -> None:
+    outer = ended(7, at=(AT[0] - 5, AT[1] + 5), plan=CTAS, error="boom")
+    inner = ended(8, at=AT, plan=files("/out/a"), within=7)
+    log = tmp_path / APPLICATION
+    log.write_text("\n".join(log_lines(APPLICATION, outer, inner)))
+    assert [correction.run for correction in store.catch_up(log).corrections] == [RUN]
+    assert store.catch_up(log).corrections == ()
+
+
+def test_runs_of_an_earlier_attempt_are_not_those_of_this_one(store: Store, tmp_path: Path) -> None:
+    store.emit(
+        event_of(ROOT.replace("0000", "0009"), "START", START_MS - 90_000, application=APPLICATION),
+        event_of(
+            RUN.replace("0001", "0008"),
+            "COMPLETE",
+            START_MS - 80_000,
+            job=3,
+            output="/out/earlier",
+            parent=ROOT.replace("0000", "0009"),
+        ),
+    )
+    store.catch_up(plain(tmp_path / APPLICATION))
+    records = store.records()
+    assert records["file//out/earlier"].final_state is FinalState.COMPLETE
+    assert records["file//out/a"].final_state is FinalState.ERROR
+
+
+def zstd(path: Path, content: bytes) -> None:
+    with pa.CompressedOutputStream(str(path), "zstd") as file:
+        file.write(content)
+
+
+def lz4(path: Path, content: bytes) -> None:
+    """The blocks of lz4-java, the last but one of them stored as it is."""
+    blocks = b""
+    for start in range(0, len(content), 500):
+        block, method = content[start : start + 500], 0x10
+        if start // 500 % 2:
+            stored, method = pa.Codec("lz4_raw").compress(block, asbytes=True), 0x20
+        else:
+            stored = block
+        sizes = [len(stored), len(block), 0]
+        blocks += b"LZ4Block" + bytes([method | 5]) + b"".join(n.to_bytes(4, "little") for n in sizes)
+        blocks += stored
+    path.write_bytes(blocks + b"LZ4Block" + bytes([0x15]) + bytes(12))
+
+
+def rolling(path: Path, content: bytes) -> None:
+    folder = path.with_name(f"eventlog_v2_{APPLICATION}")
+    folder.mkdir()
+    lines = content.splitlines(keepends=True)
+    (folder / f"appstatus_{APPLICATION}").touch()
+    for number, start in enumerate(range(0, len(lines), 2), 1):
+        zstd(folder / f"events_{number}_{APPLICATION}.zstd", b"".join(lines[start : start + 2]))
+
+
+def compacted(path: Path, content: bytes) -> None:
+    folder = path.with_name(f"eventlog_v2_{APPLICATION}")
+    folder.mkdir()
+    lines = content.splitlines(keepends=True)
+    (folder / f"events_1_{APPLICATION}").write_bytes(b"what the compacted file has")
+    (folder / f"events_2_{APPLICATION}").write_bytes(b"the same")
+    (folder / f"events_2_{APPLICATION}.compact").write_bytes(b"".join(lines[:4]))
+    (folder / f"events_10_{APPLICATION}").write_bytes(b"".join(lines[6:]))
+    (folder / f"events_3_{APPLICATION}").write_bytes(b"".join(lines[4:6]))
+
+
+def zipped(path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(path.with_suffix(".zip"), "w") as file:
+        file.writestr(f"eventlog_v2_x/events_1_{APPLICATION}.gz", gzip.compress(content))
+        file.writestr("eventlog_v2_x/appstatus_x", b"")
+
+
+def unfinished(path: Path, content: bytes) -> None:
+    path.with_name(f"{APPLICATION}.inprogress").write_bytes(content.rpartition(b'{"Event"')[0] + b'{"Eve')
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path, content: path.write_bytes(content),
+        lambda path, content: zstd(path.with_suffix(".zstd"), content),
+        lambda path, content: path.with_suffix(".gz").write_bytes(gzip.compress(content)),
+        lambda path, content: lz4(path.with_suffix(".lz4"), content),
+        rolling,
+        compacted,
+        zipped,
+        unfinished,
+    ],
+    ids=["plain", "zstd", "gzip", "lz4", "rolling", "compacted", "zipped", "unfinished"],
+)
+def test_every_form_of_a_log_says_the_same(
+    store: Store, tmp_path: Path, write: Callable[[Path, bytes], object]
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / ".hidden.crc").write_bytes(b"no log")
+    write(folder / APPLICATION, LOG)
+    place = next(folder.glob("*.zip"), folder)
+    assert [one.output for one in store.catch_up(place).corrections] == ["/out/a", "/out/c"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.lzf", b"?", "compressed by lzf"),
+        ("a.snappy", b"?", "compressed by snappy"),
+        ("a.zstd", b"no zstd", "damaged"),
+        ("a.lz4", b"LZ4Block" + bytes(5), "damaged"),
+        ("a.gz", gzip.compress(LOG)[:-20], "damaged"),
+        ("a", LOG[:400], "damaged"),
+        ("a", b"a text\n", "no event log"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    (log,) = find_logs(tmp_path)
+    with pytest.raises(EventLogError, match=says) as raised:
+        LoggedApplication.read(log)
+    assert str(tmp_path / name) in str(raised.value)
+
+
+def test_the_command_shows_what_it_corrects_and_names_what_it_cannot_read(
+    store: Store, tmp_path: Path
+) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    plain(folder / APPLICATION)
+    (folder / "other.lzf").write_bytes(b"?")
+    dry = store.command(folder, "--dry-run")
+    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    done = store.command(folder, "--json")
+    assert (dry.returncode, done.returncode) == (1, 1), done.stderr
+    assert [line.split("\t") for line in dry.stdout.splitlines()][-2:] == [
+        [RUN, "orders.write", "/out/a", "boom"],
+        ["not known", "orders.execute_insert_into_hadoop_fs_relation_command.out_c", "/out/c", "lost"],
+    ]
+    assert [json.loads(line)["is_run_known"] for line in done.stdout.splitlines()] == [True, False]
+    assert f"{APPLICATION} (orders): 2 executions failed, 2 corrected" in done.stderr
+    assert "other.lzf is compressed by lzf" in done.stderr
+    assert store.records()["file//out/a"].final_state is FinalState.ERROR
+
+
+class Answers(http.server.SimpleHTTPRequestHandler):
+    """A History Server whose answers are files."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[str]:
+    """The address of a History Server with two applications: one long ago, one that still runs."""
+    attempts = {"local-old": (START_MS - 10_000, True), APPLICATION: (-1, False)}
+    applications = tmp_path / "server" / "api" / "v1" / "applications"
+    for application in attempts:
+        (applications / application / "logs").mkdir(parents=True)
+        with zipfile.ZipFile(applications / application / "logs" / "index.html", "w") as file:
+            file.writestr(application, "\n".join(log_lines(application, FAILED)))
+    listed = [
+        {"id": application, "attempts": [{"endTimeEpoch": ended_ms, "completed": is_completed}]}
+        for application, (ended_ms, is_completed) in attempts.items()
+    ]
+    (applications / "index.html").write_text(json.dumps(listed))
+    answers = functools.partial(Answers, directory=str(tmp_path / "server"))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_a_history_server_gives_the_logs_of_what_ended_since_or_still_runs(
+    history: str, tmp_path: Path
+) -> None:
+    read = [LoggedApplication.read(log).id for log in logs_of_server(history, tmp_path)]
+    assert sorted(read) == [APPLICATION, "local-old"]
+    (log,) = logs_of_server(history, tmp_path, START_MS)
+    assert LoggedApplication.read(log).id == APPLICATION
+
+
+def test_what_is_no_history_server_is_an_error(history: str, tmp_path: Path) -> None:
+    with pytest.raises(EventLogError, match="does not answer"):
+        list(logs_of_server(history + "api", tmp_path))
+    (tmp_path / "server" / "api" / "v1" / "applications" / "index.html").write_text("hello")
+    with pytest.raises(EventLogError, match="is no History Server"):
+        list(logs_of_server(history, tmp_path))
+
+
+PLAIN = """
+import os
+from pyspark.sql import SparkSession
+os.makedirs(OUT + "/log")
+listener = "spark.openlineage."
+spark = SparkSession.builder.master("local[2]").appName("plain").config(map={
+    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraClassPath": str(waybill.spark.fetch_listener()),
+    "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
+    listener + "transport.type": "file", listener + "transport.location": OUT + "/events",
+    "spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + OUT + "/log",
+}).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+
+def attempt(write):
+    try:
+        write()
+    except Exception:
+        pass
+
+attempt(lambda: spark.range(5).write.parquet(OUT + "/good"))
+attempt(lambda: spark.range(5).write.json(OUT + "/good"))
+attempt(lambda: spark.range(9).repartition(2).selectExpr("if(id = 3, raise_error('boom'), id) x")
+    .write.parquet(OUT + "/after_shuffle"))
+attempt(lambda: spark.range(9).selectExpr("raise_error('boom')").collect())
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def real(run: Run) -> Ran:
+    ran = run(PLAIN, env={"JAVA_HOME": str(find_java().home)})
+    assert ran.status == 0, ran.stderr
+    return ran
+
+
+def test_of_a_real_job_with_nothing_but_the_listener_what_failed_is_an_error(
+    real: Ran, tmp_path: Path
+) -> None:
+    store = Store(tmp_path)
+    store.emit(*(real.out / "events").read_bytes().splitlines())
+    assert store.records()[f"file/{real.out}/after_shuffle"].final_state is FinalState.COMPLETE
+    assert {one.output for one in store.catch_up(real.out / "log").corrections} >= {
+        f"{real.out}/good",
+        f"{real.out}/after_shuffle",
+    }
+    assert store.records()[f"file/{real.out}/after_shuffle"].final_state is FinalState.ERROR
+    assert store.catch_up(real.out / "log").corrections == ()
+
+
+@pytest.fixture
+def real_history(real: Ran) -> Iterator[str]:
+    """A History Server of Spark's, of the folder that the real job logged to."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    options = f"-Dspark.history.fs.logDirectory=file://{real.out}/log -Dspark.history.ui.port={port}"
+    command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.history.HistoryServer"]
+    changes = {
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HISTORY_OPTS": options,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with subprocess.Popen(command, env=os.environ | changes, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = next(line for line in process.stderr if "Parsed" in line or "Finished parsing" in line)
+        assert said
+        drained = threading.Thread(target=process.stderr.read, daemon=True)
+        drained.start()
+        yield f"http://127.0.0.1:{port}"
+        process.terminate()
+        process.wait()
+        drained.join()
+
+
+def test_a_real_history_server_gives_the_same_as_the_folder(
+    real: Ran, real_history: str, tmp_path: Path
+) -> None:
+    (log,) = logs_of_server(real_history, tmp_path)
+    (other,) = find_logs(real.out / "log")
+    assert LoggedApplication.read(log) == LoggedApplication.read(other)
