@@ -130,3 +130,23 @@ def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
         assert "first.csv" in done.stdout
         assert str(bad) in done.stderr
         assert "records may be missing" in done.stderr
+
+
+def test_on_what_a_record_rests_is_told_apart_from_its_annotations(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    body = {
+        "eventTime": "2026-01-01T00:00:00Z",
+        "eventType": "ABORT",
+        "producer": "https://example.com",
+        "run": {"runId": "r", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}},
+        "job": {"namespace": "ns", "name": "job"},
+    }
+    journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    journal.close()
+    assert waybill("flush", "--home", home, "--provenance-enabled").returncode == 0
+    evidence = "inferred: the program that ran it is gone"
+    (line,) = waybill("find", "--home", home, "--json").stdout.splitlines()
+    assert json.loads(line)["annotations"] == {"waybill.evidence": evidence}
+    assert f"evidence: {evidence}" in waybill("find", "--home", home).stdout
+    explained = waybill("explain", "r", "--home", home).stdout
+    assert f"ABORT at 2026-01-01T00:00:00Z, {evidence}" in explained
