@@ -1,4 +1,4 @@
-"""A pipeline that is killed between START and COMPLETE, with the real runner: what its record says, and when."""
+"""A pipeline that is killed between START and COMPLETE, with the real runner: what its record says."""
 
 from __future__ import annotations
 

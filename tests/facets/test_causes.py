@@ -29,8 +29,8 @@ LINE 1: select nope
 
 [SQL: select nope]
 (Background on this error at: https://sqlalche.me/e/20/f405)"""
-SPARK_ANALYSIS = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name `nope` cannot \
-be resolved. Did you mean one of the following? [`id`]. SQLSTATE: 42703; line 1 pos 7;
+SPARK_ANALYSIS = """[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column, variable, or function parameter with name \
+`nope` cannot be resolved. Did you mean one of the following? [`id`]. SQLSTATE: 42703; line 1 pos 7;
 'Project ['nope]
 +- Range (0, 10, step=1, splits=Some(2))
 """
@@ -42,12 +42,12 @@ SELECT * FORM t
 ---------^^^
 """
 STAGE = (
-    "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in"
-    " stage 0.0 (TID 0) (192.0.2.2 executor driver): org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task"
-    " failed while writing rows to file:/out. SQLSTATE: 58030"
+    "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0"
+    " in stage 0.0 (TID 0) (192.0.2.2 executor driver): org.apache.spark.SparkException: [TASK_WRITE_FAILED]"
+    " Task failed while writing rows to file:/out. SQLSTATE: 58030"
 )
 SPARK_WRITE = f"""org.apache.spark.SparkException: {STAGE}
-\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(QueryExecutionErrors.scala:995)
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(Errors.scala:995)
 \tat java.base/java.lang.Thread.run(Thread.java:840)
 Caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom 3 SQLSTATE: P0001
 \tat org.apache.spark.sql.errors.QueryExecutionErrors$.raiseError(QueryExecutionErrors.scala:2791)
@@ -118,7 +118,8 @@ __main__.LoadError: no input
         pytest.param(
             SPARK_WRITE,
             f"org.apache.spark.SparkException: {STAGE}"
-            "; caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom 3 SQLSTATE: P0001",
+            "; caused by: org.apache.spark.SparkRuntimeException: [USER_RAISED_EXCEPTION] boom 3"
+            " SQLSTATE: P0001",
             id="Spark's write",
         ),
         pytest.param(SPARK_UDF, "ValueError: boom at 151", id="Python within Spark"),

@@ -96,11 +96,11 @@ def journal(home: Path) -> Iterator[Journal]:
 
 
 @pytest.fixture
-def emitter(home: Path, journal: Journal) -> Iterator[Callable[..., Emitter]]:
+def emitter(journal: Journal) -> Iterator[Callable[..., Emitter]]:
     begun: list[Emitter] = []
 
     def begin(durability: str = "power") -> Emitter:
-        begun.append(Emitter(home, durability))
+        begun.append(Emitter(journal.home, durability))
         return begun[-1]
 
     yield begin

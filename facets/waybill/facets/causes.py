@@ -23,11 +23,11 @@ _FRAMES_LEFT_OUT: Final = re.compile(r"\.\.\. \d+ (?:more|common frames omitted)
 _PY4J: Final = re.compile(r"An error occurred while calling \S+\s*:?")
 # The line says only where it happened: dbt's, and every line that announces the next one.
 _HEADING: Final = re.compile(r"(?:\w+ )*Errors?(?: in .+\))?|.*:")
-_SECRET_NAME: Final = r"\w*(?:password|passwd|secret|token|credential|api_?key|access_?key|account_?key)\w*"
+_SENSITIVE: Final = r"\w*(?:password|passwd|secret|token|credential|api_?key|access_?key|account_?key)\w*"
 _SECRETS: Final = (
     (re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)"), r"\1[redacted]"),
     (
-        re.compile(rf"""(?i)\b({_SECRET_NAME}["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&)\]}}]+)"""),
+        re.compile(rf"""(?i)\b({_SENSITIVE}["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s,;&)\]}}]+)"""),
         r"\1[redacted]",
     ),
     (re.compile(r"(?i)\b((?:bearer|basic)\s+)[\w.~+/=-]{8,}"), r"\1[redacted]"),
@@ -93,7 +93,5 @@ def _cut(text: str, bytes_max: int) -> str:
     if len(encoded) <= bytes_max:
         return text
     kept = encoded[: bytes_max - len(_CUT.encode())]
-    # Not in the middle of a character, of which all but the first byte begin with the bits 10.
-    while kept and encoded[len(kept)] & 0xC0 == 0x80:
-        kept = kept[:-1]
-    return kept.decode("utf-8", "surrogatepass") + _CUT
+    # Of a character that is cut in its middle nothing is left.
+    return kept.decode("utf-8", "ignore") + _CUT
