@@ -150,3 +150,23 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
         found[limit] = (done.returncode, len(done.stdout.splitlines()))
     assert (found[7], found[16]) == ((1, 0), (0, files))
     assert set(found.values()) == {(1, 0), (0, files)}
+
+
+def test_on_what_a_record_rests_is_told_apart_from_its_annotations(waybill: Run, home: Path) -> None:
+    journal = Journal(home)
+    body = {
+        "eventTime": "2026-01-01T00:00:00Z",
+        "eventType": "ABORT",
+        "producer": "https://example.com",
+        "run": {"runId": "r", "facets": {"waybill_inferred": {"reason": "the program that ran it is gone"}}},
+        "job": {"namespace": "ns", "name": "job"},
+    }
+    journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    journal.close()
+    assert waybill("flush", "--home", home, "--provenance-enabled").returncode == 0
+    evidence = "inferred: the program that ran it is gone"
+    (line,) = waybill("find", "--home", home, "--json").stdout.splitlines()
+    assert json.loads(line)["annotations"] == {"waybill.evidence": evidence}
+    assert f"evidence: {evidence}" in waybill("find", "--home", home).stdout
+    explained = waybill("explain", "r", "--home", home).stdout
+    assert f"ABORT at 2026-01-01T00:00:00Z, {evidence}" in explained

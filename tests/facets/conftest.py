@@ -46,7 +46,13 @@ st.register_type_strategy(
 )
 
 DATASETS = st.fixed_dictionaries(
-    {"namespace": st.sampled_from(["s3://in", "file"]), "name": st.sampled_from(["/a/b", "c/", ""])}
+    {"namespace": st.sampled_from(["s3://in", "file"]), "name": st.sampled_from(["/a/b", "c/", ""])},
+    optional={
+        "facets": st.sampled_from(
+            [{}, {"lifecycleStateChange": {"lifecycleStateChange": "DROP"}}, {"lifecycleStateChange": 1}]
+        ),
+        "outputFacets": st.just({"outputStatistics": {"rowCount": 1}}),
+    },
 )
 SAYINGS = st.dictionaries(
     st.sampled_from(["did", "parent_did", "data_sink", "final_state", "transforms", "filename", "note", ""]),
@@ -73,6 +79,7 @@ RUN_FACETS = {
     "errorMessage": st.fixed_dictionaries({"message": st.sampled_from(["first\nsecond", "other", "", "\n"])}),
     "tags": st.fixed_dictionaries({"tags": TAGS}),
     "waybill_inferred": st.sampled_from([{"reason": "the program is gone"}, {"reason": "stale"}, {}]),
+    "waybill_evidence": st.sampled_from([{"source": "session"}, {"source": "listener"}, {"source": "x"}]),
     "spark.exception": st.sampled_from([None, [], {"message": "thrown\nat"}, {"message": 1}]),
     "spark_jobDetails": st.just({"jobId": 1}),
     "spark_properties": st.sampled_from([None, 7, {"properties": "spark.waybill.did"}])
@@ -113,7 +120,9 @@ st.register_type_strategy(
             "job": st.fixed_dictionaries(
                 {"namespace": st.sampled_from(["", "ns"]), "name": st.sampled_from(["a/job", "job"])}
             ),
-            "producer": st.just("https://example.com/tests"),
+            "producer": st.sampled_from(
+                ["https://example.com/tests", "https://example.com/integration/spark"]
+            ),
         },
         optional={"inputs": st.lists(DATASETS, max_size=2), "outputs": st.lists(DATASETS, max_size=2)},
     )

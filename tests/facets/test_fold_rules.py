@@ -409,3 +409,89 @@ def test_a_long_reason_is_cut_and_an_absent_one_is_named() -> None:
 def test_nobody_else_can_say_on_what_a_derived_record_rests() -> None:
     said = {"tags": {"tags": [{"key": "waybill.evidence", "value": "mine", "source": "USER"}]}}
     assert record(event("COMPLETE", 1, facets=said)).annotations is None
+
+
+# What Spark's listener says, and who else has seen it
+
+LISTENER = "https://github.com/OpenLineage/OpenLineage/tree/1.53.0/integration/spark"
+OUT = {"namespace": "file", "name": "/out"}
+INSERT = {"namespace": "ns", "name": "app.execute_insert_into_hadoop_fs_relation_command.out"}
+WRITTEN = {**OUT, "outputFacets": {"outputStatistics": {"rowCount": 0}}}
+
+
+def seen_by(source: str) -> dict[str, Any]:
+    return {"waybill_evidence": {"source": source}}
+
+
+def evidence(*events: RunEvent) -> str | None:
+    return (record(*events).annotations or {}).get("waybill.evidence")
+
+
+def test_a_complete_that_only_the_listener_has_seen_is_marked() -> None:
+    assert evidence(event("COMPLETE", 1, producer=LISTENER)) == "listener only"
+    assert evidence(event("COMPLETE", 1, producer=LISTENER, facets=seen_by("listener"))) == "listener only"
+    assert evidence(event("COMPLETE", 1)) is None
+
+
+@pytest.mark.parametrize("source", ["session", "event log"])
+@pytest.mark.parametrize("kind", ["COMPLETE", "OTHER"])
+def test_who_else_has_seen_it_takes_the_mark_away_whenever_that_is_said(source: str, kind: str) -> None:
+    said = event(kind, 5, facets=seen_by(source))
+    assert evidence(said, event("COMPLETE", 1, producer=LISTENER)) is None
+
+
+def test_a_source_that_is_not_known_is_no_evidence() -> None:
+    said = event("OTHER", 5, facets=seen_by("a friend"))
+    assert evidence(said, event("COMPLETE", 1, producer=LISTENER)) == "listener only"
+
+
+@pytest.mark.parametrize("kind", ["FAIL", "ABORT"])
+def test_an_end_that_is_no_complete_is_not_marked(kind: str) -> None:
+    assert evidence(event(kind, 1, producer=LISTENER)) is None
+
+
+def test_an_inferred_end_is_marked_as_that_alone() -> None:
+    gone = event("ABORT", 1, producer=LISTENER, facets=inferred("stale"))
+    assert evidence(event("START", producer=LISTENER), gone) == "inferred: stale"
+
+
+def test_an_insert_without_a_job_and_without_statistics_shows_no_sign_of_a_write() -> None:
+    start, end = (
+        event(kind, 1, producer=LISTENER, job=INSERT, outputs=[OUT]) for kind in ("START", "COMPLETE")
+    )
+    assert evidence(start, end) == "listener only, no sign of a write"
+    assert record(start, end).data_sink == "file//out"
+    # The session has seen that it succeeded, as a write does that ignores what is there.
+    assert evidence(start, end, event("OTHER", 2, facets=seen_by("session"))) == "no sign of a write"
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [{"facets": {"spark_jobDetails": {"jobId": 1}}}, {"outputs": [WRITTEN]}],
+    ids=["job", "statistics"],
+)
+def test_one_sign_of_a_write_in_any_event_of_the_run_is_enough(sign: dict[str, Any]) -> None:
+    running = event("RUNNING", 1, producer=LISTENER, job=INSERT, **sign)
+    end = event("COMPLETE", 2, producer=LISTENER, job=INSERT, outputs=[OUT])
+    assert evidence(running, end) == "listener only"
+
+
+@pytest.mark.parametrize("change", ["DROP", "ALTER", "RENAME"])
+def test_a_table_that_is_dropped_altered_or_renamed_is_no_sink(change: str) -> None:
+    table = {**OUT, "facets": {"lifecycleStateChange": {"lifecycleStateChange": change}}}
+    made = record(event("START", outputs=[table]), event("COMPLETE", 1, outputs=[table]))
+    assert (made.final_state, made.data_sink) == (FinalState.COMPLETE, None)
+
+
+@pytest.mark.parametrize(
+    "facets",
+    [
+        {"lifecycleStateChange": {"lifecycleStateChange": "OVERWRITE"}},
+        {"lifecycleStateChange": {"lifecycleStateChange": "TRUNCATE"}},
+        {"lifecycleStateChange": "DROP"},
+        {"lifecycleStateChange": {"lifecycleStateChange": 7}},
+        {},
+    ],
+)
+def test_any_other_change_and_one_that_cannot_be_read_leave_the_sink(facets: dict[str, Any]) -> None:
+    assert record(event("COMPLETE", 1, outputs=[{**OUT, "facets": facets}])).data_sink == "file//out"

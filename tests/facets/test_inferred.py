@@ -13,8 +13,8 @@ import referencing
 from openlineage.client.serde import Serde
 
 from waybill import facets
-from waybill.facets import INFERRED_FACET, PRODUCER
-from waybill.facets.inferred import WaybillInferredRunFacet
+from waybill.facets import EVIDENCE_FACET, INFERRED_FACET, PRODUCER
+from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
 
 if TYPE_CHECKING:
     from openlineage.client.generated.base import RunFacet
@@ -26,7 +26,10 @@ OPENLINEAGE = {
     "$id": "https://openlineage.io/spec/2-0-2/OpenLineage.json",
     "$defs": {"RunFacet": {"type": "object", "required": ["_producer", "_schemaURL"]}},
 }
-FACETS = [(INFERRED_FACET, WaybillInferredRunFacet(reason="stale", producer=PRODUCER))]
+FACETS = [
+    (INFERRED_FACET, WaybillInferredRunFacet(reason="stale", producer=PRODUCER)),
+    (EVIDENCE_FACET, WaybillEvidenceRunFacet(source="event log", producer=PRODUCER)),
+]
 
 
 @pytest.mark.parametrize(("key", "facet"), FACETS)

@@ -98,7 +98,7 @@ def test_an_exit_status_reads_and_writes_as_ever() -> None:
         (UDF_FAILED, "ZeroDivisionError: division by zero"),
         ("cut: Traceback (most recent call last):", "cut:"),
         ("", ""),
-        ("x" * 5000, "x" * 1000),
+        ("x" * 5000, "x" * 1021 + "…"),
     ],
 )
 def test_the_headline_is_the_line_that_says_most(text: str, line: str) -> None:

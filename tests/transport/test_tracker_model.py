@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, multiple, rule
 
 from waybill.facets import RunEvent, decode_event, fold
+from waybill.facets.causes import telling
 from waybill.transport import Journal, Settings, TrackedFile, Tracker, TrackerStateError, admit_event
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class TrackedFiles(RuleBasedStateMachine):
     def error(self, path: ModelPath, cause: str) -> None:
         self.attempt(legal=path.going_on, call=lambda: path.real.error(cause))
         if path.going_on:
-            self.foretell(path, "ERROR", errorCause=kept(cause).split("\n")[0])
+            self.foretell(path, "ERROR", errorCause=telling(kept(cause)))
             path.ended = True
 
     @rule(path=paths)
@@ -207,7 +208,7 @@ class TrackedFiles(RuleBasedStateMachine):
                 if not told and isinstance(raised, KeyboardInterrupt):
                     self.foretell(leaving, "CANCELLED")
                 elif not told:
-                    self.foretell(leaving, "ERROR", errorCause=f"{type(raised).__name__}: {raised}")
+                    self.foretell(leaving, "ERROR", errorCause=telling(f"{type(raised).__name__}: {raised}"))
                 leaving.ended = True
             told = True
             leaving, levels = leaving.opener, levels - 1

@@ -6,6 +6,7 @@ Nothing here does I/O. The modules that need pyarrow (`arrow`, `columns`) or the
 
 from waybill.facets.event import (
     DELTA_FILE_FACET,
+    EVIDENCE_FACET,
     INFERRED_FACET,
     PRODUCER,
     DatasetEvent,
@@ -33,6 +34,7 @@ from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, deco
 __all__ = [
     "DELTA_FILE_FACET",
     "EVIDENCE",
+    "EVIDENCE_FACET",
     "INFERRED_FACET",
     "PRODUCER",
     "UNREADABLE",

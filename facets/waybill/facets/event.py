@@ -23,6 +23,9 @@ DELTA_FILE_FACET: Final = "waybill_deltaFile"
 INFERRED_FACET: Final = "waybill_inferred"
 """The key of `waybill.facets.inferred.WaybillInferredRunFacet` among a run's facets."""
 
+EVIDENCE_FACET: Final = "waybill_evidence"
+"""The key of `waybill.facets.inferred.WaybillEvidenceRunFacet` among a run's facets."""
+
 PRODUCER: Final = "ol:waybill"
 """The producer's URI, short as OpenLineage's registry has it."""
 
@@ -48,6 +51,13 @@ class DatasetName(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     name: str
+
+
+class OutputDataset(DatasetName, frozen=True, gc=False):
+    """A dataset that a run names as its output, with the facets that tell what the run did to it."""
+
+    facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    output_facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="outputFacets")
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
@@ -95,6 +105,12 @@ class Inferred(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class Evidence(msgspec.Struct, frozen=True, gc=False):
+    """The `waybill_evidence` run facet: who has seen how the run ended."""
+
+    source: str = ""
+
+
 class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
     """The `waybill_deltaFile` run facet as it arrives; `created` and `completed` are ISO 8601 instants."""
 
@@ -116,6 +132,7 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     tags: Tags | None = None
     delta_file: DeltaFile | None = msgspec.field(default=None, name="waybill_deltaFile")
     inferred: Inferred | None = msgspec.field(default=None, name="waybill_inferred")
+    evidence: Evidence | None = msgspec.field(default=None, name="waybill_evidence")
     spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
     spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
     spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")
@@ -138,7 +155,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     producer: str
     schemaURL: str | None = None
     inputs: tuple[DatasetName, ...] | None = None
-    outputs: tuple[DatasetName, ...] | None = None
+    outputs: tuple[OutputDataset, ...] | None = None
 
 
 class JobEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):

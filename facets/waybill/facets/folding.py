@@ -21,6 +21,7 @@ from waybill.facets.event import EventType, RunFacets, parse_instant_us
 from waybill.facets.merge_rule import merge_all
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
 from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
+from waybill.facets.spark_writes import LISTENER, has_to_show, is_written, shows_write, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -119,6 +120,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         annotations: values noted about the run, by key.
         records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
         inferred_records: the same of those that were inferred; they count until an end is known.
+        sources: who has seen how it ended, of `spark_writes.SOURCES`, sorted.
+        shows_write: whether an event shows that it did write.
     """
 
     run_id: str
@@ -133,6 +136,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     annotations: dict[str, Said] = {}
     records: tuple[ProvenanceRecord, ...] = ()
     inferred_records: tuple[ProvenanceRecord, ...] = ()
+    sources: tuple[str, ...] = ()
+    shows_write: bool = False
 
     @property
     def parent_run_id(self) -> str | None:
@@ -169,11 +174,13 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
         first_input=min(inputs, default=None),
         cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
-        outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or ()})),
+        outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or () if is_written(x)})),
         overrides=overrides,
         annotations=annotations,
         records=facet_records(event, system_name=system_name),
         inferred_records=_inferred_records(event, system_name=system_name),
+        sources=() if (source := source_of(event)) is None else (source,),
+        shows_write=shows_write(event),
     )
 
 
@@ -287,6 +294,8 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
         annotations=_merge_said([state.annotations for state in states]),
         records=_merge_records([state.records for state in states]),
         inferred_records=_merge_records([state.inferred_records for state in states]),
+        sources=_union([state.sources for state in states]),
+        shows_write=any(state.shows_write for state in states),
     )
 
 
@@ -317,6 +326,7 @@ class Gathered:
 
 
 _T = TypeVar("_T", ParentSeen, InputSeen, CauseSeen)
+_Part = TypeVar("_Part", str, tuple[str, str])
 
 
 def _deciding(endings: list[Ending | None]) -> Ending | None:
@@ -333,7 +343,7 @@ def _greater(a: Said | None, b: Said) -> Said:
     return b if a is None else max(a, b)
 
 
-def _union(many: Sequence[tuple[tuple[str, str], ...]]) -> tuple[tuple[str, str], ...]:
+def _union(many: Sequence[tuple[_Part, ...]]) -> tuple[_Part, ...]:
     first = many[0]
     if all(one == first for one in many[1:]):
         return first
@@ -370,12 +380,22 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
 
 def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
     """Return what an inferred end says of a file; of several such ends the first counts."""
-    annotations = _sorted({**(record.annotations or {}), EVIDENCE: _inferred(ending)})
+    annotations = _sorted({**(record.annotations or {}), EVIDENCE: f"inferred: {ending.inferred}"})
     return msgspec.structs.replace(record, completed=ending.time_us // 1_000, annotations=annotations)
 
 
-def _inferred(ending: Ending) -> str:
-    return f"inferred: {ending.inferred}"
+def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> str:
+    """Return on what a derived record rests; empty where it is the run's own word."""
+    if ending.inferred:
+        return f"inferred: {ending.inferred}"
+    if final_state is not FinalState.COMPLETE:
+        return ""
+    doubts = []
+    if state.sources == (LISTENER,):
+        doubts.append("listener only")
+    if LISTENER in state.sources and not state.shows_write and has_to_show(ending.name):
+        doubts.append("no sign of a write")
+    return ", ".join(doubts)
 
 
 def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
@@ -406,8 +426,8 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
 
 def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:
     annotations = {key: said.value for key, said in state.annotations.items() if key != EVIDENCE}
-    if ending.inferred:
-        annotations[EVIDENCE] = _inferred(ending)
+    if evidence := _evidence_of(state, ending, final_state):
+        annotations[EVIDENCE] = evidence
     if final_state is FinalState.ERROR and state.cause is not None:
         annotations.setdefault("errorCause", state.cause.message)
     return _sorted(annotations)

@@ -1,6 +1,6 @@
-"""The run facet of an event that Waybill has inferred: nobody who took part in the run has sent it.
+"""The run facets that say on what an end rests: that Waybill inferred it, or who has seen it.
 
-Its JSON Schema lies beside that of `waybill.facets.delta_file`.
+Their JSON Schemas lie beside that of `waybill.facets.delta_file`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-_CLASS = "WaybillInferredRunFacet"
-SCHEMA_URL = f"https://openlineage.io/spec/facets/1-0-0/{_CLASS}.json#/$defs/{_CLASS}"
-"""Where the facet's schema is published; the version in it is a SchemaVer and what it names never changes."""
+
+def _schema_url(name: str) -> str:
+    # The version in it is a SchemaVer and what it names never changes.
+    return f"https://openlineage.io/spec/facets/1-0-0/{name}.json#/$defs/{name}"
 
 
 @attrs.define(kw_only=True)
@@ -26,4 +27,18 @@ class WaybillInferredRunFacet(RunFacet):
 
     @staticmethod
     def _get_schema() -> str:
-        return SCHEMA_URL
+        return _schema_url("WaybillInferredRunFacet")
+
+
+@attrs.define(kw_only=True)
+class WaybillEvidenceRunFacet(RunFacet):
+    """Says who has seen how a run of Spark ended; without it that is the listener alone."""
+
+    source: str
+    """One of ``listener``, ``session`` (the session's own watch) and ``event log``."""
+
+    _additional_skip_redact: ClassVar[list[str]] = ["source"]
+
+    @staticmethod
+    def _get_schema() -> str:
+        return _schema_url("WaybillEvidenceRunFacet")

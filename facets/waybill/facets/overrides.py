@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from waybill.facets.causes import telling
 from waybill.facets.record import FinalState
 
 if TYPE_CHECKING:
@@ -87,18 +88,14 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
-    """Return the first line of `errorMessage`, else of `spark.exception`, after whether it is of that."""
-    if facets.error_message is not None and (line := _first_line(facets.error_message.message)):
-        return False, line
+    """Return the telling part of `errorMessage`, else of `spark.exception`, after whether it is of that."""
+    if facets.error_message is not None and (cause := telling(facets.error_message.message)):
+        return False, cause
     if not bytes(facets.spark_exception):
         return None
     try:
         message = _EXCEPTION.decode(facets.spark_exception).message
     except msgspec.ValidationError:
         return None
-    line = _first_line(message or "")
-    return (True, line) if line else None
-
-
-def _first_line(message: str) -> str:
-    return message.strip().partition("\n")[0].rstrip()
+    cause = telling(message or "")
+    return (True, cause) if cause else None

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from seam.emissions import emission
+from seam.emissions import did_of, emission, is_plain_run
 
 from waybill.exporter import Query, check, find
-from waybill.facets import ProvenanceRecord, record_key
+from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Kind, Settings, flush
@@ -114,6 +114,8 @@ def compare(
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
     """What is missing, and what is there that must not be, a second copy included.
 
+    A run whose end may never have been kept may have been ended by inference, once its program is gone.
+
     Args:
         found: the rows.
         ledger: what was emitted.
@@ -121,7 +123,10 @@ def compare(
     """
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
+    open_dids = {did_of(number) for number in ledger.offered if is_plain_run(number) and number not in due}
     for record in found:
+        if record.did in open_dids and EVIDENCE in (record.annotations or {}):
+            continue
         counts[record_key(record)] += 1
         rows[record_key(record)] = record
     emissions = {number: emission(number) for number in ledger.offered}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
+import os
+import weakref
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.fallback import adopt_fallback, open_fallback
 from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.programs import this_program
 from waybill.transport.root import renew_used_node
-from waybill.transport.runner import Supervisor
+from waybill.transport.runner import Supervisor, note_program
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -38,6 +43,9 @@ class Home:
         self.redaction = Redaction(self.settings.redact, self.settings.bounds)
         self._spool = spool
         self._supervisor = supervisor
+        self._noted: int | None = None
+        """The process that is noted as one that keeps entries here: a fork is another."""
+        atexit.register(_leave_at_exit, weakref.ref(self))
 
     @classmethod
     def open(cls, settings: Settings, journal: Journal | None = None, *, may_spool: bool = True) -> Home:
@@ -88,8 +96,14 @@ class Home:
         Raises:
             JournalError: it could not be kept.
         """
+        if self._noted != os.getpid():
+            self._note_program(has_left=False)
         try:
-            (self._spool or self.journal).append(kind, body, system_name)
+            if self._spool is not None:
+                self._spool.append(kind, body, system_name)
+            else:
+                program = this_program()
+                self.journal.append(kind, body, system_name, program=program and str(program))
         except JournalFullError:
             self._supervisor.ensure_runner()  # which makes room
             raise
@@ -98,6 +112,20 @@ class Home:
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; looks at most once a second."""
         self._supervisor.ensure_runner()
+
+    def _note_program(self, *, has_left: bool) -> None:
+        """Note this process, so that its runs are ended should it be gone, or that it ends by itself."""
+        program = this_program()
+        self._noted = None if has_left else os.getpid()
+        # Without the note nothing is inferred, and no event is lost.
+        with contextlib.suppress(JournalError):
+            if program is not None:
+                note_program(self.journal, program, has_left=has_left)
+
+    def leave(self) -> None:
+        """Note that this process has told all that it will of the files that it tracks, if it has any."""
+        if self._noted == os.getpid():
+            self._note_program(has_left=True)
 
     @property
     def is_durable(self) -> bool:
@@ -119,9 +147,16 @@ class Home:
 
     def close(self) -> None:
         """Move what is in the spool into the journal and close both; a closed home may be used again."""
+        self.leave()
         if self._spool is not None:
             try:
                 self._spool.close()
             except JournalError:
                 log.exception("events stay in the spool of %s and will be adopted later", self.journal.home)
         self.journal.close()
+
+
+def _leave_at_exit(reference: weakref.ref[Home]) -> None:
+    home = reference()
+    if home is not None:
+        home.leave()

@@ -20,12 +20,10 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from waybill.facets.causes import telling as headline
+
 log = logging.getLogger("waybill.spark")
 
-MESSAGE_CHARS_MAX: Final = 1000
-"""The longest message of a failure."""
-
-_TRACEBACK: Final = "Traceback (most recent call last):"
 _INTERRUPTED_STATUS: Final = 130
 
 
@@ -51,7 +49,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
         text = headline(str(error))
         name = type(error).__name__
         details = "".join(traceback.format_exception(error))
-        return cls(f"{name}: {text}"[:MESSAGE_CHARS_MAX] if text else name, details)
+        return cls(f"{name}: {text}" if text else name, details)
 
     @classmethod
     def of_status(cls, status: object) -> ProgramFailure | None:
@@ -61,14 +59,6 @@ class ProgramFailure(msgspec.Struct, frozen=True):
         if isinstance(status, int):
             return cls(f"the program exited with status {status}", cancelled=status == _INTERRUPTED_STATUS)
         return cls(headline(str(status)) or "the program exited with status 1")
-
-
-def headline(text: str) -> str:
-    """The most telling line of an error's text: the exception after a traceback, else the first line."""
-    head, found, trace = text.partition(_TRACEBACK)
-    lines = trace.splitlines() if found else head.splitlines()
-    telling = (line.strip() for line in lines if line.strip() and not (found and line.startswith(" ")))
-    return next(telling, head.strip())[:MESSAGE_CHARS_MAX]
 
 
 def watch() -> None:

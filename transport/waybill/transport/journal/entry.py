@@ -30,6 +30,7 @@ class Entry(msgspec.Struct, frozen=True):
         system_name: the name stamped on records that carry none.
         body: the bytes as accepted; empty if they are damaged.
         damage: what happened to the bytes in the journal, in one sentence; None: they are as accepted.
+        program: the process that kept it, a `Program` as text; None where that is not known.
     """
 
     seq: int
@@ -38,6 +39,7 @@ class Entry(msgspec.Struct, frozen=True):
     system_name: str
     body: bytes
     damage: str | None = None
+    program: str | None = None
 
     @property
     def is_flush(self) -> bool:

@@ -139,12 +139,12 @@ class Journal:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def append(self, kind: Kind, body: bytes, system_name: str = "") -> int:
+    def append(self, kind: Kind, body: bytes, system_name: str = "", *, program: str | None = None) -> int:
         """Keep one entry; see `append_many`."""
-        return self.append_many(((kind, body, system_name),))[0]
+        return self.append_many(((kind, body, system_name),), program=program)[0]
 
-    def append_many(self, items: Iterable[Item]) -> list[int]:
-        """Keep entries, all or none of them, durable on return.
+    def append_many(self, items: Iterable[Item], *, program: str | None = None) -> list[int]:
+        """Keep entries, all or none of them, durable on return; `program` is the process that speaks in them.
 
         Returns the sequence number of each; for a repeat that of the first entry with the same bytes.
 
@@ -152,7 +152,7 @@ class Journal:
             JournalFullError: the disk is full, or `max_bytes` are reached; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
-        return self._commits.keep(self._rows_of(items))
+        return self._commits.keep(self._rows_of(items, program))
 
     def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
         """Keep entries without waiting for the disk, from an event loop say; see `append_many`.
@@ -175,8 +175,8 @@ class Journal:
         self._at_least_ms = max(self._at_least_ms, at_ms)
         return self._commits.keep([Row(Kind.MARK, "", None, body)])[0]
 
-    def _rows_of(self, items: Iterable[Item]) -> list[Row]:
-        return [row_of(kind, system, body, pack=self._packs) for kind, body, system in items]
+    def _rows_of(self, items: Iterable[Item], program: str | None = None) -> list[Row]:
+        return [row_of(kind, system, body, pack=self._packs, program=program) for kind, body, system in items]
 
     def _find_node(self, writer: apsw.Connection) -> None:
         self.node = current_node(writer)
@@ -446,16 +446,17 @@ class Journal:
 
 
 def _entry_of(row: StoredRow) -> Entry:
-    kind, name, body, damage = Kind.MARK, "", b"", None
+    kind, name, body, damage, program = Kind.MARK, "", b"", None, None
     try:
         kind = Kind(row.kind)
         name = row.system_name.decode()
+        program = None if row.program is None else row.program.decode()
         body = unpack(row.body, row.unpacked_bytes)
         if not is_as_accepted(kind, body, row.digest):
             damage = "its bytes are not those that were accepted; check the disk"
     except ValueError as error:
         damage = f"its bytes cannot be read ({error}); check the disk"
-    return Entry(row.seq, row.received_ms, kind, name, b"" if damage else body, damage)
+    return Entry(row.seq, row.received_ms, kind, name, b"" if damage else body, damage, program)
 
 
 def _content_bytes(connection: apsw.Connection) -> int:

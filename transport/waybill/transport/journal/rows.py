@@ -25,8 +25,8 @@ PACK_BYTES_MAX: Final = 8 * 2**20
 
 _ROWS_AT_ONCE: Final = 64
 _INSERT: Final = (
-    "INSERT INTO entries (received_ms, kind, system_name, digest, body, unpacked_bytes) VALUES ",
-    "(?, ?, ?, ?, ?, ?)",
+    "INSERT INTO entries (received_ms, kind, system_name, digest, body, unpacked_bytes, program) VALUES ",
+    "(?, ?, ?, ?, ?, ?, ?)",
     " ON CONFLICT (digest) DO NOTHING",
 )
 GONE_UPTO: Final = "gone_upto"
@@ -40,7 +40,9 @@ _HEAD: Final = """
 seq, coalesce(CAST(received_ms AS INTEGER), 0), coalesce(CAST(kind AS INTEGER), -1),
     coalesce(CAST(system_name AS BLOB), X'')
 """
-_ALL: Final = f"{_HEAD}, CAST(digest AS BLOB), CAST(body AS BLOB), CAST(unpacked_bytes AS INTEGER)"
+_ALL: Final = f"""
+{_HEAD}, CAST(digest AS BLOB), CAST(body AS BLOB), CAST(unpacked_bytes AS INTEGER), CAST(program AS BLOB)
+"""
 _WITHOUT_BODY: Final = f"""
 SELECT {_HEAD}, CAST(digest AS BLOB), NULL, CAST(unpacked_bytes AS INTEGER) FROM entries WHERE seq = ?
 """  # noqa: S608 - a text of our own
@@ -78,6 +80,7 @@ class Row(NamedTuple):
         digest: see `digest_of`; None for a mark, which is never a repeat.
         body: the bytes as accepted, or packed.
         unpacked_bytes: the size of the body as accepted, if it is packed.
+        program: the process that keeps it, where that is known and matters.
     """
 
     kind: int
@@ -85,6 +88,7 @@ class Row(NamedTuple):
     digest: bytes | None
     body: bytes
     unpacked_bytes: int | None = None
+    program: str | None = None
 
 
 class StoredRow(NamedTuple):
@@ -94,6 +98,7 @@ class StoredRow(NamedTuple):
         kind: a number; -1 if it cannot be read.
         system_name: UTF-8, unless it is damaged.
         body: None if it cannot be read.
+        program: UTF-8, unless it is damaged.
     """
 
     seq: int
@@ -103,6 +108,7 @@ class StoredRow(NamedTuple):
     digest: bytes | None = None
     body: bytes | None = None
     unpacked_bytes: int | None = None
+    program: bytes | None = None
 
 
 def stored_rows(connection: apsw.Connection, after: int, limit: int) -> Generator[StoredRow, None, None]:
@@ -139,7 +145,7 @@ def stored_row(connection: apsw.Connection, seq: int) -> StoredRow:
     return StoredRow(seq)
 
 
-def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
+def row_of(kind: int, system_name: str, body: bytes, *, pack: bool, program: str | None = None) -> Row:
     """The row of an entry.
 
     A large body is packed if `pack` says so: that is less work than writing it as it is to the log and to the
@@ -149,8 +155,8 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool) -> Row:
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
         packed = cast("bytes", codec().compress(body, asbytes=True))
         if len(packed) < len(body):
-            return Row(kind, system_name, digest, packed, len(body))
-    return Row(kind, system_name, digest, body)
+            return Row(kind, system_name, digest, packed, len(body), program)
+    return Row(kind, system_name, digest, body, program=program)
 
 
 def digest_of(kind: int, body: bytes) -> bytes:

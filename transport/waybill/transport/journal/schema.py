@@ -79,6 +79,8 @@ STEPS: Final[tuple[str, ...]] = (
         PRIMARY KEY (projection, seq)
     ) STRICT;
     """,
+    # The process that kept the entry, see `programs`; NULL where that is not known or does not matter.
+    "ALTER TABLE entries ADD COLUMN program TEXT;",
 )
 VERSION: Final = len(STEPS)
 

@@ -4,13 +4,13 @@ That is one write to a file of this process's own, which survives the process; a
 `SYNC_WITHIN_S`. The home's runner, or whoever flushes, adopts what is written: takes it into the journal. So
 a pipeline pays for one write, and SQLite's work is done in another process.
 
-A spool is a series of segments, ``<stem>.<number>.spool``. The one being written is locked; it is closed when
-it is old or large. Segments that are closed, or that a process left when it died, are adopted and removed.
-The journal keeps repeats once, so adopting something twice does no harm. A record is a header (CRC-32 of what
-follows, body size, kind, size of the system name), the system name and the body. A torn last record was never
-acknowledged. Any other record that is not whole is damaged: the others are adopted, and the segment is kept
-as ``<segment>.spool.damaged`` until somebody deletes it. A segment that is deleted while it is written is
-written anew from what is still open of it.
+A spool is a series of segments, ``<stem>.<number>.spool``; the stem names the program. The one being written
+is locked; it is closed when it is old or large. Segments that are closed, or that a process left when it
+died, are adopted and removed. The journal keeps repeats once, so adopting something twice does no harm. A
+record is a header (CRC-32 of what follows, body size, kind, size of the system name), the system name and the
+body. A torn last record was never acknowledged. Any other record that is not whole is damaged: the others are
+adopted, and the segment is kept as ``<segment>.spool.damaged`` until somebody deletes it. A segment that is
+deleted while it is written is written anew from what is still open of it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from waybill.transport.files import Files, sync
 from waybill.transport.fork_safety import survive_forks
 from waybill.transport.journal.entry import Kind
 from waybill.transport.permissions import make_private, open_private
+from waybill.transport.programs import this_program
 
 if TYPE_CHECKING:
     from waybill.transport.journal.journal import Journal
@@ -50,6 +51,8 @@ _GATHER_S: Final = SYNC_WITHIN_S / 4
 _SUFFIX: Final = ".spool"
 _DAMAGED: Final = ".damaged"
 _FOLDER: Final = "spool"
+
+_PROGRAM: Final = re.compile(r"\d+-(?P<program>[0-9a-f]+(?:\.[0-9a-f]+){4})-")
 
 # No text has such a byte.
 _KIND: Final = re.compile(b"[%b]" % bytes(Kind))
@@ -158,7 +161,8 @@ class Spool:
         weakref.finalize(self, self._wanted.set)  # the thread ends with the spool
         self._thread: threading.Thread | None = None
         self._segment: _Segment | None = None
-        self._stem = f"{time.time_ns() // 1_000_000:014}-{os.getpid()}-{secrets.token_hex(3)}"
+        owner = this_program() or os.getpid()
+        self._stem = f"{time.time_ns() // 1_000_000:014}-{owner}-{secrets.token_hex(3)}"
         self._number = 0
         self._unadopted_bytes = 0
         self._syncing = False
@@ -402,7 +406,8 @@ def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
         if not (is_free or living):
             return 0
         items, is_damaged = _records(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
-        journal.append_many(items)
+        named = _PROGRAM.match(path.name)
+        journal.append_many(items, program=named["program"] if named else None)
         if is_free and is_damaged:
             kept = path.rename(path.with_name(path.name + _DAMAGED))
             log.error("entries are lost, because %s is damaged; the others were adopted", kept)

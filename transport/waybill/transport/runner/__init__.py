@@ -17,3 +17,4 @@ from waybill.transport.runner.runner import (
     statuses as statuses,
 )
 from waybill.transport.runner.supervisor import Supervisor as Supervisor
+from waybill.transport.runner.vanished import note_program as note_program

@@ -17,6 +17,7 @@ from waybill.transport.journal import NEARLY_FULL, adopt, waiting
 from waybill.transport.root import check_root
 from waybill.transport.runner.isolation import TRIES, is_held_up, isolate
 from waybill.transport.runner.projection import Projection, Step, open_projections
+from waybill.transport.runner.vanished import VanishedPrograms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ _POLL_S: Final = 0.05
 _ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
+_VANISHED_EVERY_S: Final = 1.0
 _FAILED_RETRY_S: Final = 5.0
 _ISOLATE_EVERY_S: Final = 600.0
 _STARTS: Final = "runner starts"
@@ -95,7 +97,8 @@ class Runner:
         self._has_unloadable = False
         self._workers: list[_Worker] = []
         self._stopping = threading.Event()
-        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = 0.0
+        self._vanished = VanishedPrograms(journal)
+        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = self._vanished_due_s = 0.0
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
@@ -164,6 +167,8 @@ class Runner:
             self._keep_house(now_s)
             quiet_s = now_s - quiet_since_s
             settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
+            # Nobody else would notice that a program is gone; one that is silent for so long may live on.
+            settled = settled and not (self._vanished.waits and quiet_s <= blocked_s)
             if quiet_s > idle_s and settled and not waiting(self._journal.home):
                 break
             self._stopping.wait(_POLL_S)
@@ -179,7 +184,10 @@ class Runner:
             self._tidy(self._journal.checkpoint)
 
     def _keep_house(self, now_s: float) -> None:
-        """Adopt, checkpoint and prune, each when it is due."""
+        """Adopt, checkpoint, prune, and end what programs that are gone have left, each when it is due."""
+        if now_s >= self._vanished_due_s:
+            is_behind = self._tidy(lambda: self._vanished.look(time.time_ns() // 1_000_000))
+            self._vanished_due_s = now_s if is_behind else now_s + _VANISHED_EVERY_S
         if now_s >= self._housekeeping_due_s:
             self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
             if self._journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:

@@ -31,6 +31,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final, Self
 
 from waybill.facets import FinalState
+from waybill.facets.causes import telling
 from waybill.transport.config import Settings
 from waybill.transport.errors import AdmissionError, TrackerStateError
 from waybill.transport.tracker.file_run import (
@@ -236,7 +237,7 @@ class TrackedFile(OfOneProcess):
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
-        """Say that the file failed: ERROR, with the cause's first line as the annotation `errorCause`.
+        """Say that the file failed: ERROR, with the cause's telling part as the annotation `errorCause`.
 
         The whole cause, with the stack trace of an exception, goes into OpenLineage's `errorMessage` facet.
         """
@@ -244,7 +245,7 @@ class TrackedFile(OfOneProcess):
             "error()", "say the error first, or track what failed as a branch() of its own"
         )
         failure = failure_of(cause)
-        self._end(FinalState.ERROR, {"errorCause": failure.message.partition("\n")[0]}, failure=failure)
+        self._end(FinalState.ERROR, {"errorCause": telling(failure.message)}, failure=failure)
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
             self._run.recorded.append(cause)

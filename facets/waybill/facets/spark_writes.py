@@ -1,0 +1,70 @@
+"""What the events of OpenLineage's Spark listener say of a write, and on what its word rests.
+
+The listener reports a write that failed as complete, so a COMPLETE that nobody else has seen is marked.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.facets.event import EventType
+
+if TYPE_CHECKING:
+    from waybill.facets.event import OutputDataset, RunEvent
+
+LISTENER: Final = "listener"
+SOURCES: Final = frozenset({LISTENER, "session", "event log"})
+"""Who can have seen how a run ended: the listener, the session's own watch, or Spark's event log."""
+
+_LISTENER_PRODUCER: Final = "/integration/spark"
+_INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
+"""A part of the job's name where Spark writes files: it runs a job and counts the files, or writes none."""
+
+_NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
+_CHANGE: Final = b"lifecycleStateChange"
+_STATISTICS: Final = b'"outputStatistics"'
+_ENDS: Final = frozenset({EventType.COMPLETE, EventType.ABORT, EventType.FAIL})
+
+
+class _Change(msgspec.Struct):
+    change: str = msgspec.field(name="lifecycleStateChange")
+
+
+class _DatasetFacets(msgspec.Struct):
+    change: _Change | None = msgspec.field(default=None, name="lifecycleStateChange")
+
+
+_FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
+
+
+def is_written(output: OutputDataset) -> bool:
+    """Whether a run writes an output; a table that it drops, alters or renames is none."""
+    if _CHANGE not in bytes(output.facets):
+        return True
+    try:
+        change = _FACETS.decode(output.facets).change
+    except msgspec.ValidationError:
+        return True
+    return change is None or change.change.upper() not in _NO_WRITES
+
+
+def shows_write(event: RunEvent) -> bool:
+    """Whether an event shows that its run did write: it names a Spark job, or counts what was written."""
+    facets = event.run.facets
+    has_job = facets is not None and bool(facets.spark_job_details)
+    return has_job or any(_STATISTICS in bytes(output.output_facets) for output in event.outputs or ())
+
+
+def has_to_show(job_name: str) -> bool:
+    """Whether a run of this job that has written shows it in one of its events, unless these are lost."""
+    return _INSERT in job_name
+
+
+def source_of(event: RunEvent) -> str | None:
+    """Who has seen how the event's run ended, by its word: None where that is whoever sent it."""
+    facets = event.run.facets
+    if facets is not None and facets.evidence is not None:
+        return facets.evidence.source if facets.evidence.source in SOURCES else None
+    return LISTENER if event.eventType in _ENDS and _LISTENER_PRODUCER in event.producer else None

@@ -1,0 +1,289 @@
+"""A program that is gone: the runner ends its runs, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport.home import Home
+from waybill.transport.programs import this_program
+from waybill.transport.runner import Runner, note_program
+from waybill.transport.runner.vanished import REASON, VanishedPrograms
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
+
+NOW_MS = 1_767_225_600_000
+SCRIPT = """
+import sys
+from waybill.transport import Settings
+from waybill.transport.home import Home
+
+settings = Settings.load({"home": sys.argv[1], "runner": "none", "durability": sys.argv[2]}, env={})
+home = Home.open(settings)
+for line in sys.stdin.buffer:
+    home.emit(line.strip())
+    print("kept", flush=True)
+"""
+TRACKER = """
+import sys
+from waybill.transport import Settings, Tracker
+
+tracker = Tracker(settings=Settings.load({"home": sys.argv[1], "runner": "none"}, env={}), system_name="east")
+year = tracker.file("year.csv", data_source="in", annotations={"customer": "acme"})
+months = year.split(["january.csv", "february.csv"])
+with months[0]:
+    print("split", flush=True)
+    input()
+"""
+
+
+def event(run: str, kind: str, **more: Any) -> bytes:  # noqa: ANN401 - any JSON
+    run_facets = more.pop("run_facets", {})
+    return json.dumps(
+        {
+            "eventTime": "2026-01-01T00:00:00Z",
+            "eventType": kind,
+            "producer": "https://example.com/tests",
+            "run": {"runId": run, "facets": run_facets},
+            "job": {"namespace": "ns", "name": "job", **more},
+        }
+    ).encode()
+
+
+class Emitter:
+    """A program of its own that keeps events; to be ended in any way."""
+
+    def __init__(self, home: Path, durability: str = "power") -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(home), durability],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def emit(self, *bodies: bytes) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        for body in bodies:
+            self.process.stdin.write(body + b"\n")
+            self.process.stdin.flush()
+            assert self.process.stdout.readline() == b"kept\n"
+
+    def end(self, number: int | None = signal.SIGKILL) -> None:
+        if number is not None:
+            self.process.send_signal(number)
+        self.process.communicate()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def journal(home: Path) -> Iterator[Journal]:
+    opened = Journal(home)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def emitter(journal: Journal) -> Iterator[Callable[..., Emitter]]:
+    begun: list[Emitter] = []
+
+    def begin(durability: str = "power") -> Emitter:
+        begun.append(Emitter(journal.home, durability))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.process.kill()
+        one.process.communicate()
+
+
+def looked(journal: Journal) -> list[dict[str, Any]]:
+    """Look until nothing is left to do; returns the inferred events."""
+    vanished = VanishedPrograms(journal)
+    while vanished.look(NOW_MS):
+        pass
+    events = [json.loads(one.body) for one in journal.read(0) if one.kind is Kind.OPENLINEAGE]
+    return [one for one in events if "waybill_inferred" in one["run"]["facets"]]
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_the_open_runs_of_a_killed_program_are_ended_and_no_others(
+    journal: Journal, emitter: Callable[..., Emitter], durability: str
+) -> None:
+    parent = {"parent": {"run": {"runId": "app"}, "job": {"namespace": "ns", "name": "app"}}}
+    killed, living = emitter(durability), emitter(durability)
+    living.emit(event("living", "START"))
+    killed.emit(event("done", "START"), event("done", "COMPLETE"), event("open", "START", run_facets=parent))
+    killed.end()
+    (ended,) = looked(journal)
+    assert (ended["run"]["runId"], ended["eventType"]) == ("open", "ABORT")
+    assert (ended["job"], ended["eventTime"]) == (
+        {"namespace": "ns", "name": "job"},
+        "2026-01-01T00:00:00.000Z",
+    )
+    facets = ended["run"]["facets"]
+    assert facets["parent"] == parent["parent"]
+    assert facets["waybill_inferred"]["reason"] == REASON
+    assert len(looked(journal)) == 1, "only once"
+
+
+def test_an_end_that_waits_in_the_spool_of_a_killed_program_counts(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    killed = emitter("process")
+    killed.emit(event("r", "START"), event("r", "COMPLETE"))
+    killed.end()
+    assert looked(journal) == []
+
+
+def test_a_program_that_ended_by_itself_has_its_runs_ended_but_not_its_files(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    program = emitter()
+    program.emit(
+        event("run", "START"), event("file", "START", run_facets={"waybill_deltaFile": {"did": "d"}})
+    )
+    program.end(None)
+    assert [one["run"]["runId"] for one in looked(journal)] == ["run"]
+
+
+def test_the_files_of_a_killed_tracker_are_cancelled_with_what_is_known_of_them(
+    home: Path, journal: Journal
+) -> None:
+    command = [sys.executable, "-c", TRACKER, str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"split\n"
+        process.kill()
+    files = [one["run"]["facets"]["waybill_deltaFile"] for one in looked(journal)]
+    assert sorted(file["filename"] for file in files) == ["february.csv", "january.csv"]
+    assert {file["annotations"]["customer"] for file in files} == {"acme"}
+    assert all("finalState" not in file or file["finalState"] is None for file in files)
+
+
+def test_a_run_that_an_unknown_sender_speaks_of_is_nobodys(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    killed = emitter()
+    killed.emit(event("r", "START"))
+    journal.append(Kind.OPENLINEAGE, event("r", "RUNNING"))
+    killed.end()
+    assert looked(journal) == []
+
+
+def test_a_run_belongs_to_the_program_that_spoke_of_it_last(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    first, second = emitter(), emitter()
+    first.emit(event("r", "START"))
+    second.emit(event("r", "RUNNING"))
+    first.end()
+    assert looked(journal) == []
+    second.end()
+    assert [one["run"]["runId"] for one in looked(journal)] == ["r"]
+
+
+@pytest.mark.parametrize("integration", ["AIRFLOW", "DAGSTER"])
+def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
+    journal: Journal, emitter: Callable[..., Emitter], integration: str
+) -> None:
+    killed = emitter()
+    killed.emit(event("r", "START", facets={"jobType": {"integration": integration}}))
+    killed.end()
+    assert looked(journal) == []
+
+
+def test_nothing_is_followed_while_no_program_is_noted(journal: Journal) -> None:
+    journal.append(Kind.OPENLINEAGE, event("r", "START"), program="a.b.c.1.2")
+    assert looked(journal) == []
+    assert journal.state("programs") == {}
+
+
+def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Callable[..., Emitter]) -> None:
+    killed = emitter()
+    killed.emit(event("r", "START"))
+    assert looked(journal) == []
+    killed.emit(event("s", "START"))
+    killed.end()
+    journal.prune(journal.last_seq() - 1, 2**62)
+    assert sorted(one["run"]["runId"] for one in looked(journal)) == ["r", "s"]
+    assert set(journal.state("programs")) == {"cursor"}
+
+
+def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
+    journal: Journal, emitter: Callable[..., Emitter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = emitter()
+    killed.emit(event("r", "START"))
+    killed.end()
+    with monkeypatch.context() as patch:
+        patch.setattr(VanishedPrograms, "_forget", lambda *_: None)
+        assert len(looked(journal)) == 1
+    assert len(looked(journal)) == 1
+
+
+def test_an_entry_names_its_program_and_a_mark_names_none(home: Path) -> None:
+    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened.emit(event("r", "START"))
+    opened.journal.mark(b"flush")
+    assert [one.program for one in opened.journal.read(0)] == [str(this_program()), None]
+    opened.close()
+
+
+def test_a_fork_keeps_its_entries_as_a_program_of_its_own(home: Path) -> None:
+    opened = Home.open(Settings.load({"home": home, "runner": "none"}, env={}))
+    opened.emit(event("parents", "START"))
+    if (pid := os.fork()) == 0:
+        opened.emit(event("childs", "START"))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert [one["run"]["runId"] for one in looked(opened.journal)] == ["childs"]
+    opened.close()
+
+
+def test_a_runner_waits_for_a_living_program_with_an_open_run_and_no_longer(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    program = emitter()
+    program.emit(event("r", "START"))
+    lease = locks.take(journal.home)
+    assert lease is not None
+    settings = Settings.load({"home": journal.home, "archive_enabled": False}, env={})
+    looks = 0
+
+    def killed_at_the_third_look() -> bool:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            program.end()
+        return False
+
+    Runner(journal, settings).run(idle_s=0.0, blocked_s=60.0, until=killed_at_the_third_look)
+    lease.release()
+    assert looks >= 3
+    assert len(looked(journal)) == 1
+
+
+def test_a_program_is_noted_from_its_first_entry_on(journal: Journal) -> None:
+    program = this_program()
+    assert program is not None
+    journal.append(Kind.OPENLINEAGE, event("before", "START"))
+    note_program(journal, program)
+    journal.append(Kind.OPENLINEAGE, event("r", "START"), program=str(program))
+    note_program(journal, program)
+    vanished = VanishedPrograms(journal)
+    vanished.look(NOW_MS)
+    assert vanished.waits
+    assert len(journal.state("programs", "run:")) == 1

@@ -1,0 +1,110 @@
+"""Programs: which process keeps an entry, and whether that process is gone.
+
+A process is known by its host, the host's boot, its namespace of process ids, its id, and when it started:
+an id alone is used again. Of another host, or of another namespace on this one (a container's), nothing can
+be told, so its programs never count as gone. Only Linux tells all of it; elsewhere programs are not noted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PROC: Final = Path("/proc")
+_MACHINE_ID: Final = Path("/etc/machine-id")
+_ENDED: Final = frozenset("ZX")
+"""The states of a process that has ended and that its parent has not taken notice of."""
+_STATE_AT: Final = 0
+_STARTED_AT: Final = 19
+
+
+class Program(NamedTuple):
+    """A process, as no other will ever be."""
+
+    host: str
+    boot: str
+    namespace: str
+    pid: int
+    started: int
+
+    @classmethod
+    def parse(cls, text: str) -> Program:
+        """The inverse of `str`; a `ValueError` says that the text is no program."""
+        host, boot, namespace, pid, started = text.split(".")
+        return cls(host, boot, namespace, int(pid), int(started))
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+    @property
+    def is_of_here(self) -> bool:
+        """Whether it can be told if it has ended: of this host, and of this namespace or another boot."""
+        here = this_program()
+        if here is None or self.host != here.host:
+            return False
+        return self.boot != here.boot or self.namespace == here.namespace
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended for certain."""
+        here = this_program()
+        if here is None or not self.is_of_here:
+            return False
+        return self.boot != here.boot or not _is_alive(self.pid, self.started)
+
+
+def this_program() -> Program | None:
+    """This process; None where the system does not tell."""
+    return _program_of(os.getpid())
+
+
+@functools.lru_cache(maxsize=1)
+def _program_of(pid: int) -> Program | None:
+    try:
+        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")
+        namespace = (_PROC / "self/ns/pid").stat().st_ino
+        found = _state_and_start(pid)
+    except (OSError, ValueError):
+        return None
+    return None if found is None else Program(_host(), _short(boot), f"{namespace:x}", pid, found[1])
+
+
+def _host() -> str:
+    machine = b""
+    with contextlib.suppress(OSError):
+        machine = _MACHINE_ID.read_bytes()
+    return _short(f"{machine!r} {socket.gethostname()}")
+
+
+def _short(text: str) -> str:
+    return blake2b(text.strip().encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+
+def _is_alive(pid: int, started: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's, which may be hidden below /proc
+    try:
+        found = _state_and_start(pid)
+    except (OSError, ValueError):
+        return True
+    return found is None or (found[1] == started and found[0] not in _ENDED)
+
+
+def _state_and_start(pid: int) -> tuple[str, int] | None:
+    """A process's state, and when it started in ticks since the boot; None if it is not shown."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name of its file stands in parentheses, and may hold any character.
+    fields = stat.rpartition(")")[2].split()
+    return fields[_STATE_AT], int(fields[_STARTED_AT])
