@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from waybill.marquez import Counters
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.config import agree
@@ -15,6 +13,7 @@ from waybill.transport.fallback import fallback_of
 from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
+    import pytest
     from conftest import Run
 
 
