@@ -25,10 +25,10 @@ WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez faults storm lint format bench clean
+.PHONY: help demo test test-lowest test-marquez test-ecosystem faults storm lint format bench clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
@@ -42,6 +42,9 @@ test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the old
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
 	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez tests/cli/test_demo.py
+
+test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients: dbt, Airflow and, with Maven, Java's
+	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 45 minutes (SEED=n repeats a run)
 	$(PY) -m pytest -m exhaustive --numprocesses=2 --dist=worksteal --session-timeout=$(FAULTS_BOUND_S) $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults tests/collector
@@ -83,6 +86,15 @@ clean: ## Remove what these targets made
 	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/lowest
 	$(PY) -m uv pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct --group test \
 		--editable '.[collector,export,kafka,postgres,sql]'
+	@touch $@
+
+# Each client has an environment of its own, with this project in it, as it would be beside a user's pipelines.
+.venv/ecosystem.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml tests/ecosystem/dbt.txt tests/ecosystem/airflow.txt
+	@for client in dbt airflow; do \
+		$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/ecosystem/$$client && \
+		$(PY) -m uv pip install --quiet --python .venv/ecosystem/$$client/bin/python \
+			--requirements tests/ecosystem/$$client.txt --editable . || exit 1; \
+	done
 	@touch $@
 
 .venv/uv-$(UV_VERSION).stamp:

@@ -17,6 +17,7 @@ from waybill.transport.fallback import fallback_of
 from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
+    import pytest
     from conftest import Run
 
 

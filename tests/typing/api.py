@@ -117,6 +117,8 @@ from waybill.spark import (
 )
 from waybill.transport import (
     AdmissionError,
+    AsyncTrackedFile,
+    AsyncTracker,
     BackendSetting,
     Entry,
     FlushReport,
@@ -301,6 +303,15 @@ def a_flush_reports(settings: Settings) -> None:
     assert_type(report.files, tuple[str, ...])
     assert_type(report.left, dict[str, int])
     assert_type(report.problems, dict[str, str])
+
+
+async def a_file_is_tracked_in_an_event_loop(settings: Settings) -> None:
+    async with AsyncTracker(settings=settings) as tracker, await tracker.file("a", data_source="in") as file:
+        assert_type(file, AsyncTrackedFile)
+        with file.transform("enrich"):
+            file.annotate({"a": 1})
+        assert_type(await file.split(["b"]), list[AsyncTrackedFile])
+        await file.branch().egress("out", size_bytes=1)
 
 
 class Mine:

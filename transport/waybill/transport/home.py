@@ -67,6 +67,8 @@ class Home:
         except JournalError as error:
             if not may_fall_back:
                 raise
+            if journal is not None:
+                journal.close()
             return cls._open_fallback(settings, error)
         renew_used_node(journal, supervisor.settings.root)
         adopt_fallback(journal, supervisor.settings, within_s=_ADOPT_WITHIN_S)

@@ -1,0 +1,93 @@
+"""dbt on DuckDB, through `dbt-ol`, by configuration alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from clients import call, program_of, records_of
+from served import without_runner
+
+from waybill.facets import FinalState
+from waybill.transport import Settings, locks
+from waybill.transport.home import Home
+
+pytestmark = pytest.mark.ecosystem
+
+PROJECT = Path(__file__).with_name("dbt_project")
+TRANSPORT = "waybill.transport.WaybillTransport"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a dbt project."""
+    return shutil.copytree(PROJECT, tmp_path / "project")
+
+
+def dbt(project: Path, transport: dict[str, object], *arguments: str) -> str:
+    """Run dbt, which fails as its project does; returns what it said."""
+    (project / "openlineage.yml").write_text(json.dumps({"transport": transport}, default=str))
+    done = call(
+        program_of("dbt", "dbt-ol"),
+        *arguments,
+        "--consume-structured-logs",
+        "--no-version-check",
+        cwd=project,
+        OPENLINEAGE_CONFIG=project / "openlineage.yml",
+        DBT_PROFILES_DIR=project,
+        DBT_SEND_ANONYMOUS_USAGE_STATS="false",
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 1, said
+    assert "Underlying dbt execution returned 1" in said
+    return said
+
+
+def states_of(home: Path, root: Path) -> dict[str, FinalState]:
+    """How each of dbt's own steps has ended; its single statements are left out."""
+    ends = {record.transforms[0]: record.final_state for record in records_of(home, root)}
+    return {name.rpartition(".shop.")[2]: state for name, state in ends.items() if ".sql." not in name}
+
+
+def in_yaml(home: Path, root: Path) -> dict[str, object]:
+    return {"type": TRANSPORT, "home": home, "root": root, "runner": "none", "provenance_enabled": True}
+
+
+MODELS = {
+    "dbt-run-shop": FinalState.ERROR,
+    "orders": FinalState.COMPLETE,
+    "totals": FinalState.COMPLETE,
+    "broken": FinalState.ERROR,
+}
+
+
+def test_models_and_tests_that_succeed_and_fail_are_what_dbt_says_of_them(
+    project: Path, home: Path, root: Path
+) -> None:
+    dbt(project, in_yaml(home, root), "run")
+    assert states_of(home, root) == MODELS
+    dbt(project, in_yaml(home, root), "test", "--select", "orders")
+    ends = {name.partition(".")[0]: state for name, state in states_of(home, root).items()}
+    assert ends["unique_orders_id"] is FinalState.COMPLETE
+    assert ends["accepted_values_orders_amount__1"] is FinalState.ERROR
+
+
+def test_the_same_comes_by_http_to_a_collector(project: Path, home: Path, root: Path) -> None:
+    with without_runner(home) as collector:
+        dbt(project, {"type": "http", "url": collector.url}, "run")
+    assert states_of(home, root) == MODELS
+
+
+def test_a_home_that_has_agreed_on_another_root_costs_neither_the_job_nor_an_event(
+    project: Path, home: Path, root: Path, tmp_path: Path
+) -> None:
+    agreed = {"home": home, "root": root, "runner": "none", "provenance_enabled": True}
+    Home.open(Settings.load(agreed, env={}, cwd=tmp_path)).close()
+    lease = locks.take(home)
+    assert lease
+    said = dbt(project, in_yaml(home, tmp_path / "another"), "run")
+    lease.release()
+    assert f"waybill settings apply --home {home} --root {tmp_path / 'another'}" in said
+    assert states_of(home, root) == MODELS
