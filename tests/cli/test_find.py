@@ -144,8 +144,8 @@ def test_with_few_descriptors_all_is_found_or_it_is_an_error(
     assert len(flush(settings).files) == files
     found = {}
     for limit in (7, 9, 12, 16):
-        command = [script, "find", "--json", "--home", settings.home]
-        limited = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', *command]
+        limited: list[str | Path] = ["sh", "-c", f'ulimit -n {limit} && exec "$0" "$@"', script]
+        limited += ["find", "--json", "--home", settings.home]
         done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=120)
         found[limit] = (done.returncode, len(done.stdout.splitlines()))
     assert (found[7], found[16]) == ((1, 0), (0, files))

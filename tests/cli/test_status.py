@@ -17,7 +17,6 @@ from waybill.transport.fallback import fallback_of
 from waybill.transport.journal import Spool, adopt
 
 if TYPE_CHECKING:
-    import pytest
     from conftest import Run
 
 

@@ -123,8 +123,8 @@ def test_a_revoked_key_opens_nothing_and_no_secret_is_logged(start: Start, home:
     assert re.search(r'^waybill_refused_access_total\{status="403"\} 1$', metrics, re.MULTILINE)
     code, log = collector.stop()
     assert (code, key in log, other in log) == (0, False, False)
-    for status, *words in (("403", "path=/provenance/stats", "key=spark"), ("401", "path=/api/v1/lineage")):
-        (line,) = [line for line in log.splitlines() if f"status={status}" in line]
+    for refused, *words in (("403", "path=/provenance/stats", "key=spark"), ("401", "path=/api/v1/lineage")):
+        (line,) = [line for line in log.splitlines() if f"status={refused}" in line]
         for word in ("warning refused access", "client=127.0.0.1:", *words):
             assert word in line
     journal.close()

@@ -1,4 +1,4 @@
-"""A real disk that is really full, where this user may mount one."""
+"""A real disk that really has no room or no inode left, where this user may mount one."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from seam.homes import settings_in
 from seam.ledger import Ledger
 from seam.oracle import recover_and_check
 
-from waybill.transport import Journal, JournalError, JournalFullError, flush
+from waybill.transport import Journal, JournalError, JournalFullError, Settings, flush
 from waybill.transport.journal import Spool
 
 SIZE_BYTES = 24 * 2**20
+INODES = 2_000
 UMOUNT = shutil.which("umount") or "/usr/bin/umount"
 ROOM_BYTES = 2 * 2**20
 EMISSIONS_MAX = 50_000
@@ -27,13 +28,14 @@ EMISSIONS_MAX = 50_000
 def mount(kind: str, place: Path, image: Path) -> list[list[str]]:
     """The commands that make a small disk."""
     if kind == "tmpfs":
-        return [["mount", "-t", "tmpfs", "-o", f"size={SIZE_BYTES}", "waybill-faults", str(place)]]
+        options = f"size={SIZE_BYTES},nr_inodes={INODES}"
+        return [["mount", "-t", "tmpfs", "-o", options, "waybill-faults", str(place)]]
     return [["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(place)]]
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A disk of a few megabytes."""
+    """A disk of a few megabytes and a few thousand files."""
     place, image = tmp_path / "disk", tmp_path / "image"
     place.mkdir()
     with image.open("wb") as file:
@@ -60,40 +62,83 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+def take_inodes(disk: Path) -> Path:
+    """Take all of them, with empty files in a folder that is returned."""
+    fillers = disk / "fillers"
+    fillers.mkdir()
+    with pytest.raises(OSError, match="No space left"):
+        for at in itertools.count():
+            (fillers / str(at)).touch()
+    assert shutil.disk_usage(disk).free > ROOM_BYTES
+    return fillers
+
+
+class Emitter:
+    """A process that emits in one durability, and what became of that."""
+
+    def __init__(self, settings: Settings, durability: str) -> None:
+        self.ledger, self.numbers = Ledger(), itertools.count(1)
+        self._journal = Journal(settings.home)
+        self._spool = Spool(self._journal).open() if durability == "process" else None
+
+    def emit(self) -> None:
+        one = emission(next(self.numbers))
+        self.ledger.offered.append(one.number)
+        if self._spool is None:
+            self._journal.append_many(one.items)
+        else:
+            for item in one.items:
+                self._spool.append(*item)
+        self.ledger.acknowledged.add(one.number)
+
+    def close(self) -> None:
+        if self._spool is not None:
+            self._spool.close()
+        self._journal.close()
+
+
 @pytest.mark.parametrize("durability", ["power", "process"])
 def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(disk: Path, durability: str) -> None:
     settings = settings_in(disk)
-    journal = Journal(settings.home)
-    spool = Spool(journal).open() if durability == "process" else None
-    ledger, numbers = Ledger(), itertools.count(1)
-
-    def emit() -> None:
-        one = emission(next(numbers))
-        ledger.offered.append(one.number)
-        if spool is None:
-            journal.append_many(one.items)
-        else:
-            for item in one.items:
-                spool.append(*item)
-        ledger.acknowledged.add(one.number)
-
+    emitter = Emitter(settings, durability)
     for _ in range(20):
-        emit()
+        emitter.emit()
     flush(settings)
     filler = fill(disk)
     with pytest.raises(JournalFullError, match="make room"):
         for _ in range(EMISSIONS_MAX):
-            emit()
+            emitter.emit()
     for _ in range(20):
         try:
-            emit()
+            emitter.emit()
             report = flush(settings)
         except JournalError:
             continue
         assert report.problems.keys() <= {"layout"}
     filler.unlink()
-    emit()
-    if spool is not None:
-        spool.close()
-    journal.close()
-    recover_and_check(settings, ledger, fresh_number=next(numbers))
+    emitter.emit()
+    emitter.close()
+    recover_and_check(settings, emitter.ledger, fresh_number=next(emitter.numbers))
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_a_disk_without_inodes_is_said_and_nothing_acknowledged_is_lost(disk: Path, durability: str) -> None:
+    """The files of the journal are there already, so it needs no inode to take more."""
+    settings = settings_in(disk)
+    emitter = Emitter(settings, durability)
+    for _ in range(20):
+        emitter.emit()
+    flush(settings)
+    fillers = take_inodes(disk)
+    for _ in range(20):
+        emitter.emit()
+        report = flush(settings)
+        assert report.problems.keys() == {"archive", "layout"}
+        assert all("make room" in problem for problem in report.problems.values())
+    with pytest.raises(JournalError):
+        Journal(disk / "another home")
+    shutil.rmtree(fillers)
+    Journal(disk / "another home").close()
+    emitter.emit()
+    emitter.close()
+    recover_and_check(settings, emitter.ledger, fresh_number=next(emitter.numbers))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from waybill.transport import Journal, Kind, Receiver, SettingsError
-from waybill.transport.admission import MAX_BODY_BYTES
+from waybill.transport.admission import DEPTH_MAX, MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,6 +127,7 @@ def test_a_repeated_event_is_answered_alike_and_kept_once(
         (event(eventTime="yesterday"), 422, "$.eventTime"),
         (event(run={}), 422, "runId"),
         (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
+        (event(unknown="@").replace(b'"@"', b"[" * DEPTH_MAX + b"]" * DEPTH_MAX), 422, "nested too deeply"),
         (b'{"a":' * 5_000 + b"1" + b"}" * 5_000, 422, "nested too deeply"),
     ],
 )

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.facets.causes import telling
 from waybill.spark.tracking import (
     FailedExecution,
     ObservedRun,
     ObservedRuns,
     ProgramFailure,
     failure_event,
-    headline,
     lost_writes,
     match,
     unknown_run,
@@ -238,7 +238,7 @@ def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[Observ
 def _correction(
     application: LoggedApplication, failure: Execution, run: ObservedRun, *, is_run_known: bool
 ) -> Correction:
-    cause = ProgramFailure(headline(failure.error), failure.error)
+    cause = ProgramFailure(telling(failure.error), failure.error)
     return Correction(
         application=application.id,
         run=run.run_id,

@@ -2,7 +2,7 @@
 
 from waybill.spark.tracking.corrections import failure_event as failure_event, unknown_run as unknown_run
 from waybill.spark.tracking.executions import Execution as Execution
-from waybill.spark.tracking.exit_status import ProgramFailure as ProgramFailure, headline as headline
+from waybill.spark.tracking.exit_status import ProgramFailure as ProgramFailure
 from waybill.spark.tracking.match_failures import lost_writes as lost_writes, match as match
 from waybill.spark.tracking.observed_runs import (
     FailedExecution as FailedExecution,

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from waybill.facets.causes import telling as headline
+from waybill.facets.causes import telling
 
 log = logging.getLogger("waybill.spark")
 
@@ -46,7 +46,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
             return cls.of_status(error.code)
         if isinstance(error, KeyboardInterrupt):
             return cls("interrupted from the keyboard", cancelled=True)
-        text = headline(str(error))
+        text = telling(str(error))
         name = type(error).__name__
         details = "".join(traceback.format_exception(error))
         return cls(f"{name}: {text}" if text else name, details)
@@ -58,7 +58,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
             return None
         if isinstance(status, int):
             return cls(f"the program exited with status {status}", cancelled=status == _INTERRUPTED_STATUS)
-        return cls(headline(str(status)) or "the program exited with status 1")
+        return cls(telling(str(status)) or "the program exited with status 1")
 
 
 def watch() -> None:

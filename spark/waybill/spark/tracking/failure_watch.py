@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets.causes import telling
 from waybill.spark.tracking.corrections import unknown_run
 from waybill.spark.tracking.executions import Execution, Executions
-from waybill.spark.tracking.exit_status import ProgramFailure, headline
+from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match
 from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun, ObservedRuns
 
@@ -166,7 +167,7 @@ class FailureWatch:
                 "%d failed writes have no run of the listener's, and a record of their own, marked "
                 '"run: not known"; there may be records that call them complete. The first: %s',
                 len(lost),
-                headline(lost[0].error),
+                telling(lost[0].error),
             )
         self._unmatched = [failure for failure in self._unmatched if failure not in failed]
 
@@ -182,5 +183,5 @@ class FailureWatch:
 
     def _report_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
         if not run.is_reported:
-            self._report(run, ProgramFailure(headline(error), error), time_ms)
+            self._report(run, ProgramFailure(telling(error), error), time_ms)
             run.is_reported = True
