@@ -22,7 +22,8 @@ good = {GOOD}
 def write(number):
     value = "id" if number in good else f"raise_error('boom {{number}}')"
     try:
-        spark.range(100).selectExpr(f"cast({{value}} as string) as x").write.parquet(OUT + f"/w{{number}}")
+        rows = spark.range(100).selectExpr(f"cast({{value}} as string) as x")
+        (rows.repartition(2) if number % 2 else rows).write.parquet(OUT + f"/w{{number}}")
     except Exception:
         assert number not in good
     else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         catch_up as catch_up,
         find_logs as find_logs,
         logs_of_server as logs_of_server,
+        submit as submit,
     )
     from waybill.spark.rebuilding import rebuild_on_spark as rebuild_on_spark
     from waybill.spark.runtime import (
@@ -46,6 +47,7 @@ _PACKAGES = {
         "catch_up",
         "find_logs",
         "logs_of_server",
+        "submit",
     },
     "waybill.spark.rebuilding": {"rebuild_on_spark"},
     "waybill.spark.runtime": {

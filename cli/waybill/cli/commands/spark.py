@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import RUNNING, with_settings
 from waybill.transport import Journal, Settings, WaybillError
 from waybill.transport.home import Home
+from waybill.transport.permissions import make_private
 
 if TYPE_CHECKING:
     from waybill.exporter.sources import Source
@@ -67,27 +69,82 @@ def catch_up(
       waybill spark catch-up --dry-run --json app-20261122-0007.zstd | jq .cause
     """
     applications, unread = _read(places, since_ms)
-    correct(settings, applications, dry_run=dry_run, as_json=as_json)
+    _correct(settings, applications, dry_run=dry_run, as_json=as_json)
     for problem in unread:
         console.error(problem)
     if unread:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def correct(
-    settings: Settings, applications: Sequence[LoggedApplication], *, dry_run: bool, as_json: bool
+@app.command("submit", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@with_settings()
+def submit(
+    settings: Settings,
+    *,
+    arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENTS...", help="Those of spark-submit.")],
 ) -> None:
+    """Run spark-submit with an event log, then catch up from it.
+
+    The arguments are spark-submit's own, its output goes where it would go, and its exit code is this
+    command's. Settings come from the environment or from waybill.yaml. The event log lies in the home until
+    it is caught up from; where Spark logs already, say `waybill spark catch-up` of that folder instead. The
+    events of the job's listener must come to the same home, by a session of Waybill's or by a collector.
+
+    Examples:
+
+    \b
+      waybill spark submit --master local[4] job.py 2026-11-22
+      WAYBILL_HOME=/var/lib/waybill waybill spark submit --packages org.example:lib:1.0 job.py
+    """
+    from waybill.spark import submit as run
+
+    agreed = agreed_settings(settings)
+    logs = agreed.home / "spark-event-logs"
+    make_private(agreed.home)
+    make_private(logs)
+    folder = Path(tempfile.mkdtemp(dir=logs))
+    status = run(arguments, folder)
+    try:
+        if not any(folder.iterdir()):
+            console.note("Spark wrote no event log here, so nothing is caught up")
+            folder.rmdir()
+        elif _is_caught_up(settings, folder, status):
+            shutil.rmtree(folder)
+        else:
+            console.note(f"the event log is kept for `waybill spark catch-up {folder}`")
+    except (WaybillError, OSError) as error:
+        console.error(f"{error}; then `waybill spark catch-up {folder}`")
+    raise typer.Exit(status)
+
+
+def _is_caught_up(settings: Settings, folder: Path, status: int) -> bool:
+    applications, unread = _read([str(folder)], None)
+    found = _correct(settings, applications, status=status)
+    for problem in unread:
+        console.error(problem)
+    return not unread and all(one.is_known for one in found)
+
+
+def _correct(
+    settings: Settings,
+    applications: Sequence[LoggedApplication],
+    *,
+    status: int = 0,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> list[CaughtUp]:
     """Emit what corrects the stored events of these applications, and show it."""
     from waybill.spark import catch_up as compare
 
     agreed = agreed_settings(settings)
-    found = list(compare(applications, _stored(agreed)))
+    found = list(compare(applications, _stored(agreed), status=status))
     if not dry_run and any(one.corrections for one in found):
         with contextlib.closing(Home.open(agreed, may_spool=False)) as home:
             for one in found:
                 for correction in one.corrections:
                     home.emit(correction.event)
     _show(found, as_json=as_json, done="would be corrected" if dry_run else "corrected")
+    return found
 
 
 def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedApplication], list[str]]:

@@ -12,3 +12,4 @@ from waybill.spark.event_logs.files import (
     find_logs as find_logs,
 )
 from waybill.spark.event_logs.history_server import logs_of_server as logs_of_server
+from waybill.spark.event_logs.submitting import submit as submit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -32,7 +33,7 @@ _DETAILS: Final = b'"spark_applicationDetails"'
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed write that was not told before.
+    """A failed write, or application, that was not told before.
 
     Attributes:
         run: that of the listener's, or one of its own if `is_run_known` is false.
@@ -64,23 +65,32 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     corrections: tuple[Correction, ...]
 
 
-def catch_up(applications: Iterable[LoggedApplication], sources: Sequence[Source]) -> Iterator[CaughtUp]:
+def catch_up(
+    applications: Iterable[LoggedApplication], sources: Sequence[Source], *, status: int = 0
+) -> Iterator[CaughtUp]:
     """Compare logged applications with the stored events of their runs.
+
+    Args:
+        applications: as their logs have them.
+        sources: where the events are stored.
+        status: the exit status of the program that the last of the applications ended with.
 
     Raises:
         SourceError: the stored events cannot all be read, so that nothing is certain.
     """
     logged = list(applications)
     stored = _stored({application.id for application in logged}, sources)
+    last = max(logged, key=lambda application: application.started_ms, default=None)
     for application in logged:
         runs = stored.get(application.id)
+        ends = () if runs is None or application is not last else _end(application, runs, status)
         failed = sum(bool(execution.error) for execution in application.executions)
         yield CaughtUp(
             application=application.id,
             name=application.name,
             is_known=runs is not None,
             failed=failed,
-            corrections=() if runs is None else tuple(_corrections(application, runs)),
+            corrections=() if runs is None else (*_corrections(application, runs), *ends),
         )
 
 
@@ -147,13 +157,14 @@ class _StoredRuns:
 
     def application(self) -> ObservedRun | None:
         """The application's own run, which the others name as their parent; None if no event of theirs is."""
-        for run in self.observed.runs.values():
-            if run.run_id in self.roots:
-                return run
-            if run.parent is not None and run.parent.run.runId in self.roots:
-                parent = run.parent
-                return ObservedRun(parent.run.runId, parent.job.namespace, parent.job.name)
-        return None
+        runs = self.observed.runs
+        if own := next((runs[root] for root in sorted(self.roots) if root in runs), None):
+            return own
+        parents = (run.parent for run in runs.values() if run.parent is not None)
+        parent = next((parent for parent in parents if parent.run.runId in self.roots), None)
+        if parent is None:
+            return None
+        return ObservedRun(parent.run.runId, parent.job.namespace, parent.job.name)
 
 
 def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict[str, _StoredRuns]:
@@ -221,6 +232,25 @@ def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterato
         return
     for failure in lost_writes(matched.left, told):
         yield _correction(application, failure, unknown_run(failure, own, application.id), is_run_known=False)
+
+
+def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> Iterator[Correction]:
+    """The application's own failure, unless a tracked session has told it."""
+    failure, own = ProgramFailure.of_status(status), stored.application()
+    if failure is not None and own is not None and not own.is_reported:
+        yield Correction(
+            application=application.id,
+            run=own.run_id,
+            job=own.name,
+            output=None,
+            cause=failure.message,
+            is_run_known=True,
+            event=failure_event(own, failure, application.ended_ms or _now_ms(), language="JAVA"),
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[ObservedRun]:

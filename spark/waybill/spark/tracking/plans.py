@@ -1,7 +1,9 @@
 """What Spark's text of an execution's plan says: which command it is, and where it writes to.
 
 Spark prints the tree of operators first, its root in the first line, and then a paragraph for each operator,
-with its arguments. A command's name begins with a verb, a query's operator is a noun.
+with its arguments; with another `spark.sql.ui.explainMode` than its default, the arguments are in the tree.
+Where Spark adapts a plan as it runs, the root is below a line that says so. A command's name begins with a
+verb, a query's operator is a noun.
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ from typing import Final
 
 from waybill.facets.event import DatasetName
 
-_ROOT: Final = re.compile(r"== Physical Plan ==\n\W*(.*?) \(\d+\)\n")
+_ROOT: Final = re.compile(
+    r"== Physical Plan ==\n"
+    r"(?:AdaptiveSparkPlan\b.*\n(?:\+- == (?:Current|Final) Plan ==\n)?(?:\W*ResultQueryStage\b.*\n)?)?"
+    r"\W*((?:Execute )?\w+)"
+)
 _COMMAND: Final = re.compile(
     r"(?:Execute |Alter|Append|Atomic|Create|Delete|Drop|Insert|Merge|Optimize|Overwrite|Refresh|Rename"
     r"|Replace|Save|Truncate|Update|Write)(?!Files\b)"
 )
 _WRITES_NOTHING: Final = re.compile(r"Execute (?:\w*View\w*|(?:Cache|Describe|Explain|Set|Show)\w*)")
 _FILES: Final = re.compile(
-    r"\(\d+\) Execute InsertIntoHadoopFsRelationCommand\n(?:Input.*\n|Output.*\n)*"
-    r"Arguments: (.+?), (?:\[[^\]]*\], )?(?:false|true), "
+    r"Execute InsertIntoHadoopFsRelationCommand(?: |\n(?:Input.*\n|Output.*\n)*Arguments: )"
+    r"(.+?), (?:\[[^\]]*\], )?(?:false|true), "
 )
 _OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
 _URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
@@ -28,8 +34,8 @@ _OBJECT_STORES: Final = ("s3", "gs", "wasb", "abfs")
 
 def command_of(plan: str) -> str | None:
     """The command that an execution is, as ``Execute MergeIntoCommand``; None for a query."""
-    root = _ROOT.match(plan)
-    name = root[1] if root else plan.partition("\n")[0]
+    root = _ROOT.search(plan)
+    name = root[1] if root else ""
     return name if _COMMAND.match(name) and not _WRITES_NOTHING.match(name) else None
 
 

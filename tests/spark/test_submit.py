@@ -1,0 +1,175 @@
+"""`waybill spark submit` is spark-submit, and tells afterwards what the listener did not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from sayings import AT, START_MS, ended, event_of, files, log_lines
+
+from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.transport import Journal, Kind, Settings
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+APPLICATION = "local-1790000000000"
+ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
+RUN = "01a1fec3-0001-7069-a2a1-b2454eb72dad"
+SUBMIT = (sys.executable, "-m", "waybill.cli", "spark", "submit")
+
+FAKE = """#!/usr/bin/env python3
+import json, os, pathlib, signal, sys
+pathlib.Path(os.environ["SAID"]).write_text(json.dumps(sys.argv[1:]))
+folder = [arg.partition("=file://")[2] for arg in sys.argv if arg.startswith("spark.eventLog.dir=file://")]
+if folder and "LOG" in os.environ:
+    pathlib.Path(folder[-1], "log").write_text(os.environ["LOG"])
+if "WAITS" in os.environ:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))
+    print("waiting", flush=True)
+    signal.pause()
+sys.exit(int(os.environ.get("STATUS", "0")))
+"""
+
+
+class Fake:
+    """A Spark whose spark-submit is a script that notes its arguments and writes a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home, self.said = folder / "home", folder / "said"
+        program = folder / "spark" / "bin" / "spark-submit"
+        program.parent.mkdir(parents=True)
+        program.write_text(FAKE)
+        program.chmod(0o755)
+        own = {"SPARK_HOME": folder / "spark", "SAID": self.said, "WAYBILL_HOME": self.home}
+        self.env = {**os.environ, "WAYBILL_RUNNER": "none", **{name: str(path) for name, path in own.items()}}
+
+    def submit(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [*SUBMIT, *arguments]
+        return subprocess.run(
+            command, env=self.env | env, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def arguments(self) -> list[str]:
+        """What spark-submit was given, without the options for our log."""
+        said: list[str] = json.loads(self.said.read_text())
+        return said[4:] if "spark.eventLog.enabled=true" in said[:2] else said
+
+    def records(self) -> Mapping[str, ProvenanceRecord]:
+        with closing(Journal(self.home)) as journal:
+            entries = [entry for entry in journal.read(0, limit=1000) if entry.kind is Kind.OPENLINEAGE]
+        events = [decode_event(entry.body) for entry in entries]
+        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
+        return {record.did: record for record in records}
+
+    def logs(self) -> list[Path]:
+        return list((self.home / "spark-event-logs").rglob("log"))
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+@pytest.fixture
+def heard(fake: Fake) -> Fake:
+    """The home has the events of the listener's."""
+    given = {"home": fake.home, "runner": "none", "system_name": "tests"}
+    settings = Settings.load(given, origin="tests", env={}, cwd=fake.home.parent)
+    with closing(Home.open(settings)) as home:
+        home.emit(event_of(ROOT, "START", START_MS - 1000, output=None, application=APPLICATION))
+        home.emit(event_of(RUN, "COMPLETE", AT[1], parent=ROOT))
+        home.emit(event_of(ROOT, "COMPLETE", AT[1] + 100, output=None))
+    return fake
+
+
+FAILED = "\n".join(log_lines(APPLICATION, ended(1, at=AT, plan=files("/out/a"))))
+
+
+def test_arguments_and_exit_code_are_passed_on(fake: Fake) -> None:
+    arguments = ["--master", "local[2]", "--verbose", "job.py", "--help", "--home", "x", "a b"]
+    done = fake.submit(*arguments, STATUS="7")
+    assert done.returncode == 7, done.stderr
+    assert fake.arguments() == arguments
+    assert "Spark wrote no event log here" in done.stderr
+
+
+def test_what_failed_is_told_afterwards_and_the_log_goes(heard: Fake) -> None:
+    done = heard.submit("job.py", LOG=FAILED, STATUS="1")
+    assert done.returncode == 1
+    records = heard.records()
+    assert records[RUN].final_state is FinalState.ERROR
+    assert records[ROOT].final_state is FinalState.ERROR
+    assert records[ROOT].annotations == {"errorCause": "the program exited with status 1"}
+    assert heard.logs() == []
+
+
+def test_a_program_that_ended_well_is_complete_although_a_write_failed(heard: Fake) -> None:
+    assert heard.submit("job.py", LOG=FAILED).returncode == 0
+    records = heard.records()
+    assert (records[RUN].final_state, records[ROOT].final_state) == (FinalState.ERROR, FinalState.COMPLETE)
+
+
+def test_a_log_that_could_not_be_caught_up_from_is_kept_and_named(fake: Fake) -> None:
+    done = fake.submit("job.py", LOG=FAILED, STATUS="3")
+    assert done.returncode == 3
+    (log,) = fake.logs()
+    assert f"waybill spark catch-up {log.parent}" in " ".join(done.stderr.split())
+    assert log.parent.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "option",
+    [["--conf", "spark.eventLog.enabled=true"], ["-c", "spark.eventLog.enabled=true"]],
+)
+def test_a_log_that_the_user_has_set_up_stays_where_it_is(fake: Fake, option: list[str]) -> None:
+    fake.submit(*option, "job.py")
+    assert json.loads(fake.said.read_text()) == [*option, "job.py"]
+
+
+def test_a_signal_ends_spark_submit_first(fake: Fake) -> None:
+    with subprocess.Popen(
+        [*SUBMIT, "job.py"], env=fake.env | {"WAITS": "1"}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 42
+
+
+TRACKED = """
+spark = waybill.spark.session("submitted", **SETTINGS, **LOCAL)
+spark.sparkContext.setLogLevel("OFF")
+
+def attempt(write):
+    try:
+        write()
+    except Exception:
+        pass
+
+attempt(lambda: spark.range(5).write.parquet(OUT + "/good"))
+attempt(lambda: spark.range(5).write.json(OUT + "/good"))
+attempt(lambda: spark.range(9).selectExpr("if(id = 3, raise_error('boom'), id) x").write.saveAsTable("t"))
+attempt(lambda: spark.range(9).selectExpr("if(id = 3, raise_error('boom'), id) x").repartition(2)
+    .write.parquet(OUT + "/after_shuffle"))
+sys.exit(4)
+"""
+
+
+def test_what_a_real_tracked_program_has_told_is_not_told_again(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    ran = run(TRACKED, command=SUBMIT, env={"WAYBILL_HOME": str(home), "WAYBILL_RUNNER": "none"}, home=home)
+    assert ran.status == 4, ran.stderr
+    assert ran.application("submitted").final_state is FinalState.ERROR
+    assert ran.written("after_shuffle")[0].final_state is FinalState.ERROR
+    assert "failed, 0 corrected" in ran.stderr
+    assert list((home / "spark-event-logs").iterdir()) == []
