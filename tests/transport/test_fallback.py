@@ -18,7 +18,6 @@ import pytest
 from waybill.transport import Journal, JournalError, Settings, flush, locks
 from waybill.transport.fallback import fallback_of, waiting_in_fallback
 from waybill.transport.home import Home
-from waybill.transport.mounts import file_system_of
 
 NOBODY = 65534
 
@@ -170,21 +169,24 @@ def test_one_that_is_reached_by_a_link_in_a_shared_folder_is_refused(
     assert list(own.iterdir()) == []
 
 
-def test_one_in_memory_is_refused(blocked: Path) -> None:
-    places = [
-        place for place in (Path("/run"), Path(f"/run/user/{os.getuid()}")) if os.access(place, os.W_OK)
-    ]
-    in_memory = [place for place in places if file_system_of(place) == "tmpfs"]
-    if not in_memory:
-        pytest.skip("this user can write to no file system in memory")
-    folder = Path(tempfile.mkdtemp(dir=in_memory[0]))
-    try:
-        with pytest.raises(JournalError, match=str(blocked)) as refused:
-            Home.open(settings_of(blocked, folder / "fallback"))
-        assert "is in memory" in str(refused.value.__cause__)
-        assert list(folder.iterdir()) == []
-    finally:
-        folder.rmdir()
+@pytest.fixture
+def in_memory(own: Path) -> Iterator[Path]:
+    """A folder on a file system in memory."""
+    folder = own / "memory"
+    folder.mkdir(0o700)
+    mount = shutil.which("mount")
+    command = [mount or "", "-t", "tmpfs", "-o", "mode=0700,size=16m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("this user can mount no file system in memory")
+    yield folder
+    subprocess.run([shutil.which("umount") or "", str(folder)], check=True)
+
+
+def test_one_in_memory_is_refused(blocked: Path, in_memory: Path) -> None:
+    with pytest.raises(JournalError, match=str(blocked)) as refused:
+        Home.open(settings_of(blocked, in_memory / "fallback"))
+    assert "is in memory" in str(refused.value.__cause__)
+    assert list(in_memory.iterdir()) == []
 
 
 def test_strict_settings_and_a_fallback_that_cannot_be_made_leave_the_error_as_it_is(
@@ -264,7 +266,6 @@ import json, os, sys
 from pathlib import Path
 from waybill.transport import Journal, Settings
 from waybill.transport.home import Home
-from waybill.transport.mounts import file_system_of
 
 given, step, moment = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 work = getattr(Journal, step)
