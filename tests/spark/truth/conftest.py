@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,10 +18,8 @@ SPARKS_PYTHON = {"PYSPARK_PYTHON": PYTHON, "PYSPARK_DRIVER_PYTHON": PYTHON}
 def play(run: Run) -> Play:
     """Run a program that tells in its last line how what it attempted has ended."""
 
-    def play(
-        text: str, *, status: int = 0, tells: bool = True, env: Mapping[str, str] | None = None
-    ) -> Scene:
-        ran = run(PREAMBLE + text, command=(PYTHON,), env={**SPARKS_PYTHON, **(env or {})})
+    def play(text: str, *, status: int = 0, tells: bool = True, arguments: tuple[str, ...] = ()) -> Scene:
+        ran = run(PREAMBLE + text, command=(PYTHON,), arguments=arguments, env=SPARKS_PYTHON)
         assert ran.status == status, f"{ran.status}\n{ran.stdout}\n{ran.stderr[-4000:]}"
         return Scene(ran, json.loads(ran.stdout.splitlines()[-1]) if tells else {})
 
