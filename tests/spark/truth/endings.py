@@ -1,0 +1,72 @@
+"""The ways in which a Spark job can end: the rows of the table in ``docs/spark.md``, each beside its test.
+
+A test takes its row with `ending`; `table` makes the page's table of them, so that the page says nothing that
+no test holds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+Test = TypeVar("Test", bound=Callable[..., object])
+
+FAMILIES: Final = (
+    "a write",
+    "a table",
+    "an RDD",
+    "a read",
+    "threads and sessions",
+    "a stream",
+    "a driver",
+    "a cluster",
+)
+
+
+class Ending(NamedTuple):
+    """One row.
+
+    Attributes:
+        family: what ends, one of `FAMILIES`.
+        how: what happens to it.
+        really: what can be seen without Waybill: exit status, exceptions, files.
+        record: what Waybill says.
+    """
+
+    family: str
+    how: str
+    really: str
+    record: str
+
+
+_rows: dict[str, Ending] = {}
+
+
+def ending(family: str, how: str, *, really: str, record: str) -> Callable[[Test], Test]:
+    """Say which row a test holds."""
+    assert family in FAMILIES
+
+    def take(test: Test) -> Test:
+        _rows[test.__qualname__] = Ending(family, how, really, record)
+        return test
+
+    return take
+
+
+def table() -> str:
+    """The rows of all tests in this folder, as the page has them."""
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        if module.name.startswith("test_endings_of_"):
+            importlib.import_module(module.name)
+    rows = sorted(_rows.values(), key=lambda row: FAMILIES.index(row.family))
+    lines = ["| what | how it ends | what really happened | the record |", "|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")

@@ -1,0 +1,76 @@
+"""What a job that has ended left: files, statuses, and Waybill's records.
+
+The jobs run on the PySpark of ``SPARK_PYTHON``, a Python that has Waybill, too; unless it is set, on this
+one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Ran
+
+    from waybill.facets import FinalState, ProvenanceRecord
+
+PYTHON = os.environ.get("SPARK_PYTHON", sys.executable)
+
+PREAMBLE = """
+import json
+ENDED = {}
+
+def attempt(name, work):
+    try:
+        ENDED[name] = {"value": str(work()), "error": None}
+    except Exception as error:
+        ENDED[name] = {"value": None, "error": f"{type(error).__name__}: {error}"}
+
+def tell():
+    print(json.dumps(ENDED))
+
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A program that has ended, in which things ended each under a name of its own.
+
+    Attributes:
+        ran: the program.
+        ended: for each name the text of the value that came back, and the error that was raised, if any.
+    """
+
+    ran: Ran
+    ended: Mapping[str, Mapping[str, str | None]]
+
+    def error(self, name: str) -> str | None:
+        """The exception that was raised under a name, as its type and text."""
+        return self.ended[name]["error"]
+
+    def is_committed(self, name: str) -> bool:
+        """Whether Spark finished a write to this folder of `out`."""
+        return (self.ran.out / name / "_SUCCESS").exists()
+
+    def has_rows(self, name: str) -> bool:
+        """Whether a folder of `out` has any file with data."""
+        return any(path.name.startswith("part-") for path in (self.ran.out / name).rglob("*"))
+
+    def states(self, name: str) -> list[FinalState]:
+        """The final states of what was written to a folder of `out`."""
+        return [record.final_state for record in self.ran.written(name)]
+
+    def record(self, name: str) -> ProvenanceRecord:
+        """The only record of a folder of `out`."""
+        (record,) = self.ran.written(name)
+        return record
+
+    def cause(self, name: str) -> str:
+        """The cause in the only record of a folder of `out`."""
+        return (self.record(name).annotations or {}).get("errorCause", "")
+
+
+Play = Callable[..., Scene]

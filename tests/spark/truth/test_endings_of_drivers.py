@@ -1,0 +1,149 @@
+"""How a driver ends, and what that does to the write that was under way."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from endings import ending
+
+from waybill.facets import FinalState
+
+if TYPE_CHECKING:
+    from stage import Play, Scene
+
+COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
+
+BEGIN = """
+import os, signal, subprocess, sys, threading, time
+from pyspark.sql import functions as F
+
+spark = waybill.spark.session("driver", **SETTINGS, **LOCAL)
+spark.sparkContext.setLogLevel("OFF")
+slow = F.udf(lambda value: time.sleep(0.5) or value, "long")
+spark.range(10).write.parquet(OUT + "/before")
+
+def write_slowly():
+    spark.range(100).repartition(2).withColumn("x", slow("id")).write.parquet(OUT + "/slow")
+
+def once_it_writes(work):
+    def wait():
+        while not os.path.exists(OUT + "/slow/_temporary"):
+            time.sleep(0.1)
+        time.sleep(1)
+        work()
+    threading.Thread(target=wait, daemon=True).start()
+
+"""
+
+
+def ended(play: Play, text: str, status: int) -> Scene:
+    return play(BEGIN + text, status=status, tells=False)
+
+
+def application(scene: Scene) -> tuple[FinalState, str | None]:
+    record = scene.ran.application("driver")
+    return record.final_state, (record.annotations or {}).get("errorCause")
+
+
+@ending("a driver", "it ends, without `stop()`", really="exit status 0", record="application COMPLETE")
+def test_a_driver_that_ends(play: Play) -> None:
+    scene = ended(play, "", 0)
+    assert scene.states("before") == [COMPLETE]
+    assert application(scene) == (COMPLETE, None)
+
+
+@ending(
+    "a driver",
+    "an exception that nobody catches",
+    really="exit status 1",
+    record="application ERROR with the cause; what was written stays COMPLETE",
+)
+def test_a_driver_that_raises(play: Play) -> None:
+    scene = ended(play, "raise LookupError('no dashboard')", 1)
+    assert scene.states("before") == [COMPLETE]
+    assert application(scene) == (ERROR, "LookupError: no dashboard")
+
+
+@ending(
+    "a driver", "`sys.exit(3)`", really="exit status 3", record="application ERROR, “exited with status 3”"
+)
+def test_a_driver_that_exits_with_a_status(play: Play) -> None:
+    scene = ended(play, "sys.exit(3)", 3)
+    assert application(scene) == (ERROR, "the program exited with status 3")
+
+
+@ending(
+    "a driver",
+    "an exception in a notebook's cell, the kernel goes on",
+    really="further cells run",
+    record="application COMPLETE",
+)
+def test_a_driver_whose_cell_raises(play: Play) -> None:
+    cells = """
+import code
+shell = code.InteractiveInterpreter(globals())
+shell.runcode("raise LookupError('in a cell')")
+shell.runcode("spark.range(3).write.parquet(OUT + '/after')")
+shell.runcode("spark.stop()")
+"""
+    scene = ended(play, cells, 0)
+    assert scene.states("after") == [COMPLETE]
+    assert application(scene) == (COMPLETE, None)
+
+
+@ending(
+    "a driver",
+    "SIGTERM as soon as a write has returned",
+    really="exit status 143, the files are there",
+    record="the write COMPLETE, the application CANCELLED",
+)
+def test_a_driver_that_is_told_to_end_between_two_writes(play: Play) -> None:
+    scene = ended(play, "os.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)", -signal.SIGTERM)
+    assert scene.states("before") == [COMPLETE]
+    assert application(scene)[0] is CANCELLED
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@ending(
+    "a driver",
+    "SIGTERM or Ctrl-C in the middle of a write",
+    really="exit status 143 or 130, no `_SUCCESS`",
+    record="the write and the application CANCELLED",
+)
+def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> None:
+    text = f"once_it_writes(lambda: os.kill(os.getpid(), signal.{name}))\nwrite_slowly()"
+    scene = ended(play, text, -signal.Signals[name])
+    assert not scene.is_committed("slow")
+    assert scene.states("slow") == [CANCELLED]
+    assert application(scene)[0] is CANCELLED
+
+
+@pytest.mark.parametrize("how", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(5)"])
+@ending(
+    "a driver",
+    "`kill -9` or `os._exit` in the middle of a write",
+    really="no `_SUCCESS`",
+    record="none says COMPLETE; once the process is seen to be gone, CANCELLED, marked as inferred",
+)
+def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
+    status = 5 if "_exit" in how else -signal.SIGKILL
+    scene = ended(play, f"once_it_writes(lambda: {how})\nwrite_slowly()", status)
+    assert not scene.is_committed("slow")
+    assert COMPLETE not in scene.states("slow")
+    assert scene.states("before") == [COMPLETE]
+
+
+@ending(
+    "a driver",
+    "its Java is killed in the middle of a write",
+    really="an exception, exit status 1, no `_SUCCESS`",
+    record="the application ERROR; none says that the write is COMPLETE",
+)
+def test_a_driver_whose_java_is_killed(play: Play) -> None:
+    kill = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)"
+    scene = ended(play, f"once_it_writes(lambda: {kill})\nwrite_slowly()", 1)
+    assert not scene.is_committed("slow")
+    assert COMPLETE not in scene.states("slow")
+    assert application(scene)[0] is ERROR

@@ -1,0 +1,303 @@
+"""How writes, tables, RDDs and reads end, in one driver that goes on after each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from endings import ending
+
+from waybill.facets import FinalState
+
+if TYPE_CHECKING:
+    from stage import Play, Scene
+
+COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
+
+PROGRAM = """
+import threading, time
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+spark = waybill.spark.session("endings", **SETTINGS, **LOCAL | {"master": "local[2,2]"})
+context = spark.sparkContext
+context.setLogLevel("OFF")
+fails = F.udf(lambda _: 1 / 0, "int")
+slow = F.udf(lambda value: time.sleep(0.5) or value, "long")
+
+def parquet(name, rows, mode="errorifexists"):
+    attempt(name, lambda: rows().write.mode(mode).parquet(OUT + "/" + name))
+
+def sql(name, text):
+    attempt(name, lambda: spark.sql(text))
+
+spark.range(100).withColumn("k", F.col("id") % 3).write.parquet(OUT + "/source")
+rows = spark.read.parquet(OUT + "/source")
+failing = rows.withColumn("x", fails("id"))
+counts = rows.groupBy("k").count()
+for name in ("exists", "ignored", "replaced", "emptied", "appended"):
+    rows.write.parquet(OUT + "/" + name)
+
+parquet("good", lambda: rows)
+parquet("empty", lambda: rows.where("id < 0"))
+parquet("no_shuffle", lambda: failing)
+parquet("after_shuffle", lambda: counts.withColumn("x", fails("count")))
+parquet("halfway", lambda: rows.repartition(4).withColumn("x", F.expr("assert_true(id < 99)")))
+parquet("exists", lambda: counts)
+parquet("ignored", lambda: counts, "ignore")
+parquet("replaced", lambda: counts, "overwrite")
+parquet("emptied", lambda: failing, "overwrite")
+parquet("appended", lambda: rows, "append")
+parquet("no_column", lambda: rows.select("nothing"))
+attempt("not_writable", lambda: rows.write.parquet("file:///proc/waybill/not_writable"))
+
+def once_more(part):
+    if TaskContext.get().attemptNumber() == 0:
+        raise OSError("the first attempt")
+    return part
+
+parquet("retried", lambda: spark.createDataFrame(rows.rdd.mapPartitions(once_more), rows.schema))
+threading.Timer(4, context.cancelAllJobs).start()
+parquet("cancelled", lambda: rows.repartition(2).withColumn("x", slow("id")))
+
+attempt("table", lambda: rows.write.option("path", OUT + "/table").saveAsTable("kept"))
+attempt("table_exists", lambda: counts.write.saveAsTable("kept"))
+attempt("table_fails", lambda: failing.write.option("path", OUT + "/table_fails").saveAsTable("lost"))
+create = "CREATE TABLE {0} USING parquet LOCATION '" + OUT + "/{0}' AS SELECT {1} FROM kept"
+sql("ctas", create.format("ctas", "*"))
+sql("ctas_fails", create.format("ctas_fails", "raise_error('no') AS x"))
+sql("inserted", "INSERT INTO ctas SELECT * FROM kept")
+sql("alter", "ALTER TABLE ctas SET TBLPROPERTIES ('a' = 'b')")
+sql("drop", "DROP TABLE ctas")
+
+attempt("rdd", lambda: context.parallelize([1, 2]).saveAsTextFile(OUT + "/rdd"))
+attempt("rdd_fails", lambda: rows.rdd.map(lambda _: 1 / 0).saveAsTextFile(OUT + "/rdd_fails"))
+attempt("rdd_exists", lambda: context.parallelize([1]).saveAsTextFile(OUT + "/rdd"))
+
+attempt("collect", lambda: len(spark.read.parquet(OUT + "/good").collect()))
+attempt("show", lambda: spark.read.parquet(OUT + "/good").show(1))
+attempt("count", lambda: spark.read.parquet(OUT + "/good").count())
+attempt("collect_fails", lambda: failing.collect())
+
+spark.stop()
+tell()
+"""
+
+
+@pytest.fixture(scope="module")
+def scene(play: Play) -> Scene:
+    return play(PROGRAM)
+
+
+@ending("a write", "it ends", really="files, `_SUCCESS`", record="COMPLETE")
+def test_a_write(scene: Scene) -> None:
+    assert scene.error("good") is None
+    assert scene.is_committed("good")
+    assert scene.states("good") == [COMPLETE]
+
+
+@ending("a write", "it has no rows", really="`_SUCCESS`", record="COMPLETE")
+def test_a_write_without_rows(scene: Scene) -> None:
+    assert scene.error("empty") is None
+    assert scene.is_committed("empty")
+    assert scene.states("empty") == [COMPLETE]
+
+
+@pytest.mark.parametrize("name", ["no_shuffle", "after_shuffle"])
+@ending(
+    "a write",
+    "a task fails, before or after a shuffle",
+    really="an exception, a folder without `_SUCCESS`",
+    record="ERROR with the cause",
+)
+def test_a_write_whose_task_fails(scene: Scene, name: str) -> None:
+    assert "ZeroDivisionError" in (scene.error(name) or "")
+    assert not scene.is_committed(name)
+    assert scene.states(name) == [ERROR]
+    assert scene.cause(name) == "ZeroDivisionError: division by zero"
+
+
+@ending(
+    "a write",
+    "one of its tasks fails, the others wrote already",
+    really="an exception, no file is left",
+    record="ERROR with the cause",
+)
+def test_a_write_of_which_one_task_fails(scene: Scene) -> None:
+    assert scene.error("halfway")
+    assert not scene.has_rows("halfway")
+    assert scene.states("halfway") == [ERROR]
+    assert "is not true" in scene.cause("halfway")
+
+
+@ending(
+    "a write",
+    "the folder exists",
+    really="an exception, the folder is as before",
+    record="ERROR with the cause; COMPLETE of who wrote it stays",
+)
+def test_a_write_to_a_folder_that_exists(scene: Scene) -> None:
+    assert "PATH_ALREADY_EXISTS" in (scene.error("exists") or "")
+    assert sorted(scene.states("exists")) == [COMPLETE, ERROR]
+
+
+@ending("a write", "the folder exists, mode `ignore`", really="no exception, nothing written", record="none")
+def test_a_write_that_is_ignored(scene: Scene) -> None:
+    assert scene.error("ignored") is None
+    assert scene.states("ignored") == [COMPLETE]  # of who wrote it
+
+
+@pytest.mark.parametrize("name", ["replaced", "appended"])
+@ending(
+    "a write",
+    "the folder exists, mode `overwrite` or `append`",
+    really="files, `_SUCCESS`",
+    record="COMPLETE",
+)
+def test_a_write_that_replaces_or_appends(scene: Scene, name: str) -> None:
+    assert scene.is_committed(name)
+    assert scene.states(name) == [COMPLETE, COMPLETE]
+
+
+@ending(
+    "a write",
+    "a task fails, mode `overwrite`",
+    really="an exception; the old files are gone",
+    record="ERROR with the cause",
+)
+def test_a_write_that_fails_to_replace(scene: Scene) -> None:
+    assert scene.error("emptied")
+    assert not scene.has_rows("emptied")
+    assert sorted(scene.states("emptied")) == [COMPLETE, ERROR]
+
+
+@ending(
+    "a write",
+    "it names a column that does not exist",
+    really="an exception before Spark begins",
+    record="none",
+)
+def test_a_write_that_spark_does_not_begin(scene: Scene) -> None:
+    assert "UNRESOLVED_COLUMN" in (scene.error("no_column") or "")
+    assert scene.states("no_column") == []
+
+
+@ending("a write", "its file system takes no files", really="an exception", record="ERROR with the cause")
+def test_a_write_to_where_nothing_can_be_written(scene: Scene) -> None:
+    assert scene.error("not_writable")
+    (record,) = [
+        one for one in scene.ran.records if (one.data_sink or "").endswith("/proc/waybill/not_writable")
+    ]
+    assert record.final_state is ERROR
+
+
+@ending("a write", "a task fails once and is tried again", really="files, `_SUCCESS`", record="COMPLETE")
+def test_a_write_whose_task_is_tried_again(scene: Scene) -> None:
+    assert scene.error("retried") is None
+    assert scene.is_committed("retried")
+    assert scene.states("retried") == [COMPLETE]
+
+
+@ending(
+    "a write",
+    "somebody cancels its jobs",
+    really="an exception, no `_SUCCESS`",
+    record="CANCELLED with the cause",
+)
+def test_a_write_whose_jobs_are_cancelled(scene: Scene) -> None:
+    assert "cancel" in (scene.error("cancelled") or "").lower()
+    assert not scene.is_committed("cancelled")
+    assert scene.states("cancelled") == [CANCELLED]
+    assert "cancel" in scene.cause("cancelled").lower()
+
+
+@pytest.mark.parametrize("name", ["table", "ctas"])
+@ending(
+    "a table",
+    "`saveAsTable`, or `CREATE TABLE … AS SELECT`",
+    really="the table and its files",
+    record="one, COMPLETE",
+)
+def test_a_table_that_is_created(scene: Scene, name: str) -> None:
+    assert scene.error(name) is None
+    assert scene.is_committed(name)
+    # An INSERT followed in the second one.
+    assert scene.states(name) == [COMPLETE] * (2 if name == "ctas" else 1)
+
+
+@ending(
+    "a table",
+    "it exists",
+    really="an exception, the table is as before",
+    record="ERROR with the cause, without a sink",
+)
+def test_a_table_that_exists(scene: Scene) -> None:
+    assert "ALREADY_EXISTS" in (scene.error("table_exists") or "")
+    causes = [
+        (one.annotations or {}).get("errorCause", "") for one in scene.ran.records if one.final_state is ERROR
+    ]
+    assert len([cause for cause in causes if "TABLE_OR_VIEW_ALREADY_EXISTS" in cause]) == 1
+
+
+@pytest.mark.parametrize("name", ["table_fails", "ctas_fails"])
+@ending(
+    "a table",
+    "a task fails while it is created",
+    really="an exception, no table",
+    record="ERROR with the cause, for each of Spark's commands",
+)
+def test_a_table_that_fails(scene: Scene, name: str) -> None:
+    assert scene.error(name)
+    assert not scene.is_committed(name)
+    assert set(scene.states(name)) == {ERROR}
+
+
+@ending("a table", "`ALTER TABLE`, `DROP TABLE`", really="no data is written", record="none")
+def test_a_table_that_is_altered_or_dropped(scene: Scene) -> None:
+    assert scene.error("alter") is None
+    assert scene.error("drop") is None
+    assert not [one for one in scene.ran.records if "alter_table" in one.transforms[0]]
+    assert not [one for one in scene.ran.records if "drop_table" in one.transforms[0]]
+
+
+@ending("an RDD", "`saveAsTextFile` ends", really="files, `_SUCCESS`", record="COMPLETE")
+def test_an_rdd(scene: Scene) -> None:
+    assert scene.is_committed("rdd")
+    assert COMPLETE in scene.states("rdd")
+
+
+@ending("an RDD", "a task fails", really="an exception, no `_SUCCESS`", record="ERROR with the cause")
+def test_an_rdd_whose_task_fails(scene: Scene) -> None:
+    assert scene.error("rdd_fails")
+    assert not scene.is_committed("rdd_fails")
+    assert scene.states("rdd_fails") == [ERROR]
+    assert scene.cause("rdd_fails") == "ZeroDivisionError: division by zero"
+
+
+@ending("an RDD", "the folder exists", really="an exception", record="ERROR with the cause")
+def test_an_rdd_whose_folder_exists(scene: Scene) -> None:
+    assert "FileAlreadyExistsException" in (scene.error("rdd_exists") or "")
+    assert sorted(scene.states("rdd")) == [COMPLETE, ERROR]
+
+
+@ending(
+    "a read",
+    "`collect`, `show`, `count`, whether it fails or not",
+    really="nothing is written",
+    record="none",
+)
+def test_a_read(scene: Scene) -> None:
+    assert scene.ended["count"]["value"] == "100"
+    assert scene.error("collect_fails")
+    assert [one for one in scene.ran.records if one.data_sink is None and one.final_state is not ERROR] == [
+        scene.ran.application("endings")
+    ]
+
+
+def test_nothing_else_is_told(scene: Scene) -> None:
+    """Neither a run that never ended nor a state that no row names."""
+    states = {one.final_state for one in scene.ran.records}
+    assert states == {COMPLETE, ERROR, CANCELLED}
+    assert [one for one in scene.ran.records if one.final_state is CANCELLED] == scene.ran.written(
+        "cancelled"
+    )
