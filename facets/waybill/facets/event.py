@@ -67,6 +67,12 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     name: str
 
 
+class RunJob(Job, frozen=True, gc=False):
+    """The job of a run, with the facets that tell of which kind it is."""
+
+    facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
 class ParentRun(msgspec.Struct, frozen=True, gc=False):
     """The run that started this one."""
 
@@ -151,7 +157,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     eventTime: str
     eventType: EventType
     run: Run
-    job: Job
+    job: RunJob
     producer: str
     schemaURL: str | None = None
     inputs: tuple[DatasetName, ...] | None = None

@@ -21,7 +21,7 @@ from waybill.facets.event import EventType, RunFacets, parse_instant_us
 from waybill.facets.merge_rule import merge_all
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
 from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
-from waybill.facets.spark_writes import LISTENER, has_to_show, is_written, shows_write, source_of
+from waybill.facets.spark_writes import LISTENER, has_to_show, is_batch, is_written, shows_write, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -122,6 +122,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         inferred_records: the same of those that were inferred; they count until an end is known.
         sources: who has seen how it ended, of `spark_writes.SOURCES`, sorted.
         shows_write: whether an event shows that it did write.
+        is_batch: whether it is a query or command of Spark's, which records nothing but writes and errors.
     """
 
     run_id: str
@@ -138,6 +139,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     inferred_records: tuple[ProvenanceRecord, ...] = ()
     sources: tuple[str, ...] = ()
     shows_write: bool = False
+    is_batch: bool = False
 
     @property
     def parent_run_id(self) -> str | None:
@@ -181,6 +183,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         inferred_records=_inferred_records(event, system_name=system_name),
         sources=() if (source := source_of(event)) is None else (source,),
         shows_write=shows_write(event),
+        is_batch=is_batch(event),
     )
 
 
@@ -296,6 +299,7 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
         inferred_records=_merge_records([state.inferred_records for state in states]),
         sources=_union([state.sources for state in states]),
         shows_write=any(state.shows_write for state in states),
+        is_batch=any(state.is_batch for state in states),
     )
 
 
@@ -404,6 +408,8 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     first = state.first_input
     data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
     sinks: list[str | None] = [f"{namespace}/{name}" for namespace, name in state.outputs]
+    if state.is_batch and not sinks and final_state is not FinalState.ERROR:
+        return ()
     return tuple(
         merge_all(
             ProvenanceRecord(

@@ -24,6 +24,8 @@ _INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
 
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
 _CHANGE: Final = b"lifecycleStateChange"
+_BATCH: Final = b'"BATCH"'
+_JOBS: Final = frozenset({"SQL_JOB", "RDD_JOB"})
 _STATISTICS: Final = b'"outputStatistics"'
 _ENDS: Final = frozenset({EventType.COMPLETE, EventType.ABORT, EventType.FAIL})
 
@@ -36,7 +38,18 @@ class _DatasetFacets(msgspec.Struct):
     change: _Change | None = msgspec.field(default=None, name="lifecycleStateChange")
 
 
+class _JobType(msgspec.Struct, rename="camel"):
+    integration: str = ""
+    processing_type: str = ""
+    job_type: str = ""
+
+
+class _JobFacets(msgspec.Struct, rename="camel"):
+    job_type: _JobType | None = None
+
+
 _FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
+_JOB_FACETS: Final = msgspec.json.Decoder(_JobFacets)
 
 
 def is_written(output: OutputDataset) -> bool:
@@ -48,6 +61,21 @@ def is_written(output: OutputDataset) -> bool:
     except msgspec.ValidationError:
         return True
     return change is None or change.change.upper() not in _NO_WRITES
+
+
+def is_batch(event: RunEvent) -> bool:
+    """Whether the run is one query or command of Spark's, which records nothing but what it writes.
+
+    An application is none, nor is a step of a stream: the listener does not name the files that it writes.
+    """
+    if _BATCH not in bytes(event.job.facets):
+        return False
+    try:
+        kind = _JOB_FACETS.decode(event.job.facets).job_type
+    except msgspec.ValidationError:
+        return False
+    of_spark = kind is not None and kind.integration.upper() == "SPARK"
+    return of_spark and kind is not None and kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
 
 
 def shows_write(event: RunEvent) -> bool:
