@@ -11,14 +11,12 @@ import pytest
 from sayings import AT, COLLECT, CTAS, MERGE, ended, event_of, files
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
-from waybill.spark.tracking.corrections import failure_event
 from waybill.spark.tracking.executions import Executions
 from waybill.spark.tracking.failure_watch import UNMATCHED_MAX, FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
 
 if TYPE_CHECKING:
     from waybill.spark.tracking.executions import Execution
-    from waybill.spark.tracking.exit_status import ProgramFailure
 
 RUN = "01a1fec3-768d-7069-a2a1-b2454eb72dad"
 APPLICATION = ObservedRun("01a1fec3-0000-7069-a2a1-b2454eb72dad", "tests", "orders")
@@ -37,7 +35,7 @@ class Spark(Executions):
         assert timeout_s > 0
         self.before_settled()
 
-    def newly_failed(self) -> Iterator[Execution]:
+    def newly_without_write(self) -> Iterator[Execution]:
         while self.executions and not self.is_gone:
             if (execution := self.executions.pop(0)).error:
                 yield execution
@@ -55,10 +53,10 @@ class Watched:
     def __init__(self) -> None:
         self.events: list[RunEvent] = []
         self.said = threading.Event()
-        self.watch = FailureWatch(self._report, lambda: APPLICATION, looks_s=(0, 0))
+        self.watch = FailureWatch(self._emit, lambda: APPLICATION, looks_s=(0, 0))
 
-    def _report(self, run: ObservedRun, failure: ProgramFailure, time_ms: int) -> None:
-        event = decode_event(failure_event(run, failure, time_ms, language="JAVA"))
+    def _emit(self, body: bytes) -> None:
+        event = decode_event(body)
         assert isinstance(event, RunEvent)
         self.events.append(event)
         self.said.set()

@@ -1,4 +1,4 @@
-"""Events of our own that correct the listener's: the failures that it does not report."""
+"""Events of our own about the listener's runs: the failures that it does not report, and that others are none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 RUN_NOT_KNOWN: Final = "not known"
 """The annotation `run` of a failure that none of the listener's runs could be found for."""
+
+IGNORED: Final = "what it was to write exists"
+"""The annotation `filteredCause` of a write that was told to ignore what exists, and did."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
 
@@ -56,6 +59,38 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
     )
 
 
+def success_event(run: ObservedRun, *, wrote: bool = True) -> bytes:
+    """The COMPLETE event of a run once more, with the word of this session that nothing failed.
+
+    A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED.
+    """
+    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
+    from openlineage.client.facet_v2 import tags_run
+
+    from waybill.facets import EVIDENCE_FACET, PRODUCER
+    from waybill.facets.inferred import WaybillEvidenceRunFacet
+    from waybill.facets.overrides import TAG_PREFIX
+    from waybill.transport.serial import event_to_json
+
+    facets: dict[str, RunFacet] = {
+        EVIDENCE_FACET: WaybillEvidenceRunFacet(source="session", producer=PRODUCER)
+    }
+    facets |= _parent_of(run)
+    if not wrote:
+        said = {"final_state": "FILTERED", "filteredCause": IGNORED}
+        tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]
+        facets["tags"] = tags_run.TagsRunFacet(tags, producer=PRODUCER)
+    return event_to_json(
+        RunEvent(
+            eventTime=_instant_of(run.ended_ms or 0),
+            eventType=RunState.COMPLETE,
+            run=EventRun(run.run_id, facets),
+            job=Job(run.namespace, run.name),
+            producer=PRODUCER,
+        )
+    )
+
+
 def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
@@ -66,7 +101,7 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, external_query_run, parent_run, tags_run
+    from openlineage.client.facet_v2 import error_message_run, external_query_run, tags_run
 
     from waybill.facets import PRODUCER
     from waybill.facets.overrides import TAG_PREFIX
@@ -80,12 +115,7 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
             producer=PRODUCER,
         )
     }
-    if run.parent is not None:
-        facets["parent"] = parent_run.ParentRunFacet(
-            run=parent_run.Run(run.parent.run.runId),
-            job=parent_run.Job(run.parent.job.namespace, run.parent.job.name),
-            producer=PRODUCER,
-        )
+    facets |= _parent_of(run)
     if run.failed is not None:
         facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
             externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
@@ -97,7 +127,7 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
     return event_to_json(
         RunEvent(
-            eventTime=datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds"),
+            eventTime=_instant_of(time_ms),
             eventType=RunState.ABORT if failure.cancelled else RunState.FAIL,
             run=EventRun(run.run_id, facets),
             job=Job(run.namespace, run.name),
@@ -105,3 +135,22 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
             producer=PRODUCER,
         )
     )
+
+
+def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
+    from openlineage.client.facet_v2 import parent_run
+
+    from waybill.facets import PRODUCER
+
+    if run.parent is None:
+        return {}
+    facet = parent_run.ParentRunFacet(
+        run=parent_run.Run(run.parent.run.runId),
+        job=parent_run.Job(run.parent.job.namespace, run.parent.job.name),
+        producer=PRODUCER,
+    )
+    return {"parent": facet}
+
+
+def _instant_of(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

@@ -8,7 +8,7 @@ Python, so that no code of ours runs inside the user's jobs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_IGNORES: Final = ", Ignore, ["
+"""The mode of a write among the arguments in its plan."""
+
+_FILES: Final = "number of written files"
+
+
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """An SQL execution that ended; if it failed before its first job, it has no jobs.
 
     Attributes:
         root_id: the execution that this one ran within, or its own.
-        error: the error's text, empty if it succeeded.
+        error: the error's text, empty if there is none.
     """
 
     id: int
@@ -49,8 +55,10 @@ class Executions:
         """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
-    def newly_failed(self) -> Iterator[Execution]:
-        """The executions that ended with an error since the last call; a Py4JError if the JVM is gone.
+    def newly_without_write(self) -> Iterator[Execution]:
+        """The executions that ended since the last call and failed, or wrote nothing since that was there.
+
+        A Py4JError if the JVM is gone.
 
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
         that many end.
@@ -70,24 +78,36 @@ class Executions:
                 unended.add(number)
                 continue
             error = _error(execution)
-            failed = _ended(execution, error) if error else None
+            found = _ended(execution, error) if error or self._has_ignored(execution) else None
             self._ended.add(number)
-            if failed is not None:
-                yield failed
+            if found is not None:
+                yield found
         self._next = min(unended, default=newest + 1)
         self._ended = {number for number in self._ended if number >= self._next}
 
     def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
-        """The executions without an error that ended when one of these failed; Py4JError as above."""
+        """The other executions without an error that ended when one of these did; Py4JError as above."""
         ends_ms = {
             failure.completed_ms + apart for failure in failed for apart in range(-slack_ms, slack_ms + 1)
         }
+        these = {failure.id for failure in failed}
         executions = self._store.executionsList()
         for place in range(executions.size() if ends_ms else 0):
             execution = executions.apply(place)
             has_ended = not execution.completionTime().isEmpty()
-            if has_ended and _completed_ms(execution) in ends_ms and not _error(execution):
+            if not has_ended or _completed_ms(execution) not in ends_ms or _error(execution):
+                continue
+            if int(execution.executionId()) not in these:
                 yield _ended(execution, "")
+
+    def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
+        """Whether it was to write files unless the folder exists, and has counted none."""
+        if _IGNORES not in str(execution.physicalPlanDescription()):
+            return False
+        metrics, counted = execution.metrics(), self._store.executionMetrics(execution.executionId())
+        files = [metrics.apply(place) for place in range(metrics.size())]
+        numbers = [metric.accumulatorId() for metric in files if metric.name() == _FILES]
+        return bool(numbers) and not any(counted.contains(number) for number in numbers)
 
 
 def _ended(execution: Any, error: str) -> Execution:  # noqa: ANN401 - a Java object

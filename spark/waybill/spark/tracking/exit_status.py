@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import re
 import sys
 import traceback
 from types import MemberDescriptorType
@@ -25,6 +26,8 @@ from waybill.facets.causes import telling
 log = logging.getLogger("waybill.spark")
 
 _INTERRUPTED_STATUS: Final = 130
+_CANCELLED: Final = re.compile(r"\bJob \d+ cancelled\b")
+"""In the error of a write whose jobs somebody cancelled, as Spark 3 and 4 have it."""
 
 
 class ProgramFailure(msgspec.Struct, frozen=True):
@@ -32,12 +35,17 @@ class ProgramFailure(msgspec.Struct, frozen=True):
 
     Attributes:
         details: the stack trace or the whole text, if there is more than one line.
-        cancelled: whether a user stopped it (Ctrl-C), which is no error.
+        cancelled: whether somebody stopped it (Ctrl-C, or its jobs), which is no error.
     """
 
     message: str
     details: str | None = None
     cancelled: bool = False
+
+    @classmethod
+    def of_write(cls, error: str) -> ProgramFailure:
+        """The failure of a write by the text of its error."""
+        return cls(telling(error), error, cancelled=_CANCELLED.search(error) is not None)
 
     @classmethod
     def of_exception(cls, error: BaseException) -> ProgramFailure | None:

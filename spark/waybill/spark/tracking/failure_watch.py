@@ -1,4 +1,4 @@
-"""The watch over an application: it observes the listener, asks Spark, and reports each run that failed."""
+"""The watch over an application: it observes the listener, asks Spark, and says how each run really ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets.causes import telling
-from waybill.spark.tracking.corrections import unknown_run
+from waybill.spark.tracking.corrections import failure_event, success_event, unknown_run
 from waybill.spark.tracking.executions import Execution, Executions
 from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.spark.tracking.match_failures import SLACK_MS, Matched, lost_writes, match
@@ -22,32 +22,33 @@ log = logging.getLogger("waybill.spark")
 SETTLE_TIMEOUT_S: Final = 10.0
 """How long `stop()` waits at most for events that the listener has not handled yet."""
 
+CONFIRM_TIMEOUT_S: Final = 1.0
+"""How long it waits for these while the application is at work; what is not confirmed waits for the next time."""
+
 UNMATCHED_MAX: Final = 1000
 """The most failures that wait for their run; beyond, the oldest are given up."""
 
-Report = Callable[[ObservedRun, ProgramFailure, int], None]
-"""Takes a run that failed, the reason, and the time in epoch milliseconds."""
-
 
 class FailureWatch:
-    """Watches one application from its first event to its end, and reports each write that failed once.
+    """Watches one application from its first event to its end, and says once how each write ended.
 
-    A failed write whose run nobody knows is reported as a run of its own. All calls to the JVM are made by
-    one thread, so that a JVM that hangs blocks nothing else.
+    A failed write whose run nobody knows is reported as a run of its own. That a write succeeded is said
+    once the listener has said all of it and no failure is left that could be its. All calls to the JVM are
+    made by one thread, so that a JVM that hangs blocks nothing else.
 
     Args:
-        report: is told each failure.
+        emit: keeps an event.
         application: gives the application's own run, as far as it is known.
         looks_s: pauses before each look at Spark's status store after a run ended; the store lags behind.
     """
 
     def __init__(
         self,
-        report: Report,
+        emit: Callable[[bytes], None],
         application: Callable[[], ObservedRun],
         looks_s: Sequence[float] = (0.05, 0.2, 0.75, 2.0),
     ) -> None:
-        self._report = report
+        self._emit = emit
         self._application = application
         self._looks_s = looks_s
         self._observed = ObservedRuns()
@@ -57,6 +58,8 @@ class FailureWatch:
         self._unmatched: list[Execution] = []
         self._told: set[int] = set()
         """The roots of the failures that were reported with their run."""
+        self._lost_ms: list[int] = []
+        """When the executions ended whose run is not known."""
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
@@ -101,12 +104,14 @@ class FailureWatch:
                 self._quietly(self._look, executions, last=number == len(self._looks_s))
             else:
                 self._quietly(self._give_up, executions, waiting)
+                self._quietly(self._confirm, executions, CONFIRM_TIMEOUT_S)
         try:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
             log.warning("Spark's listener is behind, a failed write may read as complete: %s", error)
         self._quietly(self._look, executions, last=True)
         self._quietly(self._decide, executions, list(self._unmatched))
+        self._quietly(self._confirm, executions, SETTLE_TIMEOUT_S)
 
     def _quietly(self, work: Callable[..., None], *args: object, **kwargs: object) -> None:
         try:
@@ -121,7 +126,7 @@ class FailureWatch:
         the last look, if the failure was known at the one before.
         """
         known = {failure.id for failure in self._unmatched}
-        self._unmatched += executions.newly_failed()
+        self._unmatched += executions.newly_without_write()
         matched = self._match(self._unmatched, None)
         for failed, run in matched.pairs:
             if run.ended_ms == failed.completed_ms or (last and failed.id in known):
@@ -130,7 +135,7 @@ class FailureWatch:
             rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
         for run in rdds:
             # The listener reports these rightly, but with the reason in a facet of its own.
-            self._report_once(run, run.error or "", run.ended_ms or 0)
+            self._fail_once(run, run.error or "", run.ended_ms or 0)
         if len(self._unmatched) > UNMATCHED_MAX:
             self._decide(executions, self._unmatched[:-UNMATCHED_MAX])
         if last and self._unmatched:
@@ -161,7 +166,8 @@ class FailureWatch:
         lost = lost_writes(matched.left, self._told)
         for failure in lost:
             run = unknown_run(failure, self._application(), executions.application_id)
-            self._report_once(run, failure.error, failure.completed_ms)
+            self._fail_once(run, failure.error, failure.completed_ms)
+        self._lost_ms += [failure.completed_ms for failure in matched.left]
         if lost:
             log.warning(
                 "%d failed writes have no run of the listener's, and a record of their own, marked "
@@ -176,12 +182,39 @@ class FailureWatch:
             return match(failed, self._observed.runs.values(), succeeded)
 
     def _tell(self, failure: Execution, run: ObservedRun, application_id: str) -> None:
-        run.failed = FailedExecution(application_id, failure.id)
-        self._report_once(run, failure.error, failure.completed_ms)
+        if failure.error:
+            run.failed = FailedExecution(application_id, failure.id)
+            self._fail_once(run, failure.error, failure.completed_ms)
+        else:
+            self._succeed_once(run, wrote=False)
         self._told.add(failure.root_id)
         self._unmatched.remove(failure)
 
-    def _report_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
+    def _confirm(self, executions: Executions, timeout_s: float) -> None:
+        """Say of each write that the listener called complete, and that nothing contradicts, that it is."""
+        with self._lock:
+            ended = [run for run in self._observed.runs.values() if run.outputs and run.ended_ms is not None]
+        ended = [run for run in ended if not run.is_reported and not run.error]
+        if not ended:
+            return
+        try:
+            executions.settle(timeout_s)
+        except Exception as error:  # noqa: BLE001 - as above
+            log.info("Spark's listener is behind, %d writes are not confirmed yet: %s", len(ended), error)
+            return
+        self._look(executions, last=True)
+        if self._unmatched:
+            return  # One of the writes may be theirs; the next round decides.
+        for run in ended:
+            if not any(abs((run.ended_ms or 0) - lost_ms) <= SLACK_MS for lost_ms in self._lost_ms):
+                self._succeed_once(run)
+
+    def _fail_once(self, run: ObservedRun, error: str, time_ms: int) -> None:
         if not run.is_reported:
-            self._report(run, ProgramFailure(telling(error), error), time_ms)
+            self._emit(failure_event(run, ProgramFailure.of_write(error), time_ms, language="JAVA"))
+            run.is_reported = True
+
+    def _succeed_once(self, run: ObservedRun, *, wrote: bool = True) -> None:
+        if not run.is_reported:
+            self._emit(success_event(run, wrote=wrote))
             run.is_reported = True

@@ -86,7 +86,7 @@ def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execut
     lost: dict[int, Execution] = {}
     for failure in sorted(left, key=lambda failure: (target_of(failure.plan) is None, failure.id)):
         is_told = failure.root_id in told and target_of(failure.plan) is None
-        if command_of(failure.plan) is not None and not is_told:
+        if failure.error and command_of(failure.plan) is not None and not is_told:
             lost.setdefault(failure.root_id, failure)
     return _in_order(lost.values())
 

@@ -45,7 +45,7 @@ class ObservedRun(msgspec.Struct):
         ended_ms: the time of its latest terminal event, from Spark's event too.
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
-        is_reported: whether we reported its failure.
+        is_reported: whether we reported how it ended.
         failed: the failed execution that it was, once that is known.
     """
 
