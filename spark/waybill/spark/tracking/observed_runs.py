@@ -88,6 +88,10 @@ class ObservedRuns:
                 self._by_job.pop(job, None)
         return run
 
+    def open_runs(self) -> list[ObservedRun]:
+        """The runs that have not ended, as far as the listener said."""
+        return [run for run in self.runs.values() if run.ended_ms is None]
+
     def of_job(self, spark_job: int) -> ObservedRun | None:
         """The run that a Spark job ran for."""
         return self._by_job.get(spark_job)
