@@ -7,10 +7,12 @@ import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from waybill.spark.tracking import exit_status
-from waybill.spark.tracking.corrections import failure_event
+from waybill.spark.tracking import exit_status, termination
+from waybill.spark.tracking.corrections import failure_event, success_event
+from waybill.spark.tracking.executions import Executions
+from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.spark.tracking.failure_watch import FailureWatch
 from waybill.spark.tracking.observed_runs import ObservedRun
 from waybill.transport.home import Home
@@ -21,10 +23,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from waybill.spark.tracking.exit_status import ProgramFailure
     from waybill.transport import Settings
 
 log = logging.getLogger("waybill.spark")
+
+_DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
+"""How long SIGTERM waits for the listener; the rest is for the ends of what is open."""
 
 
 class Application:
@@ -48,6 +52,7 @@ class Application:
             self._home, system_name=settings.system_name, on_event=self._hear, redaction=self._home.redaction
         )
         self._receiver.start()
+        self._spark: SparkSession | None = None
         self._failure: tuple[ProgramFailure, int] | None = None
         self._stopped = False
         self._told = False
@@ -60,6 +65,7 @@ class Application:
 
     def attach(self, spark: SparkSession) -> None:
         """Watch the session that was just made."""
+        self._spark = spark
         self._watch.attach(spark)
 
     def fail(self, failure: ProgramFailure) -> None:
@@ -75,9 +81,24 @@ class Application:
 
     def stopped(self) -> None:
         """Spark has stopped, the listener with it."""
-        self._quietly(self._receiver.close)
-        self._stopped = True
-        self._tell_end()
+        # The application's end is the last that the listener tells.
+        self._end(is_all_told=self._run.ended_ms is not None)
+
+    def drain(self) -> None:
+        """Wait in bounded time until all that Spark did up to now is kept; nothing ends."""
+        if not self._stopped:
+            self._quietly(self._settle)
+
+    def terminate(self) -> None:
+        """Record in bounded time what Spark did, and end what it is at: the program is about to be killed."""
+        if not self._stopped:
+            if self._run.ended_ms is None:
+                self.fail(ProgramFailure("terminated by SIGTERM", cancelled=True))
+            deadline_s = time.monotonic() + _DRAIN_TIMEOUT_S
+            is_all_told = termination.within(_DRAIN_TIMEOUT_S, self._settle)
+            termination.within(max(0.0, deadline_s - time.monotonic()), self.stopping)
+            self._end(is_all_told=is_all_told)
+        self.close()
 
     def discard(self) -> None:
         """Let go of everything: Spark did not start."""
@@ -88,13 +109,40 @@ class Application:
         """Close the home; what is in its spool goes into the journal first."""
         self._quietly(self._home.close)
 
+    def _settle(self) -> None:
+        if self._spark is not None:
+            Executions(self._spark).settle(_DRAIN_TIMEOUT_S)
+
+    def _end(self, *, is_all_told: bool) -> None:
+        self._quietly(self._receiver.close)
+        self._stopped = True
+        self._quietly(lambda: self._end_open_runs(is_all_told=is_all_told))
+        self._tell_end()
+
+    def _end_open_runs(self, *, is_all_told: bool) -> None:
+        """End what Spark was at, which nothing can end any more.
+
+        Where the listener has not told all, an open run may be that of a write that returned; it stays open.
+        """
+        reason = ProgramFailure("the application ended before it", cancelled=True)
+        if self._failure is not None and self._failure[0].cancelled:
+            reason = self._failure[0]
+        runs = [run for run in self._watch.open_runs() if run.run_id != self.run_id]
+        if runs and not is_all_told:
+            log.warning("the listener has not told all; %d runs stay open: %s", len(runs), runs[0].name)
+            return
+        for run in runs:
+            self._emit(run, reason, time.time_ns() // 1_000_000, "PYTHON")
+
     def _tell_end(self) -> None:
+        """Say how the application ended; a failure may still come after the word that there was none."""
         with self._lock:
-            if self._failure is None or self._told:
-                return
-            self._told = True
-            failure, time_ms = self._failure
-        self._quietly(lambda: self._emit(self._run, failure, time_ms, "PYTHON"))
+            failed, is_told = self._failure, self._told
+            self._told = failed is not None
+        if failed is not None and not is_told:
+            self._quietly(lambda: self._emit(self._run, *failed, "PYTHON"))
+        elif failed is None and self._run.ended_ms is not None:
+            self._quietly(lambda: self._home.emit(success_event(self._run)))
 
     def _hear(self, body: bytes) -> None:
         run = self._watch.observe(body)
@@ -125,12 +173,28 @@ def begin(application: Application, stop: Callable[[], None]) -> None:
         _pid = os.getpid()
         exit_status.watch()
         atexit.register(_at_exit)
+    termination.watch(_drain, _terminate)
+
+
+def _of_this_process() -> tuple[Application, Callable[[], None]] | None:
+    """The latest application, unless this is a fork of its driver."""
+    return _latest if _pid == os.getpid() else None
+
+
+def _drain() -> None:
+    if (latest := _of_this_process()) is not None:
+        latest[0].drain()
+
+
+def _terminate() -> None:
+    if (latest := _of_this_process()) is not None:
+        latest[0].terminate()
 
 
 def _at_exit() -> None:
-    if _latest is None or _pid != os.getpid():
+    if (latest := _of_this_process()) is None:
         return
-    application, stop = _latest
+    application, stop = latest
     failure = exit_status.failure_at_exit()
     if failure is not None:
         application.fail(failure)

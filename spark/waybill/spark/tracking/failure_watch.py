@@ -70,6 +70,11 @@ class FailureWatch:
             self._woken.set()
         return run
 
+    def open_runs(self) -> list[ObservedRun]:
+        """The runs that have not ended, as far as the listener said."""
+        with self._lock:
+            return self._observed.open_runs()
+
     def attach(self, spark: SparkSession) -> None:
         """Start the thread that asks Spark."""
         self._thread = threading.Thread(target=self._work, args=(spark,), name="waybill-watch", daemon=True)

@@ -99,6 +99,10 @@ class ObservedRuns:
             self.runs.popitem(last=False)
         return run
 
+    def open_runs(self) -> list[ObservedRun]:
+        """The runs that have not ended, as far as the listener said."""
+        return [run for run in self.runs.values() if run.ended_ms is None]
+
     @staticmethod
     def _add_facets(facets: RunFacets, run: ObservedRun) -> None:
         run.parent = facets.parent or run.parent

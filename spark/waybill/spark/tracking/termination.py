@@ -1,0 +1,93 @@
+"""SIGTERM, which would end a program before the listener has told all that it saw.
+
+The handler works only while Python's main thread runs Python code or waits in a call that signals interrupt,
+as those of py4j are. It calls nothing of py4j itself: the main thread may be in the middle of such a call, or
+hold a lock that the work needs. So a thread of its own does the work, and is waited for in bounded time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+log = logging.getLogger("waybill.spark")
+
+TERMINATION_TIMEOUT_S: Final = 5.0
+"""How long SIGTERM is held back at most."""
+
+Work = Callable[[], None]
+
+
+def watch(drain: Work, end: Work) -> None:
+    """Do something before SIGTERM does what it did until now; further calls do nothing.
+
+    Nothing is done in a thread other than the main one, where Python allows no handlers, nor where SIGTERM is
+    ignored or has a handler that is not Python's.
+
+    Args:
+        drain: what to do before a handler of the user's, which need not end the program.
+        end: what to do before the signal kills the program.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    if isinstance(before, _Handler):
+        return
+    if callable(before):
+        signal.signal(signal.SIGTERM, _Handler(drain, before))
+    elif before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _Handler(end, _kill))
+
+
+def within(timeout_s: float, work: Work) -> bool:
+    """Do the work in a thread, and wait for it: whether it was done. What takes longer goes on by itself."""
+    done = threading.Event()
+
+    def do() -> None:
+        try:
+            work()
+        except Exception:
+            log.warning("the end of this application is not fully recorded", exc_info=True)
+        else:
+            done.set()
+
+    thread = threading.Thread(target=do, name="waybill-termination", daemon=True)
+    # From 3.12 on, Python starts no thread any more once it is finalizing.
+    with contextlib.suppress(RuntimeError):
+        thread.start()
+        thread.join(timeout_s)
+    return done.is_set()
+
+
+class _Handler:
+    """Works once for all signals that come while it works, then hands each on."""
+
+    def __init__(self, work: Work, then: Callable[[int, FrameType | None], object]) -> None:
+        self._work = work
+        self._then = then
+        self._is_working = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._is_working:
+            if self._then is not _kill:
+                self._then(number, frame)
+            return
+        self._is_working = True
+        try:
+            within(TERMINATION_TIMEOUT_S, self._work)
+        finally:
+            # Whatever comes out of the wait, Ctrl-C for one: the signal is not lost.
+            self._is_working = False
+            self._then(number, frame)
+
+
+def _kill(number: int, _: FrameType | None) -> None:
+    """Let the signal do what it does by default, so that the program's status tells it."""
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)

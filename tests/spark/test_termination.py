@@ -1,0 +1,266 @@
+"""A driver that is stopped by a signal leaves its last write, and says that what it was at was cancelled."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from waybill.facets import EventType, FinalState
+from waybill.spark.tracking import termination
+
+if TYPE_CHECKING:
+    from conftest import Ran, Run
+
+SESSION = """
+import os, signal, threading, time
+from waybill.facets import decode_event
+from waybill.transport import Journal
+from pathlib import Path
+
+def kill(number=signal.SIGTERM):
+    os.kill(os.getpid(), number)
+
+def told(word, name):
+    "How many events of this type name this output."
+    journal = Journal(Path(HOME))
+    events = [decode_event(entry.body) for entry in journal.read(0, limit=100_000)]
+    journal.close()
+    return sum(
+        event.eventType.value == word and output.name.endswith("/" + name)
+        for event in events for output in event.outputs or ()
+    )
+
+def once_it_runs(name, work):
+    def wait():
+        while not told("START", name):
+            time.sleep(0.05)
+        work()
+    threading.Thread(target=wait, daemon=True).start()
+
+def begin():
+    spark = waybill.spark.session("job", **SETTINGS, **LOCAL)
+    spark.sparkContext.setLogLevel("OFF")
+    spark.range(5).write.parquet(OUT + "/first")
+    return spark
+
+def write_slowly(spark):
+    waits = "java_method('java.util.concurrent.locks.LockSupport', 'parkNanos', 20000000000L)"
+    spark.range(0, 8, 1, 8).selectExpr(waits).write.text(OUT + "/slow")
+"""
+
+
+def state(ran: Ran, name: str) -> list[FinalState]:
+    return [record.final_state for record in ran.written(name)]
+
+
+def ends(ran: Ran) -> list[EventType]:
+    """The types of the terminal events of ours."""
+    return [event.eventType for event in ran.events if event.producer == "ol:waybill" and event.eventType]
+
+
+@pytest.mark.parametrize("repetition", range(3))
+def test_a_write_that_returned_before_sigterm_is_recorded(run: Run, repetition: int) -> None:  # noqa: ARG001
+    ran = run(
+        SESSION
+        + """
+spark = begin()
+spark.range(3).write.parquet(OUT + "/last")
+kill()
+time.sleep(60)
+"""
+    )
+    assert ran.status == -signal.SIGTERM, ran.stderr
+    assert state(ran, "first") == state(ran, "last") == [FinalState.COMPLETE]
+    assert ran.application("job").final_state is FinalState.CANCELLED
+
+
+def test_a_failure_that_sigterm_follows_at_once_is_an_error(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+spark = begin()
+try:
+    spark.range(5).selectExpr("if(id = 3, raise_error('boom'), 's') AS v").write.parquet(OUT + "/last")
+except Exception:
+    kill()
+time.sleep(60)
+"""
+    )
+    assert ran.status == -signal.SIGTERM, ran.stderr
+    assert state(ran, "last") == [FinalState.ERROR]
+
+
+def test_a_write_under_way_at_sigterm_is_cancelled_however_often_the_signal_comes(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+spark = begin()
+once_it_runs("slow", lambda: (kill(), time.sleep(0.1), kill()))
+write_slowly(spark)
+"""
+    )
+    assert ran.status == -signal.SIGTERM, ran.stderr
+    assert state(ran, "first") == [FinalState.COMPLETE]
+    assert state(ran, "slow") == [FinalState.CANCELLED]
+    assert ran.application("job").final_state is FinalState.CANCELLED
+    assert ends(ran) == [EventType.ABORT] * 2
+
+
+def test_sigterm_for_the_whole_process_group_loses_nothing_either(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+os.setpgrp()
+begin().range(3).write.parquet(OUT + "/last")
+os.killpg(0, signal.SIGTERM)
+time.sleep(60)
+"""
+    )
+    assert ran.status == -signal.SIGTERM, ran.stderr
+    assert state(ran, "first") == state(ran, "last") == [FinalState.COMPLETE]
+
+
+def test_a_jvm_that_hangs_delays_sigterm_for_seconds_only(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+import subprocess
+from pyspark import SparkContext
+spark = begin()
+jvm = SparkContext._gateway.proc.pid
+os.kill(jvm, signal.SIGSTOP)
+# It has this program's output open, and ends with it.
+nowhere = subprocess.DEVNULL
+subprocess.Popen(["sh", "-c", f"sleep 25; kill -9 {jvm}"], stdout=nowhere, stderr=nowhere)
+threading.Thread(target=lambda: (time.sleep(20), print("late", flush=True)), daemon=True).start()
+kill()
+time.sleep(60)
+"""
+    )
+    assert ran.status == -signal.SIGTERM, ran.stderr
+    assert "late" not in ran.stdout
+    # Whether the first write was told in time is open; that it is cancelled would be false.
+    assert FinalState.CANCELLED not in state(ran, "first")
+    assert ran.application("job").final_state is FinalState.CANCELLED
+
+
+def test_before_each_call_of_a_handler_of_the_users_all_is_recorded_and_nothing_ends(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+seen = []
+signal.signal(signal.SIGTERM, lambda *_: seen.append(told("COMPLETE", f"write{len(seen)}")))
+spark = begin()
+for number in range(20):
+    spark.range(number + 1).write.parquet(OUT + f"/write{number}")
+    kill()
+spark.stop()
+print(seen.count(1))
+"""
+    )
+    assert ran.status == 0, ran.stderr
+    assert ran.stdout.split()[-1] == "20"
+    assert ran.application("job").final_state is FinalState.COMPLETE
+    assert ends(ran) == []
+
+
+def test_a_handler_of_the_users_that_exits_decides_the_status(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+spark = begin()
+once_it_runs("slow", kill)
+write_slowly(spark)
+"""
+    )
+    assert ran.status == 7, ran.stderr
+    assert state(ran, "first") == [FinalState.COMPLETE]
+    assert FinalState.COMPLETE not in state(ran, "slow")
+    assert len(state(ran, "slow")) == 1
+    application = ran.application("job")
+    assert (application.annotations or {})["errorCause"] == "the program exited with status 7"
+
+
+def test_a_fork_of_the_driver_that_is_terminated_ends_nothing(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+spark = begin()
+child = os.fork()
+if not child:
+    time.sleep(60)
+os.kill(child, signal.SIGTERM)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+spark.stop()
+"""
+    )
+    assert ran.status == 0, ran.stderr
+    assert ran.stdout.split()[-1] == str(-signal.SIGTERM)
+    assert ran.application("job").final_state is FinalState.COMPLETE
+    assert ends(ran) == []
+
+
+def test_ctrl_c_in_a_write_cancels_it_as_the_application(run: Run) -> None:
+    ran = run(
+        SESSION
+        + """
+spark = begin()
+once_it_runs("slow", lambda: kill(signal.SIGINT))
+write_slowly(spark)
+"""
+    )
+    assert ran.status == -signal.SIGINT, ran.stderr
+    assert state(ran, "first") == [FinalState.COMPLETE]
+    assert state(ran, "slow") == [FinalState.CANCELLED]
+    assert ran.application("job").final_state is FinalState.CANCELLED
+
+
+WITHOUT_SPARK = """
+import os, signal, sys, threading, time
+from waybill.spark.tracking import termination
+def on_to(ours):
+    return lambda *given: (print("theirs", flush=True), ours(*given))
+{before}
+watch = lambda: termination.watch(lambda: print("drained", flush=True), lambda: print("ended", flush=True))
+{begin}
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "begin", "said", "status"),
+    [
+        ("", "watch(); watch()", ["ended"], -signal.SIGTERM),
+        ("", "thread = threading.Thread(target=watch); thread.start(); thread.join()", [], -signal.SIGTERM),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", "watch()", [], 0),
+        ("signal.signal(signal.SIGTERM, lambda *_: print('theirs'))", "watch()", ["drained", "theirs"], 0),
+        ("", "watch(); signal.signal(signal.SIGTERM, lambda *_: print('theirs'))", ["theirs"], 0),
+        (
+            "",
+            "watch(); signal.signal(signal.SIGTERM, on_to(signal.getsignal(signal.SIGTERM))); watch()",
+            ["drained", "theirs", "ended"],
+            -signal.SIGTERM,
+        ),
+    ],
+    ids=["default", "thread", "ignored", "handled", "replaced", "replaced by one that goes on to ours"],
+)
+def test_the_handler_does_what_was_done_before_it(
+    before: str, begin: str, said: list[str], status: int
+) -> None:
+    program = [sys.executable, "-c", WITHOUT_SPARK.format(before=before, begin=begin)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout.split(), ended.returncode) == (said, status), ended.stderr
+
+
+def test_work_that_takes_too_long_is_not_waited_for() -> None:
+    program = WITHOUT_SPARK.replace('lambda: print("ended", flush=True)', "lambda: time.sleep(100)")
+    program = program.format(before="termination.TERMINATION_TIMEOUT_S = 0.1", begin="watch()")
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGTERM
+    assert termination.TERMINATION_TIMEOUT_S <= 5
