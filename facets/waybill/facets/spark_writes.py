@@ -75,7 +75,9 @@ def is_batch(event: RunEvent) -> bool:
     except msgspec.ValidationError:
         return False
     of_spark = kind is not None and kind.integration.upper() == "SPARK"
-    return of_spark and kind is not None and kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
+    return (
+        of_spark and kind is not None and kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
+    )
 
 
 def shows_write(event: RunEvent) -> bool:

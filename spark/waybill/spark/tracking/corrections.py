@@ -72,10 +72,8 @@ def success_event(run: ObservedRun, *, wrote: bool = True) -> bytes:
     from waybill.facets.overrides import TAG_PREFIX
     from waybill.transport.serial import event_to_json
 
-    facets: dict[str, RunFacet] = {
-        EVIDENCE_FACET: WaybillEvidenceRunFacet(source="session", producer=PRODUCER)
-    }
-    facets |= _parent_of(run)
+    facets = _parent_of(run)
+    facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source="session", producer=PRODUCER)
     if not wrote:
         said = {"final_state": "FILTERED", "filteredCause": IGNORED}
         tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]

@@ -23,7 +23,7 @@ SETTLE_TIMEOUT_S: Final = 10.0
 """How long `stop()` waits at most for events that the listener has not handled yet."""
 
 CONFIRM_TIMEOUT_S: Final = 1.0
-"""How long it waits for these while the application is at work; what is not confirmed waits for the next time."""
+"""How long it waits for these while the application is at work; else the next round confirms."""
 
 UNMATCHED_MAX: Final = 1000
 """The most failures that wait for their run; beyond, the oldest are given up."""
