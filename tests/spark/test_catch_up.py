@@ -23,7 +23,7 @@ import pytest
 from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 
 from waybill.exporter.sources import EventsSource, JournalSource, Source
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.spark import (
     CaughtUp,
     EventLogError,
@@ -134,6 +134,13 @@ def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> N
     again = store.catch_up(log)
     assert (again.is_known, again.failed, again.corrections) == (True, 2, ())
     assert store.records() == before
+
+
+def test_what_was_told_without_naming_its_execution_is_not_told_again(store: Store, tmp_path: Path) -> None:
+    told = json.loads(event_of(RUN, "FAIL", AT[1], name="orders.write", parent=ROOT))
+    store.emit(json.dumps({**told, "producer": PRODUCER}).encode())
+    corrections = store.catch_up(plain(tmp_path / APPLICATION)).corrections
+    assert [correction.output for correction in corrections] == ["/out/c"]
 
 
 def test_what_is_in_the_archive_alone_counts_too(store: Store, tmp_path: Path) -> None:

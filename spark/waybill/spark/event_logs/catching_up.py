@@ -153,6 +153,8 @@ class _StoredRuns:
         facets = _EVENT.decode(body).run.facets
         if facets is not None and facets.query is not None and facets.query.number.isdecimal():
             failed = FailedExecution(facets.query.application_id, int(facets.query.number))
+            if run is not None:
+                run.failed = failed
             self.told.add((failed, parse_instant_us(event.eventTime) // 1000))
 
     def application(self) -> ObservedRun | None:
@@ -215,22 +217,27 @@ def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[t
 
 
 def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterator[Correction]:
-    def is_told(execution: Execution) -> bool:
-        return (FailedExecution(application.id, execution.id), execution.completed_ms) in stored.told
-
-    failed = [execution for execution in application.executions if execution.error]
-    untold = [execution for execution in failed if not is_told(execution)]
+    runs = _runs_of(application, stored)
     succeeded = [execution for execution in application.executions if not execution.error]
-    matched = match(untold, _runs_of(application, stored), succeeded)
-    told = {execution.root_id for execution in failed if is_told(execution)}
-    told |= {failure.root_id for failure, _ in matched.pairs}
+    told: list[Execution] = []
+    untold: list[Execution] = []
+    for execution in application.executions:
+        if execution.error:
+            failed = FailedExecution(application.id, execution.id), execution.completed_ms
+            (told if failed in stored.told else untold).append(execution)
+    # An older version told failures without naming their executions.
+    unnamed = [run for run in runs if run.is_reported and run.failed is None]
+    unreported = [msgspec.structs.replace(run, is_reported=False) for run in unnamed]
+    told += [failure for failure, _ in match(untold, unreported, succeeded).pairs]
+    matched = match([failure for failure in untold if failure not in told], runs, succeeded)
+    roots = {failure.root_id for failure in [*told, *(failure for failure, _ in matched.pairs)]}
     for failure, run in matched.pairs:
         run.failed = FailedExecution(application.id, failure.id)
         yield _correction(application, failure, run, is_run_known=True)
     own = stored.application()
     if own is None:
         return
-    for failure in lost_writes(matched.left, told):
+    for failure in lost_writes(matched.left, roots):
         yield _correction(application, failure, unknown_run(failure, own, application.id), is_run_known=False)
 
 
