@@ -1,9 +1,9 @@
 """Signals that end a driver: SIGTERM, and the status after Ctrl-C.
 
-SIGTERM would end a program before the listener has told all that it saw. Its handler works only while Python's
-main thread runs Python code or waits in a call that signals interrupt, as those of py4j are. It calls nothing of
-py4j itself: the main thread may be in the middle of such a call, or hold a lock that the work needs. So a thread
-of its own does the work, and is waited for in bounded time.
+SIGTERM would end a program before the listener has told all that it saw. Its handler works only while
+Python's main thread runs Python code or waits in a call that signals interrupt, as those of py4j are. It
+calls nothing of py4j itself: the main thread may be in the middle of such a call, or hold a lock that the
+work needs. So a thread of its own does the work, and is waited for in bounded time.
 """
 
 from __future__ import annotations
