@@ -25,10 +25,10 @@ WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-ecosystem faults storm lint format bench clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-ecosystem faults storm lint format bench clean
 
 help: ## Show these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
@@ -38,6 +38,10 @@ test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed 
 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
+
+test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp ## Run the tests with real Delta and Iceberg, on PySpark 3.5 and on 4.0
+	.venv/spark35/bin/python -m pytest -m spark_truth $(ARGS) tests/spark
+	.venv/spark40/bin/python -m pytest -m spark_truth $(ARGS) tests/spark
 
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
@@ -95,6 +99,15 @@ clean: ## Remove what these targets made
 		$(PY) -m uv pip install --quiet --python .venv/ecosystem/$$client/bin/python \
 			--requirements tests/ecosystem/$$client.txt --editable . || exit 1; \
 	done
+	@touch $@
+
+# Delta and Iceberg are made for each PySpark, and for the newest later than it comes out.
+.venv/spark35.stamp: SPARK_VERSION := 3.5.9
+.venv/spark40.stamp: SPARK_VERSION := 4.0.5
+.venv/spark%.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml
+	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/spark$*
+	$(PY) -m uv pip install --quiet --python .venv/spark$*/bin/python \
+		--editable '.[collector,spark]' pyspark==$(SPARK_VERSION) pytest pytest-timeout
 	@touch $@
 
 .venv/uv-$(UV_VERSION).stamp:

@@ -20,6 +20,10 @@ import os, signal, threading, time
 from waybill.facets import decode_event
 from waybill.transport import Journal
 from pathlib import Path
+from waybill.spark.tracking import application, termination
+
+# A machine that is busy with other tests may be slower than what a driver is given.
+application.DRAIN_TIMEOUT_S, termination.TERMINATION_TIMEOUT_S = 60.0, 80.0
 
 def kill(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
@@ -130,6 +134,7 @@ def test_a_jvm_that_hangs_delays_sigterm_for_seconds_only(run: Run) -> None:
         + """
 import subprocess
 from pyspark import SparkContext
+application.DRAIN_TIMEOUT_S, termination.TERMINATION_TIMEOUT_S = 4.0, 5.0
 spark = begin()
 jvm = SparkContext._gateway.proc.pid
 os.kill(jvm, signal.SIGSTOP)
@@ -264,3 +269,14 @@ def test_work_that_takes_too_long_is_not_waited_for() -> None:
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == -signal.SIGTERM
     assert termination.TERMINATION_TIMEOUT_S <= 5
+
+
+def test_a_program_that_ctrl_c_ended_says_so_by_its_status_whatever_its_exit_compiles() -> None:
+    program = """
+import atexit
+from waybill.spark.tracking.termination import stay_interrupted
+atexit.register(lambda: (eval("1"), stay_interrupted()))
+raise KeyboardInterrupt
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGINT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("waybill.spark")
 
-_DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
+DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
 """How long SIGTERM waits for the listener; the rest is for the ends of what is open."""
 
 
@@ -94,8 +95,8 @@ class Application:
         if not self._stopped:
             if self._run.ended_ms is None:
                 self.fail(ProgramFailure("terminated by SIGTERM", cancelled=True))
-            deadline_s = time.monotonic() + _DRAIN_TIMEOUT_S
-            is_all_told = termination.within(_DRAIN_TIMEOUT_S, self._settle)
+            deadline_s = time.monotonic() + DRAIN_TIMEOUT_S
+            is_all_told = termination.within(DRAIN_TIMEOUT_S, self._settle)
             termination.within(max(0.0, deadline_s - time.monotonic()), self.stopping)
             self._end(is_all_told=is_all_told)
         self.close()
@@ -111,7 +112,7 @@ class Application:
 
     def _settle(self) -> None:
         if self._spark is not None:
-            Executions(self._spark).settle(_DRAIN_TIMEOUT_S)
+            Executions(self._spark).settle(DRAIN_TIMEOUT_S)
 
     def _end(self, *, is_all_told: bool) -> None:
         self._quietly(self._receiver.close)
@@ -200,3 +201,5 @@ def _at_exit() -> None:
         application.fail(failure)
     stop()
     application.close()
+    if failure is not None and isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+        termination.stay_interrupted()

@@ -1,8 +1,9 @@
-"""SIGTERM, which would end a program before the listener has told all that it saw.
+"""Signals that end a driver: SIGTERM, and the status after Ctrl-C.
 
-The handler works only while Python's main thread runs Python code or waits in a call that signals interrupt,
-as those of py4j are. It calls nothing of py4j itself: the main thread may be in the middle of such a call, or
-hold a lock that the work needs. So a thread of its own does the work, and is waited for in bounded time.
+SIGTERM would end a program before the listener has told all that it saw. Its handler works only while
+Python's main thread runs Python code or waits in a call that signals interrupt, as those of py4j are. It
+calls nothing of py4j itself: the main thread may be in the middle of such a call, or hold a lock that the
+work needs. So a thread of its own does the work, and is waited for in bounded time.
 """
 
 from __future__ import annotations
@@ -63,6 +64,16 @@ def within(timeout_s: float, work: Work) -> bool:
         thread.start()
         thread.join(timeout_s)
     return done.is_set()
+
+
+def stay_interrupted() -> None:
+    """Let a program that Ctrl-C ended exit by SIGINT (status 130), whatever ran at its exit.
+
+    CPython notes that Ctrl-C ended the program, and forgets it when anything compiles a text, as an import of
+    attrs classes does. A text that Ctrl-C ends makes it note that again.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")  # noqa: S102 - our own text
 
 
 class _Handler:
