@@ -20,11 +20,14 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from waybill.facets.causes import telling as headline
+from waybill.facets.causes import telling
 
 log = logging.getLogger("waybill.spark")
 
 _INTERRUPTED_STATUS: Final = 130
+
+headline: Final = telling
+"""What a failure's message is made of the whole text of an error by."""
 
 
 class ProgramFailure(msgspec.Struct, frozen=True):
