@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +22,7 @@ def here() -> Program:
 
 def program_of(pid: int) -> Program:
     """The program of a process that is alive."""
-    started = int((open(f"/proc/{pid}/stat").read()).rpartition(")")[2].split()[19])  # noqa: PTH123, SIM115
+    started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     return here()._replace(pid=pid, started=started)
 
 
@@ -55,7 +55,7 @@ def test_what_was_before_this_boot_is_gone_also_where_its_namespace_was_another(
 
 @pytest.mark.parametrize("changes", [{"host": "another"}, {"namespace": "another"}])
 def test_nothing_is_said_of_another_hosts_or_containers_programs(changes: dict[str, str]) -> None:
-    program = here()._replace(pid=2**22, started=1, **changes)  # type: ignore[arg-type]
+    program = here()._replace(pid=2**22, started=1, **changes)
     assert not program.is_gone
     assert not program.is_of_here
 
@@ -71,8 +71,8 @@ def test_a_fork_is_a_program_of_its_own() -> None:
         os._exit(0)
     os.waitpid(pid, 0)
     child = Program.parse(os.read(read, 1_000).decode())
-    os.close(read), os.close(write)
+    os.close(read)
+    os.close(write)
     assert (child.pid, child.is_gone) == (pid, True)
     assert child._replace(pid=parent.pid, started=parent.started) == parent
     assert here() == parent
-    assert time.time() > 0

@@ -50,6 +50,9 @@ from waybill.exporter.retention import AgedOff
 from waybill.exporter.verification import CheckedFile, Explanation, Finding, RowSeen, StepSeen
 from waybill.facets import (
     DELTA_FILE_FACET,
+    EVIDENCE,
+    EVIDENCE_FACET,
+    INFERRED_FACET,
     PRODUCER,
     UNREADABLE,
     DatasetEvent,
@@ -65,6 +68,7 @@ from waybill.facets import (
     facet_records,
     fold,
     has_record,
+    inferred_reason,
     is_collision,
     keep_annotations,
     merge_all,
@@ -76,6 +80,7 @@ from waybill.facets import (
     records_of,
 )
 from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
 from waybill.marquez import (
     Backend,
     Counters,
@@ -179,6 +184,14 @@ def the_facet_goes_on_a_run() -> dict[str, RunFacet]:
     return {DELTA_FILE_FACET: facet}
 
 
+def what_an_end_rests_on_goes_on_a_run(record: ProvenanceRecord) -> dict[str, RunFacet]:
+    assert_type((record.annotations or {}).get(EVIDENCE), str | None)
+    return {
+        INFERRED_FACET: WaybillInferredRunFacet(reason="the program that ran it is gone"),
+        EVIDENCE_FACET: WaybillEvidenceRunFacet(source="session"),
+    }
+
+
 def events_fold_to_records(body: bytes) -> None:
     event: Event = decode_event(body)
     match event:
@@ -194,6 +207,7 @@ def events_fold_to_records(body: bytes) -> None:
             assert_type(records_of(state), tuple[ProvenanceRecord, ...])
             assert_type(fold([event], system_name="edge"), list[ProvenanceRecord])
             assert_type(has_record(event), bool)
+            assert_type(inferred_reason(event), str)
             assert_type(facet_records(event, system_name="edge"), tuple[ProvenanceRecord, ...])
         case JobEvent():
             assert_type(event.job.name, str)

@@ -29,6 +29,9 @@ _INTERRUPTED_STATUS: Final = 130
 _CANCELLED: Final = re.compile(r"\bJob \d+ cancelled\b")
 """In the error of a write whose jobs somebody cancelled, as Spark 3 and 4 have it."""
 
+headline: Final = telling
+"""What a failure's message is made of the whole text of an error by."""
+
 
 class ProgramFailure(msgspec.Struct, frozen=True):
     """Why an application or one of its writes failed.
