@@ -212,7 +212,12 @@ def test_the_key_in_the_environment_of_a_program_that_yields_does_not_reach_the_
     assert lease
     opened = Home.open(Settings.load({"home": home, "marquez_url": "http://127.0.0.1:8"}, cwd=tmp_path))
     lease.release()
-    wait_until(lambda: (opened.ensure_runner(), locks.holder(home))[1] is not None)
+
+    def is_started() -> bool:
+        opened.ensure_runner()
+        return locks.holder(home) is not None
+
+    wait_until(is_started)
     environment = Path(f"/proc/{locks.holder(home)}/environ").read_bytes()
     assert b"s3cr3t" not in environment
     end_runner(home)
