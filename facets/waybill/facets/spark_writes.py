@@ -74,10 +74,9 @@ def is_batch(event: RunEvent) -> bool:
         kind = _JOB_FACETS.decode(event.job.facets).job_type
     except msgspec.ValidationError:
         return False
-    of_spark = kind is not None and kind.integration.upper() == "SPARK"
-    return (
-        of_spark and kind is not None and kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
-    )
+    if kind is None or kind.integration.upper() != "SPARK":
+        return False
+    return kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
 
 
 def shows_write(event: RunEvent) -> bool:

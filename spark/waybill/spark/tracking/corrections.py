@@ -1,4 +1,4 @@
-"""Events of our own about the listener's runs: the failures that it does not report, and that others are none."""
+"""Our own events about the listener's runs: the failures that it hides, and the word that there is none."""
 
 from __future__ import annotations
 
