@@ -24,15 +24,14 @@ from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 
 from waybill.exporter.sources import EventsSource, JournalSource, Source
 from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, RunEvent, decode_event, fold
-from waybill.spark import (
+from waybill.spark import find_java, spark_home
+from waybill.spark.event_logs import (
     CaughtUp,
     EventLogError,
     LoggedApplication,
     catch_up,
-    find_java,
     find_logs,
     logs_of_server,
-    spark_home,
 )
 from waybill.transport import Journal, Kind, Settings, flush
 from waybill.transport.home import Home

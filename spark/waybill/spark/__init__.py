@@ -11,17 +11,6 @@ if TYPE_CHECKING:
     from waybill.spark.compaction import compact_on_spark as compact_on_spark
     from waybill.spark.engine import plain_session as plain_session
     from waybill.spark.errors import SparkSetupError as SparkSetupError, SparkTaskError as SparkTaskError
-    from waybill.spark.event_logs import (
-        CaughtUp as CaughtUp,
-        Correction as Correction,
-        EventLog as EventLog,
-        EventLogError as EventLogError,
-        LoggedApplication as LoggedApplication,
-        catch_up as catch_up,
-        find_logs as find_logs,
-        logs_of_server as logs_of_server,
-        submit as submit,
-    )
     from waybill.spark.rebuilding import rebuild_on_spark as rebuild_on_spark
     from waybill.spark.runtime import (
         LISTENER_VERSION as LISTENER_VERSION,
@@ -38,17 +27,6 @@ _PACKAGES = {
     "waybill.spark.compaction": {"compact_on_spark"},
     "waybill.spark.engine": {"plain_session"},
     "waybill.spark.errors": {"SparkSetupError", "SparkTaskError"},
-    "waybill.spark.event_logs": {
-        "CaughtUp",
-        "Correction",
-        "EventLog",
-        "EventLogError",
-        "LoggedApplication",
-        "catch_up",
-        "find_logs",
-        "logs_of_server",
-        "submit",
-    },
     "waybill.spark.rebuilding": {"rebuild_on_spark"},
     "waybill.spark.runtime": {
         "Java",

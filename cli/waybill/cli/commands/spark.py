@@ -22,7 +22,7 @@ from waybill.transport.permissions import make_private
 
 if TYPE_CHECKING:
     from waybill.exporter.sources import Source
-    from waybill.spark import CaughtUp, EventLog, LoggedApplication
+    from waybill.spark.event_logs import CaughtUp, EventLog, LoggedApplication
 
 app: Final = typer.Typer(
     no_args_is_help=True, help="Correct what Spark's listener says by what Spark itself has noted."
@@ -96,7 +96,7 @@ def submit(
       waybill spark submit --master local[4] job.py 2026-11-22
       WAYBILL_HOME=/var/lib/waybill waybill spark submit --packages org.example:lib:1.0 job.py
     """
-    from waybill.spark import submit as run
+    from waybill.spark.event_logs import submit as run
 
     agreed = agreed_settings(settings)
     logs = agreed.home / "spark-event-logs"
@@ -134,7 +134,7 @@ def _correct(
     as_json: bool = False,
 ) -> list[CaughtUp]:
     """Emit what corrects the stored events of these applications, and show it."""
-    from waybill.spark import catch_up as compare
+    from waybill.spark.event_logs import catch_up as compare
 
     agreed = agreed_settings(settings)
     found = list(compare(applications, _stored(agreed), status=status))
@@ -149,7 +149,7 @@ def _correct(
 
 def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedApplication], list[str]]:
     """The applications of all logs that can be read, and what is wrong with the others."""
-    from waybill.spark import EventLogError, LoggedApplication
+    from waybill.spark.event_logs import EventLogError, LoggedApplication
 
     applications, unread = [], []
     with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
@@ -166,7 +166,7 @@ def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedAppli
 
 
 def _logs(place: str, folder: Path, since_ms: int | None) -> Iterable[EventLog]:
-    from waybill.spark import find_logs, logs_of_server
+    from waybill.spark.event_logs import find_logs, logs_of_server
 
     is_server = place.startswith(("http://", "https://"))
     return logs_of_server(place, folder, since_ms) if is_server else find_logs(Path(place))
