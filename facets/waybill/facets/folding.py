@@ -21,7 +21,15 @@ from waybill.facets.event import EventType, RunFacets, parse_instant_us
 from waybill.facets.merge_rule import merge_all
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
 from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
-from waybill.facets.spark_writes import LISTENER, has_to_show, is_batch, is_written, shows_write, source_of
+from waybill.facets.spark_writes import (
+    LISTENER,
+    has_to_show,
+    is_batch,
+    is_written,
+    may_hide_output,
+    shows_write,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -408,7 +416,12 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
     first = state.first_input
     data_source = ending.name if first is None else f"{first.namespace}/{first.name}"
     sinks: list[str | None] = [f"{namespace}/{name}" for namespace, name in state.outputs]
-    if state.is_batch and not sinks and final_state is not FinalState.ERROR:
+    if (
+        state.is_batch
+        and not sinks
+        and final_state is not FinalState.ERROR
+        and not may_hide_output(ending.name)
+    ):
         return ()
     return tuple(
         merge_all(

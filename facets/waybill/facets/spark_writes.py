@@ -22,6 +22,9 @@ _LISTENER_PRODUCER: Final = "/integration/spark"
 _INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
 """A part of the job's name where Spark writes files: it runs a job and counts the files, or writes none."""
 
+_HIDE_OUTPUT: Final = ("execute_update_command", "execute_delete_command", "execute_merge_into_command")
+"""The ends of the names of jobs that change a Delta table."""
+
 _NO_WRITES: Final = frozenset({"DROP", "ALTER", "RENAME"})
 _CHANGE: Final = b"lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
@@ -61,6 +64,11 @@ def is_written(output: OutputDataset) -> bool:
     except msgspec.ValidationError:
         return True
     return change is None or change.change.upper() not in _NO_WRITES
+
+
+def may_hide_output(job_name: str) -> bool:
+    """Whether a run of this job may have written although the listener names no output of it."""
+    return job_name.endswith(_HIDE_OUTPUT)
 
 
 def is_batch(event: RunEvent) -> bool:

@@ -6,12 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from stage import PREAMBLE, PYTHON, Play, Scene
+from stage import PREAMBLE, Play, Scene
 
 if TYPE_CHECKING:
     from conftest import Run
-
-SPARKS_PYTHON = {"PYSPARK_PYTHON": PYTHON, "PYSPARK_DRIVER_PYTHON": PYTHON}
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +17,7 @@ def play(run: Run) -> Play:
     """Run a program that tells in its last line how what it attempted has ended."""
 
     def play(text: str, *, status: int = 0, tells: bool = True, arguments: tuple[str, ...] = ()) -> Scene:
-        ran = run(PREAMBLE + text, command=(PYTHON,), arguments=arguments, env=SPARKS_PYTHON)
+        ran = run(PREAMBLE + text, arguments=arguments)
         assert ran.status == status, f"{ran.status}\n{ran.stdout}\n{ran.stderr[-4000:]}"
         return Scene(ran, json.loads(ran.stdout.splitlines()[-1]) if tells else {})
 

@@ -1,13 +1,7 @@
-"""What a job that has ended left: files, statuses, and Waybill's records.
-
-The jobs run on the PySpark of ``SPARK_PYTHON``, a Python that has Waybill, too; unless it is set, on this
-one.
-"""
+"""What a job that has ended left: files, statuses, and Waybill's records."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,8 +10,6 @@ if TYPE_CHECKING:
     from conftest import Ran
 
     from waybill.facets import FinalState, ProvenanceRecord
-
-PYTHON = os.environ.get("SPARK_PYTHON", sys.executable)
 
 PREAMBLE = """
 import json

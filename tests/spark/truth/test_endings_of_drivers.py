@@ -13,6 +13,8 @@ from waybill.facets import FinalState
 if TYPE_CHECKING:
     from stage import Play, Scene
 
+pytestmark = pytest.mark.spark_truth
+
 COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
 
 BEGIN = """

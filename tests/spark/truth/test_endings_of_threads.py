@@ -12,6 +12,8 @@ from waybill.facets import FinalState
 if TYPE_CHECKING:
     from stage import Play, Scene
 
+pytestmark = pytest.mark.spark_truth
+
 COMPLETE, ERROR = FinalState.COMPLETE, FinalState.ERROR
 
 PROGRAM = """

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from endings import ending
-from stage import PYTHON
 
 from waybill.facets import FinalState
-from waybill.spark import find_java
+from waybill.spark import find_java, spark_home
 
 if TYPE_CHECKING:
     from stage import Play, Scene
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for executors in /proc")
+pytestmark = [
+    pytest.mark.spark_truth,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for executors in /proc"),
+]
 
 COMPLETE, ERROR = FinalState.COMPLETE, FinalState.ERROR
 STARTS_WITHIN_S = 60
@@ -75,12 +77,7 @@ tell()
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a master with two workers of two cores each."""
     folder = tmp_path_factory.mktemp("cluster")
-    home = subprocess.run(
-        [PYTHON, "-c", "import pyspark; print(pyspark.__path__[0])"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
+    home = spark_home()
     env = {**os.environ, "JAVA_HOME": str(find_java().home), "SPARK_WORKER_DIR": str(folder)}
     begun: list[subprocess.Popen[bytes]] = []
 

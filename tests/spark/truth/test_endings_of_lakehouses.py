@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyspark
 import pytest
+from endings import ending
 
 from waybill.spark import find_java, spark_home
 
@@ -219,11 +220,23 @@ def delta(run: Run) -> Told:
     return ask(run, "delta", DELTA_OPERATIONS, {**packages(DELTA), **DELTA.options})
 
 
+@ending(
+    "a table",
+    "of Iceberg: create, append, overwrite, `AS SELECT`, MERGE, UPDATE, DELETE; each failing, too",
+    really="a snapshot; or an exception, and none",
+    record="COMPLETE, or ERROR with the cause, with the table as its sink",
+)
 @pytest.mark.parametrize("operation", ICEBERG_OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_on_an_iceberg_table_is_told_as_it_went(iceberg: Told, operation: Operation) -> None:
     assert says(iceberg, operation) == operation.says
 
 
+@ending(
+    "a table",
+    "of Delta: the same",
+    really="a commit; or an exception, and none",
+    record="the same, but UPDATE, DELETE and a failed `AS SELECT` have no sink: the listener names none",
+)
 @pytest.mark.parametrize("operation", DELTA_OPERATIONS, ids=lambda operation: operation.name)
 def test_an_operation_on_a_delta_table_is_told_as_it_went(delta: Told, operation: Operation) -> None:
     assert says(delta, operation) == operation.says
