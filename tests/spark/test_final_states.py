@@ -65,7 +65,7 @@ def test_a_write_that_succeeded_is_complete(writes: Ran) -> None:
     complete = [record for record in writes.written("good") if record.final_state is FinalState.COMPLETE]
     assert len(complete) == 1
     assert complete[0].system_name == "tests"
-    assert complete[0].annotations == {"team": "night:shift", "waybill.evidence": "listener only"}
+    assert complete[0].annotations == {"team": "night:shift"}
 
 
 @pytest.mark.parametrize("name", ["no_shuffle", "after_shuffle", "other_session"])
@@ -188,16 +188,15 @@ def test_an_application_ends_as_its_block_or_its_program_does(
     [
         ("first", "tests", {"team": "day"}),
         ("second", "other tests", {"team": "night"}),
-        ("third", "tests", {}),
+        ("third", "tests", None),
     ],
 )
 def test_several_sessions_of_one_program_are_tracked_each_by_its_own_settings(
-    applications: Ran, name: str, system_name: str, annotations: dict[str, str]
+    applications: Ran, name: str, system_name: str, annotations: dict[str, str] | None
 ) -> None:
     (record,) = applications.written(name)
     assert record.final_state is FinalState.COMPLETE
-    expected = {**annotations, "waybill.evidence": "listener only"}
-    assert (record.system_name, record.annotations) == (system_name, expected)
+    assert (record.system_name, record.annotations) == (system_name, annotations)
 
 
 @pytest.fixture(scope="module")

@@ -142,7 +142,7 @@ class Application:
             self._told = failed is not None
         if failed is not None and not is_told:
             self._quietly(lambda: self._emit(self._run, *failed, "PYTHON"))
-        elif failed is None and self._run.ended_ms is not None:
+        elif failed is None and self._run.ended_ms is not None and not self._run.has_failed:
             self._quietly(lambda: self._home.emit(success_event(self._run)))
 
     def _hear(self, body: bytes) -> None:

@@ -199,7 +199,7 @@ class FailureWatch:
         """Say of each write that the listener called complete, and that nothing contradicts, that it is."""
         with self._lock:
             ended = [run for run in self._observed.runs.values() if run.outputs and run.ended_ms is not None]
-        ended = [run for run in ended if not run.is_reported and not run.error]
+        ended = [run for run in ended if not run.is_reported and not run.has_failed and not run.error]
         if not ended:
             return
         try:

@@ -43,6 +43,7 @@ class ObservedRun(msgspec.Struct):
         parent: the run that started it, for a write its application's.
         started_ms: the time of its START, which the listener takes from Spark's own event.
         ended_ms: the time of its latest terminal event, from Spark's event too.
+        has_failed: whether one of its terminal events says that it did not complete.
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported how it ended.
@@ -57,6 +58,7 @@ class ObservedRun(msgspec.Struct):
     ended_ms: int | None = None
     spark_jobs: set[int] = msgspec.field(default_factory=set)
     outputs: set[str] = msgspec.field(default_factory=set)
+    has_failed: bool = False
     error: str | None = None
     of_rdd: bool = False
     is_reported: bool = False
@@ -95,6 +97,7 @@ class ObservedRuns:
             run.of_rdd = bool(run.spark_jobs)
         elif event.eventType in _ENDS:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
+            run.has_failed |= event.eventType is not EventType.COMPLETE
         while len(self.runs) > self._runs_max:
             self.runs.popitem(last=False)
         return run
