@@ -182,3 +182,43 @@ def test_a_record_of_its_own_is_the_same_whoever_makes_it(watched: Watched) -> N
     (one,) = watched.end(Spark(ended(1, at=AT)))
     (other,) = Watched().end(Spark(ended(1, at=AT)))
     assert one == other
+
+
+def test_a_write_that_succeeded_is_confirmed_once(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    (record,) = watched.end(Spark(ended(1, at=AT, error="")))
+    assert (record.did, record.final_state, record.annotations) == (RUN, FinalState.COMPLETE, None)
+    watched.watch.watch(Spark())
+    assert [event.run.facets.evidence.source for event in watched.events] == ["session"]  # type: ignore[union-attr]
+
+
+def test_a_write_is_not_confirmed_where_an_unknown_failure_may_be_its(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1], output="/out/b"))
+    later = RUN.replace("dad", "daf")
+    watched.watch.observe(event_of(later, "COMPLETE", AT[1] + 1_000, output="/out/c"))
+    records = watched.end(Spark(ended(1, at=AT, plan=files("/out/a"))))
+    assert [record.did for record in records if record.final_state is FinalState.COMPLETE] == [later]
+    assert RUN not in {record.did for record in records}
+    assert len(records) == 2
+
+
+def test_a_write_that_the_listener_calls_failed_is_not_confirmed(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "FAIL", AT[1]))
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    assert watched.end(Spark()) == []
+
+
+def test_a_write_that_ignored_what_exists_is_filtered(watched: Watched) -> None:
+    spark = Spark(ended(1, at=AT, plan=files("/out/a"), error=""))
+    spark.newly_without_write = lambda: iter([spark.executions.pop()] if spark.executions else [])  # type: ignore[method-assign]
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    (record,) = watched.end(spark)
+    assert (record.did, record.final_state) == (RUN, FinalState.FILTERED)
+    assert record.annotations == {"filteredCause": "what it was to write exists"}
+
+
+def test_a_write_whose_jobs_somebody_cancelled_is_cancelled(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    error = "org.apache.spark.SparkException: Job 7 cancelled part of cancelled job group g"
+    (record,) = watched.end(Spark(ended(1, at=AT, error=error)))
+    assert record.final_state is FinalState.CANCELLED
