@@ -18,7 +18,7 @@ PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
 
 # Tests are not packages, and each folder has its own `conftest`, so mypy checks each folder by itself.
 TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
-SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark
+SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:tests/spark/truth
 
 # The page of the commands is written with the locked typer: others wrap and escape in their own way.
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \

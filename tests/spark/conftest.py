@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from stage import PREAMBLE as ATTEMPTS, Play, Scene
 
 from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold
 from waybill.transport import Journal, Kind
@@ -100,6 +102,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return Ran(folder, ended.returncode, ended.stdout, ended.stderr, home, out)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def play(run: Run) -> Play:
+    """Run a program that tells in its last line how what it attempted has ended."""
+
+    def play(text: str, *, status: int = 0, tells: bool = True, arguments: tuple[str, ...] = ()) -> Scene:
+        ran = run(ATTEMPTS + text, arguments=arguments)
+        assert ran.status == status, f"{ran.status}\n{ran.stdout}\n{ran.stderr[-4000:]}"
+        return Scene(ran, json.loads(ran.stdout.splitlines()[-1]) if tells else {})
+
+    return play
 
 
 @pytest.fixture(scope="module")
