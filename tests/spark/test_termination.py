@@ -7,10 +7,12 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from waybill.facets import EventType, FinalState
 from waybill.spark.tracking import termination
+from waybill.spark.tracking.observed_runs import ObservedRuns
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -280,3 +282,29 @@ raise KeyboardInterrupt
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
     assert ended.returncode == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("facets", "outputs", "are_open"),
+    [
+        ({}, [], 1),
+        ({"spark_jobDetails": {"jobId": 1}}, [], 0),
+        ({"spark_jobDetails": {"jobId": 1}}, [{"namespace": "file", "name": "/out"}], 1),
+    ],
+    ids=["execution", "RDD's job", "RDD's write"],
+)
+def test_a_job_whose_end_the_listener_never_tells_is_not_waited_for(
+    facets: dict[str, object], outputs: list[dict[str, str]], are_open: int
+) -> None:
+    event = {
+        "eventType": "START",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "producer": "https://example.org",
+        "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+        "run": {"runId": "01900000-0000-7000-8000-000000000000", "facets": facets},
+        "job": {"namespace": "tests", "name": "job"},
+        "outputs": outputs,
+    }
+    observed = ObservedRuns()
+    observed.observe(msgspec.json.encode(event))
+    assert len(observed.open_runs()) == are_open

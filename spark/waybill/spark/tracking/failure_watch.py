@@ -71,7 +71,7 @@ class FailureWatch:
         return run
 
     def open_runs(self) -> list[ObservedRun]:
-        """The runs that have not ended, as far as the listener said."""
+        """The runs whose end is still to be told."""
         with self._lock:
             return self._observed.open_runs()
 

@@ -103,8 +103,9 @@ class ObservedRuns:
         return run
 
     def open_runs(self) -> list[ObservedRun]:
-        """The runs that have not ended, as far as the listener said."""
-        return [run for run in self.runs.values() if run.ended_ms is None]
+        """The runs whose end is still to be told; of an RDD's jobs the listener tells it of writes only."""
+        runs = self.runs.values()
+        return [run for run in runs if run.ended_ms is None and (run.outputs or not run.of_rdd)]
 
     @staticmethod
     def _add_facets(facets: RunFacets, run: ObservedRun) -> None:
