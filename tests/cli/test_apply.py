@@ -60,12 +60,12 @@ def start(given: dict[str, Any], stop: Path) -> subprocess.Popen[str]:
 
 def end(program: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """How many events a program has kept, and what it warned of."""
-    out, errors = program.communicate(timeout=60)
+    out, errors = program.communicate(timeout=180)
     assert program.returncode == 0, errors
     return int(out.split()[-1]), [line for line in errors.splitlines() if "to change what is agreed" in line]
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, "waited in vain"
@@ -181,7 +181,7 @@ def test_only_strict_settings_are_refused(
     stop.touch()
     end(start({"home": home, "system_name": "first", "root": tmp_path / "a"}, stop))
     refused = start({"home": home, "system_name": "second", "root": tmp_path / "b", "strict": True}, stop)
-    _, errors = refused.communicate(timeout=60)
+    _, errors = refused.communicate(timeout=180)
     assert refused.returncode == 1
     assert "SettingsConflictError: setting root" in errors
     assert f"waybill settings apply --home {home} --root {tmp_path / 'b'}" in errors
