@@ -193,7 +193,8 @@ class Storm:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-        self._later(1 + 2 * self._chance.random(), thaw)
+        # By a thread: whoever waits for a lock that the frozen one holds may keep this one from going on.
+        threading.Timer(1 + 2 * self._chance.random(), thaw).start()
         return True
 
     def _unmount_the_root(self) -> bool:

@@ -84,7 +84,8 @@ def test_a_driver_that_exits_with_a_status(play: Play) -> None:
 )
 def test_a_driver_whose_cell_raises(play: Play) -> None:
     cells = """
-import code
+import builtins, code
+builtins.get_ipython = lambda: None  # as a kernel of IPython's does
 shell = code.InteractiveInterpreter(globals())
 shell.runcode("raise LookupError('in a cell')")
 shell.runcode("spark.range(3).write.parquet(OUT + '/after')")
