@@ -24,6 +24,8 @@ SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
+ENDINGS := tests/spark/truth tests/spark/test_termination.py
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-lowest test-marquez test-spark-truth test-ecosystem faults storm lint format bench clean
 
@@ -40,9 +42,9 @@ test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the old
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
 
 test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/dev.stamp ## Let Spark's jobs end in every way, on PySpark 3.5, 4.0 and the newest
-	.venv/spark35/bin/python -m pytest -m '' $(ARGS) tests/spark/truth
-	.venv/spark40/bin/python -m pytest -m '' $(ARGS) tests/spark/truth
-	$(PY) -m pytest -m '' $(ARGS) tests/spark/truth
+	.venv/spark35/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
+	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
+	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
 
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, flush, locks as leases
+from waybill.transport.config import agree
 from waybill.transport.runner import Progress, progress_of
 
 TRIES = 3
@@ -66,6 +67,7 @@ def test_memory_that_is_short_for_a_while_makes_no_entry_poison(
         (copy_folder / "threads").touch()
     home = tmp_path / "home"
     journal = Journal(home)
+    agree(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"large")
     limits = resource.getrlimit(resource.RLIMIT_AS)
     command = [sys.executable, "-m", "waybill.transport", str(home)]
@@ -84,6 +86,7 @@ def test_an_entry_at_which_three_runners_die_is_set_aside_and_its_neighbours_are
     tmp_path: Path, copy_folder: Path
 ) -> None:
     journal = Journal(tmp_path / "home")
+    agree(journal, settings_of(tmp_path / "home"))
     journal.append_many((Kind.OPENLINEAGE, body, "") for body in (b"a", b"kill", b"b"))
     for _ in range(TRIES):
         died = subprocess.run([sys.executable, "-m", "waybill.transport", str(journal.home)], check=False)
@@ -140,6 +143,7 @@ def test_the_process_that_works_a_projection_apart_ends_with_its_runner(
 ) -> None:
     home = tmp_path / "home"
     journal = Journal(home)
+    agree(journal, settings_of(home))
     journal.append(Kind.OPENLINEAGE, b"hang")
     runner = subprocess.Popen([sys.executable, "-m", "waybill.transport", str(home)])
     wait_for((copy_folder / "hangs").exists)
