@@ -79,7 +79,7 @@ class Store:
         if (self.home / "events").exists():
             sources.append(EventsSource(self.home))
         (caught_up,) = catch_up([LoggedApplication.read(log)], sources)
-        self.emit(*(correction.event for correction in caught_up.corrections))
+        self.emit(*(correction.event for correction in caught_up.corrections), *caught_up.confirmations)
         return caught_up
 
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -131,8 +131,27 @@ def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> N
     assert len(store.catch_up(log).corrections) == 2
     before = store.records()
     again = store.catch_up(log)
-    assert (again.is_known, again.failed, again.corrections) == (True, 2, ())
+    assert (again.is_known, again.failed, again.corrections, again.confirmations) == (True, 2, (), ())
     assert store.records() == before
+
+
+def test_a_write_that_the_log_confirms_is_confirmed(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / APPLICATION
+    log.write_text("\n".join(log_lines(APPLICATION, FAILED)))
+    assert store.catch_up(log).confirmations == ()
+    (body,) = store.catch_up(plain(log)).confirmations
+    event = decode_event(body)
+    assert isinstance(event, RunEvent)
+    assert event.run.facets is not None
+    assert event.run.facets.evidence is not None
+    assert (event.run.runId, event.run.facets.evidence.source) == (GOOD, "event log")
+
+
+def test_a_write_that_may_have_ignored_what_exists_is_not_confirmed(store: Store, tmp_path: Path) -> None:
+    plan = files("/out/b").replace("ErrorIfExists", "Ignore")
+    log = tmp_path / APPLICATION
+    log.write_text("\n".join(log_lines(APPLICATION, ended(2, at=(AT[0], AT[1] + 1), plan=plan, error=""))))
+    assert store.catch_up(log).confirmations == ()
 
 
 def test_what_was_told_without_naming_its_execution_is_not_told_again(store: Store, tmp_path: Path) -> None:

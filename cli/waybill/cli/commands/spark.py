@@ -138,12 +138,14 @@ def _correct(
 
     agreed = agreed_settings(settings)
     found = list(compare(applications, _stored(agreed), status=status))
-    if not dry_run and any(one.corrections for one in found):
+    if not dry_run and any(one.corrections or one.confirmations for one in found):
         with contextlib.closing(Home.open(agreed, may_spool=False)) as home:
             for one in found:
                 for correction in one.corrections:
                     home.emit(correction.event)
-    _show(found, as_json=as_json, done="would be corrected" if dry_run else "corrected")
+                for event in one.confirmations:
+                    home.emit(event)
+    _show(found, as_json=as_json, would="would be " if dry_run else "")
     return found
 
 
@@ -187,7 +189,7 @@ def _stored(agreed: Settings) -> list[Source]:
     return [*archive, JournalSource(agreed.home)]
 
 
-def _show(found: Sequence[CaughtUp], *, as_json: bool, done: str) -> None:
+def _show(found: Sequence[CaughtUp], *, as_json: bool, would: str) -> None:
     corrections = [correction for one in found for correction in one.corrections]
     if as_json:
         for correction in corrections:
@@ -201,6 +203,8 @@ def _show(found: Sequence[CaughtUp], *, as_json: bool, done: str) -> None:
         ]
         console.table(["run", "job", "output", "cause"], rows)
     for one in found:
-        what = f"{one.failed} executions failed, {len(one.corrections)} {done}"
+        what = f"{one.failed} executions failed, {len(one.corrections)} {would}corrected"
+        if one.confirmations:
+            what += f", {len(one.confirmations)} writes {would}confirmed"
         unknown = f"no event of it is here; its {one.failed} failures are left out"
         console.note(f"{one.application} ({one.name}): {what if one.is_known else unknown}")

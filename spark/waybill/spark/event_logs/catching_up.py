@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
-from waybill.facets.causes import telling
 from waybill.spark.tracking import (
     FailedExecution,
     ObservedRun,
@@ -20,6 +19,8 @@ from waybill.spark.tracking import (
     failure_event,
     lost_writes,
     match,
+    may_ignore,
+    success_event,
     unknown_run,
 )
 from waybill.transport import Kind
@@ -56,6 +57,8 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         is_known: whether the stored events have any run of this application; if not, nothing is corrected.
         failed: how many executions failed.
+        confirmations: events that say of writes that they succeeded, as the listener says; of those of RDDs,
+            and of what may have been ignored, a log does not say.
     """
 
     application: str
@@ -63,6 +66,7 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     is_known: bool
     failed: int
     corrections: tuple[Correction, ...]
+    confirmations: tuple[bytes, ...] = ()
 
 
 def catch_up(
@@ -91,6 +95,7 @@ def catch_up(
             is_known=runs is not None,
             failed=failed,
             corrections=() if runs is None else (*_corrections(application, runs), *ends),
+            confirmations=() if runs is None else tuple(_confirmations(application, runs)),
         )
 
 
@@ -144,12 +149,15 @@ class _StoredRuns:
         self.roots: set[str] = set()
         self.observed = ObservedRuns(sys.maxsize)
         self.told: set[tuple[FailedExecution, int]] = set()
+        self.confirmed: set[str] = set()
 
     def add_ours(self, event: RunEvent, body: bytes) -> None:
         """Add an event of ours, which corrects the listener's; those come first."""
         run = self.observed.runs.get(event.run.runId)
         if run is not None and event.eventType in (EventType.FAIL, EventType.ABORT):
             run.is_reported = True
+        elif event.eventType is EventType.COMPLETE:
+            self.confirmed.add(event.run.runId)
         facets = _EVENT.decode(body).run.facets
         if facets is not None and facets.query is not None and facets.query.number.isdecimal():
             failed = FailedExecution(facets.query.application_id, int(facets.query.number))
@@ -241,6 +249,20 @@ def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterato
         yield _correction(application, failure, unknown_run(failure, own, application.id), is_run_known=False)
 
 
+def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Iterator[bytes]:
+    """What confirms the other writes; to be asked for after the corrections, which take their runs."""
+    failed = [execution for execution in application.executions if execution.error]
+    succeeded = [one for one in application.executions if not one.error and not may_ignore(one.plan)]
+    runs = [
+        run
+        for run in _runs_of(application, stored)
+        if run.outputs and run.ended_ms is not None and run.run_id not in stored.confirmed
+        if not run.is_reported and not run.has_failed and run.failed is None
+    ]
+    for _, run in match(succeeded, runs, failed).pairs:
+        yield success_event(run, source="event log")
+
+
 def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> Iterator[Correction]:
     """The application's own failure, unless a tracked session has told it."""
     failure, own = ProgramFailure.of_status(status), stored.application()
@@ -275,7 +297,7 @@ def _runs_of(application: LoggedApplication, stored: _StoredRuns) -> list[Observ
 def _correction(
     application: LoggedApplication, failure: Execution, run: ObservedRun, *, is_run_known: bool
 ) -> Correction:
-    cause = ProgramFailure(telling(failure.error), failure.error)
+    cause = ProgramFailure.of_write(failure.error)
     return Correction(
         application=application.id,
         run=run.run_id,

@@ -59,8 +59,8 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
     )
 
 
-def success_event(run: ObservedRun, *, wrote: bool = True) -> bytes:
-    """The COMPLETE event of a run once more, with the word of this session that nothing failed.
+def success_event(run: ObservedRun, *, source: str = "session", wrote: bool = True) -> bytes:
+    """The COMPLETE event of a run once more, with the word of this session or of an event log.
 
     A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED.
     """
@@ -73,7 +73,7 @@ def success_event(run: ObservedRun, *, wrote: bool = True) -> bytes:
     from waybill.transport.serial import event_to_json
 
     facets = _parent_of(run)
-    facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source="session", producer=PRODUCER)
+    facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     if not wrote:
         said = {"final_state": "FILTERED", "filteredCause": IGNORED}
         tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]

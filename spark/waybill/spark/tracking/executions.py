@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from waybill.spark.tracking.plans import may_ignore
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-_IGNORES: Final = ", Ignore, ["
-"""The mode of a write among the arguments in its plan."""
 
 _FILES: Final = "number of written files"
 
@@ -102,7 +101,7 @@ class Executions:
 
     def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
         """Whether it was to write files unless the folder exists, and has counted none."""
-        if _IGNORES not in str(execution.physicalPlanDescription()):
+        if not may_ignore(str(execution.physicalPlanDescription())):
             return False
         metrics, counted = execution.metrics(), self._store.executionMetrics(execution.executionId())
         files = [metrics.apply(place) for place in range(metrics.size())]

@@ -29,6 +29,9 @@ _FILES: Final = re.compile(
 )
 _OPTION: Final = re.compile(r"Arguments: .*?\bpath=([^\],]+)[\],]")
 _URI: Final = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?(?://([^/]*))?(.*)", re.DOTALL | re.IGNORECASE)
+_IGNORES: Final = ", Ignore, ["
+"""The mode of a write among its arguments."""
+
 _OBJECT_STORES: Final = ("s3", "gs", "wasb", "abfs")
 
 
@@ -49,6 +52,11 @@ def target_of(plan: str) -> DatasetName | None:
     paragraph = plan.partition(f") {name.removeprefix('Execute ')}\n")[2].partition("\n\n")[0]
     option = _OPTION.search(paragraph)
     return _dataset(option[1]) if option else None
+
+
+def may_ignore(plan: str) -> bool:
+    """Whether the plan is of a write that writes nothing where its folder exists."""
+    return _IGNORES in plan
 
 
 def names_path(plan: str, name: str) -> bool:
