@@ -43,6 +43,10 @@ class Ran:
     events: list[RunEvent] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.read()
+
+    def read(self) -> None:
+        """Read what the journal has now."""
         if Journal.exists(self.home):
             journal = Journal(self.home)
             entries = [entry for entry in journal.read(0, limit=100_000) if entry.kind is Kind.OPENLINEAGE]

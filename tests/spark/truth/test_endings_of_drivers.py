@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from endings import ending
 
-from waybill.facets import FinalState
+from waybill.facets import EVIDENCE, FinalState
+from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
     from stage import Play, Scene
@@ -134,8 +135,12 @@ def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
     status = 5 if "_exit" in how else -signal.SIGKILL
     scene = ended(play, f"once_it_writes(lambda: {how})\nwrite_slowly()", status)
     assert not scene.is_committed("slow")
-    assert COMPLETE not in scene.states("slow")
+    assert scene.states("slow") == []
     assert scene.states("before") == [COMPLETE]
+    flush(Settings.load({"home": scene.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    scene.ran.read()
+    assert scene.states("slow") == [CANCELLED]
+    assert (scene.record("slow").annotations or {})[EVIDENCE].startswith("inferred: ")
 
 
 @ending(
