@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -29,6 +30,7 @@ from waybill.exporter import Query, find
 from waybill.facets import FinalState
 from waybill.marquez import Backend, Delivery
 from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -291,7 +293,8 @@ def test_a_second_demo_deletes_the_first_unless_told_to_keep_it(tmp_path: Path) 
 def test_a_second_demo_ends_the_first_one_s_runner(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     prepare(home, keep=False)
-    Journal(home).close()
+    with contextlib.closing(Journal(home)) as journal:
+        agree(journal, Settings.load({"home": home}, origin="tests"))
     command = [sys.executable, "-m", "waybill.transport", str(home)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as runner:
         while locks.holder(home) is None:

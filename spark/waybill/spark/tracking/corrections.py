@@ -11,6 +11,8 @@ from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun
 from waybill.spark.tracking.plans import command_of, target_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from openlineage.client.facet_v2 import RunFacet
 
     from waybill.spark.tracking.executions import Execution
@@ -65,19 +67,15 @@ def success_event(run: ObservedRun, *, source: str = "session", wrote: bool = Tr
     A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED.
     """
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
-    from openlineage.client.facet_v2 import tags_run
 
     from waybill.facets import EVIDENCE_FACET, PRODUCER
     from waybill.facets.inferred import WaybillEvidenceRunFacet
-    from waybill.facets.overrides import TAG_PREFIX
     from waybill.transport.serial import event_to_json
 
     facets = _parent_of(run)
     facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
     if not wrote:
-        said = {"final_state": "FILTERED", "filteredCause": IGNORED}
-        tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]
-        facets["tags"] = tags_run.TagsRunFacet(tags, producer=PRODUCER)
+        facets |= _tags_of({"final_state": "FILTERED", "filteredCause": IGNORED})
     return event_to_json(
         RunEvent(
             eventTime=_instant_of(run.ended_ms or 0),
@@ -99,10 +97,9 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
-    from openlineage.client.facet_v2 import error_message_run, external_query_run, tags_run
+    from openlineage.client.facet_v2 import error_message_run, external_query_run
 
     from waybill.facets import PRODUCER
-    from waybill.facets.overrides import TAG_PREFIX
     from waybill.transport.serial import event_to_json
 
     facets: dict[str, RunFacet] = {
@@ -118,11 +115,13 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
         facets["externalQuery"] = external_query_run.ExternalQueryRunFacet(
             externalQueryId=str(run.failed.number), source=run.failed.application_id, producer=PRODUCER
         )
-    outputs = []
+    outputs, said = [], {}
+    if failure.cancelled:
+        said["final_state"] = "CANCELLED"  # although the listener may call its jobs failed
     if isinstance(run, UnknownRun):
-        tag = tags_run.TagsRunFacetFields(f"{TAG_PREFIX}run", RUN_NOT_KNOWN, "WAYBILL")
-        facets["tags"] = tags_run.TagsRunFacet([tag], producer=PRODUCER)
+        said["run"] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
+    facets |= _tags_of(said)
     return event_to_json(
         RunEvent(
             eventTime=_instant_of(time_ms),
@@ -148,6 +147,17 @@ def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
         producer=PRODUCER,
     )
     return {"parent": facet}
+
+
+def _tags_of(said: Mapping[str, str]) -> dict[str, RunFacet]:
+    """The tags that say something of the run's record; none where nothing is said."""
+    from openlineage.client.facet_v2 import tags_run
+
+    from waybill.facets import PRODUCER
+    from waybill.facets.overrides import TAG_PREFIX
+
+    tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]
+    return {"tags": tags_run.TagsRunFacet(tags, producer=PRODUCER)} if tags else {}
 
 
 def _instant_of(time_ms: int) -> str:
