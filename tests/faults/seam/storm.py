@@ -28,6 +28,7 @@ from seam.oracle import compare, read_compacted
 from seam.town import Town, runner_of
 
 from waybill.transport import Journal, JournalError
+from waybill.transport.journal.nodes import nodes_of
 
 _ENDS_WITHIN_S: Final = 60.0
 _SAVED_WITHIN_S: Final = 15.0
@@ -370,9 +371,11 @@ class Storm:
 
     def _delete_the_journal(self) -> bool:
         """Delete it while it is served: whoever had it open saves it, and nobody goes on before a restart."""
-        node = _node_of(self._town.home)
+        home = self._town.home
+        nodes = _nodes_of(home)
+        # What is put back goes on under a node of its own.
         return self._lose_the_journal(
-            self._delete, lambda: _is_saved(self._town.home) or _node_of(self._town.home) == node
+            self._delete, lambda: _is_saved(home) or _nodes_of(home)[: len(nodes)] == nodes
         )
 
     def _replace_the_journal(self) -> bool:
@@ -423,16 +426,15 @@ class Storm:
             self._town.ledger.acknowledged.update(numbers)
 
 
-def _node_of(home: Path) -> str | None:
-    """The node of the journal in a home, as which nobody else files; None where there is none."""
+def _nodes_of(home: Path) -> list[str]:
+    """The nodes that the journal in a home has had; none where there is none."""
     try:
         uri = f"{(home / 'journal.db').as_uri()}?mode=ro"
         connection = apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         with contextlib.closing(connection):
-            node: str | None = connection.execute("SELECT value FROM meta WHERE key = 'node'").get
+            return [node.name for node in nodes_of(connection)]
     except apsw.Error:
-        return None
-    return node
+        return []
 
 
 def _is_saved(home: Path) -> bool:
