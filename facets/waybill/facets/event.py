@@ -46,6 +46,10 @@ class EventType(StrEnum):
         return cls.__members__.get(str(value).upper(), cls.OTHER)
 
 
+TERMINAL: Final = frozenset({EventType.COMPLETE, EventType.ABORT, EventType.FAIL})
+"""The types that end a run."""
+
+
 class DatasetName(msgspec.Struct, frozen=True, gc=False):
     """What identifies a dataset: the namespace of its store and its name there."""
 

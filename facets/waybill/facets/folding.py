@@ -392,14 +392,18 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
 
 def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
     """Return what an inferred end says of a file; of several such ends the first counts."""
-    annotations = _sorted({**(record.annotations or {}), EVIDENCE: f"inferred: {ending.inferred}"})
+    annotations = _sorted({**(record.annotations or {}), EVIDENCE: _inferred(ending)})
     return msgspec.structs.replace(record, completed=ending.time_us // 1_000, annotations=annotations)
+
+
+def _inferred(ending: Ending) -> str:
+    return f"inferred: {ending.inferred}"
 
 
 def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> str:
     """Return on what a derived record rests; empty where it is the run's own word."""
     if ending.inferred:
-        return f"inferred: {ending.inferred}"
+        return _inferred(ending)
     if final_state is not FinalState.COMPLETE:
         return ""
     doubts = []

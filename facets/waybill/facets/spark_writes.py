@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.event import EventType
+from waybill.facets.event import TERMINAL
 
 if TYPE_CHECKING:
     from waybill.facets.event import OutputDataset, RunEvent
@@ -30,7 +30,6 @@ _CHANGE: Final = b"lifecycleStateChange"
 _BATCH: Final = b'"BATCH"'
 _JOBS: Final = frozenset({"SQL_JOB", "RDD_JOB"})
 _STATISTICS: Final = b'"outputStatistics"'
-_ENDS: Final = frozenset({EventType.COMPLETE, EventType.ABORT, EventType.FAIL})
 
 
 class _Change(msgspec.Struct):
@@ -104,4 +103,4 @@ def source_of(event: RunEvent) -> str | None:
     facets = event.run.facets
     if facets is not None and facets.evidence is not None:
         return facets.evidence.source if facets.evidence.source in SOURCES else None
-    return LISTENER if event.eventType in _ENDS and _LISTENER_PRODUCER in event.producer else None
+    return LISTENER if event.eventType in TERMINAL and _LISTENER_PRODUCER in event.producer else None

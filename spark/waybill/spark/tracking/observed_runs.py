@@ -8,12 +8,10 @@ from typing import Final
 import msgspec
 
 from waybill.facets import EventType, RunEvent, decode_event, parse_instant_us
-from waybill.facets.event import Parent, RunFacets
+from waybill.facets.event import TERMINAL, Parent, RunFacets
 
 RUNS_MAX: Final = 10_000
 """The most runs of a live application that are remembered."""
-
-_ENDS: Final = frozenset({EventType.COMPLETE, EventType.FAIL, EventType.ABORT})
 
 
 class _JobDetails(msgspec.Struct):
@@ -95,7 +93,7 @@ class ObservedRuns:
         if event.eventType is EventType.START:
             run.started_ms = time_ms
             run.of_rdd = bool(run.spark_jobs)
-        elif event.eventType in _ENDS:
+        elif event.eventType in TERMINAL:
             run.ended_ms = max(time_ms, run.ended_ms or 0)
             run.has_failed |= event.eventType is not EventType.COMPLETE
         while len(self.runs) > self._runs_max:
