@@ -211,6 +211,30 @@ transport.emit(event(81))
     assert sorted(run_ids(tmp_path / "home")) == [str(uuid.UUID(int=number)) for number in range(82)]
 
 
+@pytest.mark.parametrize("durability", ["power", "process"])
+def test_an_emit_imports_nothing_so_that_a_fork_beside_it_leaves_no_module_locked(
+    tmp_path: Path, durability: str
+) -> None:
+    script = f"""
+import os, sys
+from waybill.transport import WaybillConfig, WaybillTransport
+from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
+run = Run("0190a8b4-0000-7000-8000-000000000000")
+at = "2026-11-21T10:00:00Z"
+event = RunEvent(eventTime=at, producer="https://p", run=run, job=Job("n", "j"), eventType=RunState.START)
+config = {{"type": "{TYPE}", "home": sys.argv[1], "runner": "none", "durability": "{durability}"}}
+transport = WaybillTransport(WaybillConfig.from_dict(config))
+known = set(sys.modules)
+transport.emit(event)
+if os.fork() == 0:
+    transport.emit(event)
+    os._exit(len(set(sys.modules) - known))
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+assert set(sys.modules) == known, set(sys.modules) - known
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script, tmp_path / "home"], check=True, timeout=60)
+
+
 def test_a_backend_that_is_down_or_hangs_never_reaches_the_pipeline(
     tmp_path: Path, end_runner: Callable[[Path], None]
 ) -> None:

@@ -66,7 +66,7 @@ def this_program() -> Program | None:
 @functools.lru_cache(maxsize=1)
 def _program_of(pid: int) -> Program | None:
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii")
+        boot = (_PROC / "sys/kernel/random/boot_id").read_bytes().decode()
         namespace = (_PROC / "self/ns/pid").stat().st_ino
         found = _state_and_start(pid)
     except (OSError, ValueError):
@@ -102,7 +102,7 @@ def _is_alive(pid: int, started: int) -> bool:
 def _state_and_start(pid: int) -> tuple[str, int] | None:
     """A process's state, and when it started in ticks since the boot; None if it is not shown."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+        stat = (_PROC / str(pid) / "stat").read_bytes().decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
     # The name of its file stands in parentheses, and may hold any character.
