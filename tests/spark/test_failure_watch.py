@@ -25,11 +25,13 @@ APPLICATION = ObservedRun("01a1fec3-0000-7069-a2a1-b2454eb72dad", "tests", "orde
 class Spark(Executions):
     """A Spark whose executions have ended as they are given; `settle` waits for `before_settled`."""
 
-    def __init__(self, *ended: Execution) -> None:
+    def __init__(self, *ended: Execution, open_ms: int | None = None, unclear_ms: int | None = None) -> None:
         self.application_id = "local-1"
         self.executions = list(ended)
         self.before_settled: Callable[[], None] = lambda: None
         self.is_gone = False
+        self._open_ms = [] if open_ms is None else [open_ms]
+        self._unclear_ms = [] if unclear_ms is None else [unclear_ms]
 
     def settle(self, timeout_s: float) -> None:
         assert timeout_s > 0
@@ -200,6 +202,25 @@ def test_a_write_is_not_confirmed_where_an_unknown_failure_may_be_its(watched: W
     assert [record.did for record in records if record.final_state is FinalState.COMPLETE] == [later]
     assert RUN not in {record.did for record in records}
     assert len(records) == 2
+
+
+def test_a_write_is_not_confirmed_where_spark_does_not_know_how_it_ended(watched: Watched) -> None:
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    assert watched.end(Spark(unclear_ms=AT[1])) == []
+
+
+def test_a_failure_that_spark_notes_after_its_listener_has_settled_is_not_missed(watched: Watched) -> None:
+    looks = iter([Spark(open_ms=AT[0]), Spark(open_ms=AT[0]), Spark(ended(1, at=AT))])
+    spark = Spark()
+
+    def look() -> Iterator[Execution]:
+        now = next(looks, Spark())
+        vars(spark).update(_open_ms=now._open_ms)  # noqa: SLF001 - stands for what a look finds
+        return now.newly_without_write()
+
+    vars(spark).update(newly_without_write=look)
+    watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
+    assert [record.final_state for record in watched.end(spark)] == [FinalState.ERROR]
 
 
 def test_a_write_that_the_listener_calls_failed_is_not_confirmed(watched: Watched) -> None:

@@ -24,38 +24,31 @@ MAVEN: Final = Path.home() / ".m2" / "repository"
 SPARK: Final = ".".join(pyspark.__version__.split(".")[:2])
 
 
-class Format(NamedTuple):
-    """A table format: its packages for each version of Spark, the first of which is the one to name."""
+PACKAGES: Final = {
+    "3.5": (
+        "org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.9.2",
+        "io.delta:delta-spark_2.12:3.3.2",
+        "io.delta:delta-storage:3.3.2",
+    ),
+    "4.0": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",
+        "io.delta:delta-spark_2.13:4.0.0",
+        "io.delta:delta-storage:4.0.0",
+    ),
+}
+"""The packages of both formats for each version of Spark."""
 
-    packages: Mapping[str, tuple[str, ...]]
-    options: Mapping[str, str]
-
-
-ICEBERG = Format(
-    {
-        "3.5": ("org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.9.2",),
-        "4.0": ("org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0",),
-    },
-    {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
-        "spark.sql.catalog.lake.type": "hadoop",
-        "spark.sql.catalog.lake.warehouse": "{out}/lake",
-    },
-)
-DELTA = Format(
-    {
-        "3.5": ("io.delta:delta-spark_2.12:3.3.2", "io.delta:delta-storage:3.3.2"),
-        "4.0": ("io.delta:delta-spark_2.13:4.0.0", "io.delta:delta-storage:4.0.0"),
-    },
-    {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.databricks.delta.snapshotPartitions": "2",
-        "spark.sql.warehouse.dir": "{out}/lake",
-        "spark.driver.extraJavaOptions": "-Dderby.system.home={out}",
-    },
-)
+OPTIONS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,"
+    "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.lake": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.lake.type": "hadoop",
+    "spark.sql.catalog.lake.warehouse": "{out}/lake",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.warehouse.dir": "{out}/lake",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={out}",
+}
 
 PROGRAM = """
 import json, time
@@ -70,30 +63,35 @@ spark.sparkContext.setLogLevel("OFF")
 spark.range(10).selectExpr("id", "'s' AS v").createOrReplaceTempView("good")
 spark.range(10).selectExpr("id", "if(id = 3, raise_error('boom'), 's') AS v").createOrReplaceTempView("bad")
 began, failed = {}, []
-for operation, statement in asked["operations"]:
-    began[operation] = time.time_ns() // 1_000_000
+for statement in asked["statements"]:
+    began[statement] = time.time_ns() // 1_000_000
     try:
         if statement.startswith("append "):
-            _, view, table = statement.split()
-            spark.table(view).write.format(asked["format"]).mode("append").saveAsTable(table)
+            _, form, view, table = statement.split()
+            spark.table(view).write.format(form).mode("append").saveAsTable(table)
         elif statement.startswith("save "):
-            _, view, folder = statement.split()
-            spark.table(view).write.format(asked["format"]).mode("append").save(OUT + "/lake/" + folder)
+            _, form, view, folder = statement.split()
+            spark.table(view).write.format(form).mode("append").save(OUT + "/lake/" + folder)
         else:
             spark.sql(statement)
-    except Exception as error:
-        failed.append(operation)
+    except Exception:
+        failed.append(statement)
 spark.stop()
 print(json.dumps([began, failed]))
 """
 
 
-def jars(form: Format) -> list[Path]:
-    """The format's JARs on this machine; without them the test is skipped."""
-    if SPARK not in form.packages:
-        pytest.skip(f"there is none for PySpark {SPARK}; make test-spark-truth has others")
+def packages() -> str:
+    """Both formats' packages, as `spark.jars.packages` names them; without them the test is skipped."""
+    if SPARK not in PACKAGES:
+        pytest.skip(f"there are none for PySpark {SPARK}; make test-spark-truth has others")
+    return ",".join(PACKAGES[SPARK])
+
+
+def jars() -> list[Path]:
+    """Both formats' JARs on this machine; without them the test is skipped."""
     paths = []
-    for package in form.packages[SPARK]:
+    for package in packages().split(","):
         group, artifact, version = package.split(":")
         paths.append(MAVEN.joinpath(*group.split("."), artifact, version, f"{artifact}-{version}.jar"))
         if not paths[-1].exists():
@@ -122,8 +120,8 @@ UPDATE = "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
 
 ICEBERG_OPERATIONS = [
     good("create", "CREATE TABLE lake.db.t (id BIGINT, v STRING) USING iceberg", "db/t"),
-    good("append", "append good lake.db.t", "db/t"),
-    bad("append, failing", "append bad lake.db.t", "db/t"),
+    good("append", "append iceberg good lake.db.t", "db/t"),
+    bad("append, failing", "append iceberg bad lake.db.t", "db/t"),
     good("CTAS", "CREATE TABLE lake.db.c USING iceberg AS SELECT * FROM good", "db/c"),
     bad("CTAS, failing", "CREATE TABLE lake.db.d USING iceberg AS SELECT * FROM bad", "db/d"),
     good("overwrite", "INSERT OVERWRITE lake.db.t SELECT * FROM good", "db/t"),
@@ -143,10 +141,10 @@ ICEBERG_OPERATIONS = [
 # The listener names no output of an UPDATE or DELETE of Delta's, nor of a CTAS that failed.
 DELTA_OPERATIONS = [
     good("create", "CREATE TABLE t (id BIGINT, v STRING) USING delta", "t"),
-    good("append", "append good t", "t"),
-    bad("append, failing", "append bad t", "t"),
-    good("save", "save good p", "p"),
-    bad("save, failing", "save bad p", "p"),
+    good("append", "append delta good t", "t"),
+    bad("append, failing", "append delta bad t", "t"),
+    good("save", "save delta good p", "p"),
+    bad("save, failing", "save delta bad p", "p"),
     good("CTAS", "CREATE TABLE c USING delta AS SELECT * FROM good", "c"),
     bad("CTAS, failing", "CREATE TABLE d USING delta AS SELECT * FROM bad", None),
     good("overwrite", "INSERT OVERWRITE t SELECT * FROM good", "t"),
@@ -160,8 +158,11 @@ DELTA_OPERATIONS = [
 ]
 
 
+OPERATIONS: Final = {"iceberg": ICEBERG_OPERATIONS, "delta": DELTA_OPERATIONS}
+
+
 class Told(NamedTuple):
-    """A job that ended, and when each of its operations began."""
+    """A job that ended, and when each of its statements began."""
 
     began_ms: Mapping[str, int]
     ran: Ran
@@ -169,30 +170,28 @@ class Told(NamedTuple):
 
 def ask(
     run: Run,
-    form: str,
     operations: list[Operation],
     options: Mapping[str, str],
     *,
     command: tuple[str, ...] = (sys.executable,),
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> Told:
-    """Run a job with these operations; each fails or succeeds as it is meant to."""
+    """Run a job with these operations on tables of both formats; each fails or succeeds as it is meant to."""
     asked = {
-        "format": form,
-        "options": options,
-        "operations": [(operation.name, operation.statement) for operation in operations],
+        "options": {**OPTIONS, **options},
+        "statements": [operation.statement for operation in operations],
     }
     env = {"JAVA_HOME": str(find_java().home), **env}
     ran = run(PROGRAM, command=command, arguments=(json.dumps(asked),), env=env)
     assert ran.status == 0, ran.stderr
-    began, failed = json.loads(ran.stdout.splitlines()[-1])
-    assert failed == [operation.name for operation in operations if operation.fails]
-    return Told(began, ran)
+    began_ms, failed = json.loads(ran.stdout.splitlines()[-1])
+    assert failed == [operation.statement for operation in operations if operation.fails]
+    return Told(began_ms, ran)
 
 
 def says(told: Told, operation: Operation) -> set[tuple[str, str | None]]:
     """What the records that began with the operation say."""
-    began_ms = told.began_ms[operation.name]
+    began_ms = told.began_ms[operation.statement]
     ended_ms = min((ms for ms in told.began_ms.values() if ms > began_ms), default=sys.maxsize)
     lake = f"{told.ran.out}/lake/"
     return {
@@ -202,22 +201,10 @@ def says(told: Told, operation: Operation) -> set[tuple[str, str | None]]:
     }
 
 
-FORMATS: Final = {"iceberg": (ICEBERG, ICEBERG_OPERATIONS), "delta": (DELTA, DELTA_OPERATIONS)}
-
-
-def packages(form: Format) -> dict[str, str]:
-    """The option that names the format's packages, which are on this machine."""
-    return {"spark.jars.packages": form.packages[SPARK][0]} if jars(form) else {}
-
-
 @pytest.fixture(scope="module")
-def iceberg(run: Run) -> Told:
-    return ask(run, "iceberg", ICEBERG_OPERATIONS, {**packages(ICEBERG), **ICEBERG.options})
-
-
-@pytest.fixture(scope="module")
-def delta(run: Run) -> Told:
-    return ask(run, "delta", DELTA_OPERATIONS, {**packages(DELTA), **DELTA.options})
+def told(run: Run) -> Told:
+    operations = [operation for form in OPERATIONS.values() for operation in form]
+    return ask(run, operations, {"spark.jars.packages": packages()})
 
 
 @ending(
@@ -227,8 +214,8 @@ def delta(run: Run) -> Told:
     record="COMPLETE, or ERROR with the cause, with the table as its sink",
 )
 @pytest.mark.parametrize("operation", ICEBERG_OPERATIONS, ids=lambda operation: operation.name)
-def test_an_operation_on_an_iceberg_table_is_told_as_it_went(iceberg: Told, operation: Operation) -> None:
-    assert says(iceberg, operation) == operation.says
+def test_an_operation_on_an_iceberg_table_is_told_as_it_went(told: Told, operation: Operation) -> None:
+    assert says(told, operation) == operation.says
 
 
 @ending(
@@ -238,8 +225,8 @@ def test_an_operation_on_an_iceberg_table_is_told_as_it_went(iceberg: Told, oper
     record="the same, but UPDATE, DELETE and a failed `AS SELECT` have no sink: the listener names none",
 )
 @pytest.mark.parametrize("operation", DELTA_OPERATIONS, ids=lambda operation: operation.name)
-def test_an_operation_on_a_delta_table_is_told_as_it_went(delta: Told, operation: Operation) -> None:
-    assert says(delta, operation) == operation.says
+def test_an_operation_on_a_delta_table_is_told_as_it_went(told: Told, operation: Operation) -> None:
+    assert says(told, operation) == operation.says
 
 
 WAYS: Final = [
@@ -253,36 +240,45 @@ WAYS: Final = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", FORMATS)
-def test_however_a_job_gets_its_jars_the_sinks_are_told(
-    run: Run, tmp_path: Path, name: str, way: str
-) -> None:
-    form, operations = FORMATS[name]
-    paths = [str(path) for path in jars(form)]
-    package = form.packages[SPARK][0]
+CREATING: Final = {"create", "CTAS", "CTAS, failing"}
+CHOSEN: Final = {
+    form: [operation for operation in operations if operation.name in CREATING]
+    for form, operations in OPERATIONS.items()
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def told_in_this_way(
+    run: Run, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Told:
+    paths = [str(path) for path in jars()]
     submit = str(spark_home() / "bin" / "spark-submit")
-    options = dict(form.options)
+    options: dict[str, str] = {}
     env: dict[str, str] = {}
     command: tuple[str, ...] = (sys.executable,)
-    match way:
+    match request.param:
         case "jars of a builder":
             options["spark.jars"] = ",".join(paths)
         case "packages of spark-defaults":
-            (tmp_path / "spark-defaults.conf").write_text(f"spark.jars.packages {package}\n")
-            env["SPARK_CONF_DIR"] = str(tmp_path)
+            folder = tmp_path_factory.mktemp("conf")
+            (folder / "spark-defaults.conf").write_text(f"spark.jars.packages {packages()}\n")
+            env["SPARK_CONF_DIR"] = str(folder)
         case "packages of the environment":
-            env["PYSPARK_SUBMIT_ARGS"] = f"--packages {package} pyspark-shell"
+            env["PYSPARK_SUBMIT_ARGS"] = f"--packages {packages()} pyspark-shell"
         case "packages of spark-submit":
-            command = (submit, "--packages", package)
+            command = (submit, "--packages", packages())
         case "jars of spark-submit":
             command = (submit, "--jars", ",".join(paths))
         case "class path of a builder":
             options["spark.driver.extraClassPath"] = ":".join(paths)
         case "class path of spark-submit":
             command = (submit, "--driver-class-path", ":".join(paths))
-    chosen = [operation for operation in operations if operation.name.partition(",")[0] in {"create", "CTAS"}]
-    told = ask(run, name, chosen, options, command=command, env=env)
-    assert {operation.name: says(told, operation) for operation in chosen} == {
-        operation.name: operation.says for operation in chosen
+    operations = [operation for form in CHOSEN.values() for operation in form]
+    return ask(run, operations, options, command=command, env=env)
+
+
+@pytest.mark.parametrize("form", CHOSEN)
+def test_however_a_job_gets_its_jars_the_sinks_are_told(told_in_this_way: Told, form: str) -> None:
+    assert {operation.name: says(told_in_this_way, operation) for operation in CHOSEN[form]} == {
+        operation.name: operation.says for operation in CHOSEN[form]
     }

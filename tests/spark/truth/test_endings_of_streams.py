@@ -41,7 +41,8 @@ def batches():
 
 def fails():
     def take(batch, number):
-        batch.selectExpr("raise_error('in a batch') AS x").write.parquet(OUT + "/failed_batch")
+        failing = batch.selectExpr("if(id < 0, 'x', raise_error('in a batch')) AS x")
+        failing.write.parquet(OUT + "/failed_batch")
     write_stream("fails", follow("read_by_failure")).foreachBatch(take).start().awaitTermination()
 
 attempt("files", files)

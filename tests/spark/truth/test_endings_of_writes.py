@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from endings import ending
 
@@ -43,7 +44,8 @@ parquet("good", lambda: rows)
 parquet("empty", lambda: rows.where("id < 0"))
 parquet("no_shuffle", lambda: failing)
 parquet("after_shuffle", lambda: counts.withColumn("x", fails("count")))
-parquet("halfway", lambda: rows.repartition(4).withColumn("x", F.expr("assert_true(id < 99)")))
+last_fails = F.expr("if(id < 99, 'x', raise_error('99 comes last'))")
+parquet("halfway", lambda: rows.repartition(4).withColumn("x", last_fails))
 parquet("exists", lambda: counts)
 parquet("ignored", lambda: counts, "ignore")
 parquet("replaced", lambda: counts, "overwrite")
@@ -66,7 +68,7 @@ attempt("table_exists", lambda: counts.write.saveAsTable("kept"))
 attempt("table_fails", lambda: failing.write.option("path", OUT + "/table_fails").saveAsTable("lost"))
 create = "CREATE TABLE {0} USING parquet LOCATION '" + OUT + "/{0}' AS SELECT {1} FROM kept"
 sql("ctas", create.format("ctas", "*"))
-sql("ctas_fails", create.format("ctas_fails", "raise_error('no') AS x"))
+sql("ctas_fails", create.format("ctas_fails", "if(id < 0, 'x', raise_error('no')) AS x"))
 sql("inserted", "INSERT INTO ctas SELECT * FROM kept")
 sql("alter", "ALTER TABLE ctas SET TBLPROPERTIES ('a' = 'b')")
 sql("drop", "DROP TABLE ctas")
@@ -128,7 +130,7 @@ def test_a_write_of_which_one_task_fails(scene: Scene) -> None:
     assert scene.error("halfway")
     assert not scene.has_rows("halfway")
     assert scene.states("halfway") == [ERROR]
-    assert "is not true" in scene.cause("halfway")
+    assert "99 comes last" in scene.cause("halfway")
 
 
 @ending(
@@ -234,14 +236,15 @@ def test_a_table_that_is_created(scene: Scene, name: str) -> None:
     "a table",
     "it exists",
     really="an exception, the table is as before",
-    record="ERROR with the cause, without a sink",
+    record="ERROR with the cause, without a sink; none on PySpark 3.5 and 4.0, which begin nothing",
 )
 def test_a_table_that_exists(scene: Scene) -> None:
     assert "ALREADY_EXISTS" in (scene.error("table_exists") or "")
+    begins = not pyspark.__version__.startswith(("3.5.", "4.0."))
     causes = [
         (one.annotations or {}).get("errorCause", "") for one in scene.ran.records if one.final_state is ERROR
     ]
-    assert len([cause for cause in causes if "TABLE_OR_VIEW_ALREADY_EXISTS" in cause]) == 1
+    assert len([cause for cause in causes if "TABLE_OR_VIEW_ALREADY_EXISTS" in cause]) == begins
 
 
 @pytest.mark.parametrize("name", ["table_fails", "ctas_fails"])

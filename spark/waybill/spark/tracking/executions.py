@@ -3,22 +3,35 @@
 The listener reports a failed write as complete. Spark's record of the same execution has the error, however
 it failed, for every session of the application, also with the web interface off. It is read by calls from
 Python, so that no code of ours runs inside the user's jobs.
+
+The store has two gaps. An execution gets its number before it is planned, and is in the store after that,
+so that one with a higher number may be there, and even have ended, before it. And where a job begins after
+its execution has ended, as an adaptive plan's may after a failure, Spark forgets the execution's error: not
+even the empty text that stands for success is left.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
+from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.spark.tracking.plans import may_ignore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+ABSENT_MAX: Final = 64
+"""The most numbers that are looked for in vain; the oldest are given up first."""
+
 _FILES: Final = "number of written files"
+_FAILED_JOB: Final = re.compile(r"\b(\d+) -> FAILED\b")
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +59,14 @@ class Executions:
         self._context = java.sparkContext._jsc.sc()  # noqa: SLF001 - the way to the JVM
         self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
-        self._ended: set[int] = set()
+        self._watched: set[int] = set()
+        """The numbers of those that have not ended, as far as is known, or are not in the store."""
         self._next = 0
-        """All executions below this number have ended."""
+        """The lowest number that was not watched yet."""
+        self._open_ms: list[int] = []
+        """When those began that had not ended at the last look."""
+        self._unclear_ms: list[int] = []
+        """When those ended of which Spark does not know how."""
 
     def settle(self, timeout_s: float) -> None:
         """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
@@ -62,27 +80,37 @@ class Executions:
         Spark remembers the last `spark.sql.ui.retainedExecutions` (1,000), so this is called more often than
         that many end.
         """
-        executions = self._store.executionsList()
-        unended: set[int] = set()
-        newest = self._next - 1
-        for place in range(executions.size() - 1, -1, -1):
-            execution = executions.apply(place)
-            number = int(execution.executionId())
-            newest = max(newest, number)
-            if number < self._next:
-                break
-            if number in self._ended:
+        self._watch_new()
+        self._open_ms = []
+        absent = 0
+        for number in sorted(self._watched, reverse=True):
+            found = self._store.execution(number)
+            if found.isEmpty():
+                absent += 1
+                if absent > ABSENT_MAX:
+                    self._watched.discard(number)
                 continue
+            execution = found.get()
             if execution.completionTime().isEmpty():
-                unended.add(number)
+                self._open_ms.append(int(execution.submissionTime()))
                 continue
-            error = _error(execution)
-            found = _ended(execution, error) if error or self._has_ignored(execution) else None
-            self._ended.add(number)
-            if found is not None:
-                yield found
-        self._next = min(unended, default=newest + 1)
-        self._ended = {number for number in self._ended if number >= self._next}
+            ended = self._without_write(execution)
+            self._watched.discard(number)
+            if ended is not None:
+                yield ended
+
+    @property
+    def are_open(self) -> bool:
+        """Whether any had not ended at the last look."""
+        return bool(self._open_ms)
+
+    def may_have_failed(self, started_ms: int | None, ended_ms: int, slack_ms: int) -> bool:
+        """Whether one of these times had not ended at the last look, or nobody knows how it ended."""
+        if started_ms is None:
+            may_be_open = any(open_ms <= ended_ms for open_ms in self._open_ms)
+        else:
+            may_be_open = any(abs(open_ms - started_ms) <= slack_ms for open_ms in self._open_ms)
+        return may_be_open or any(abs(unclear_ms - ended_ms) <= slack_ms for unclear_ms in self._unclear_ms)
 
     def succeeded_beside(self, failed: Collection[Execution], slack_ms: int) -> Iterator[Execution]:
         """The other executions without an error that ended when one of these did; Py4JError as above."""
@@ -94,10 +122,52 @@ class Executions:
         for place in range(executions.size() if ends_ms else 0):
             execution = executions.apply(place)
             has_ended = not execution.completionTime().isEmpty()
-            if not has_ended or _completed_ms(execution) not in ends_ms or _error(execution):
+            if not has_ended or _completed_ms(execution) not in ends_ms:
                 continue
-            if int(execution.executionId()) not in these:
+            if int(execution.executionId()) not in these and not self._error(execution):
                 yield _ended(execution, "")
+
+    def _watch_new(self) -> None:
+        executions = self._store.executionsList()
+        if executions.isEmpty():
+            return
+        oldest, newest = (int(one.executionId()) for one in (executions.head(), executions.last()))
+        self._watched.update(range(max(self._next, oldest - ABSENT_MAX), newest + 1))
+        self._next = max(self._next, newest + 1)
+
+    def _without_write(self, execution: Any) -> Execution | None:  # noqa: ANN401 - a Java object
+        error = self._error(execution)
+        if error is None:
+            self._unclear_ms.append(_completed_ms(execution))
+            return None
+        return _ended(execution, error) if error or self._has_ignored(execution) else None
+
+    def _error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
+        """The text of its error, empty if it succeeded; None if that is not known."""
+        error = execution.errorMessage()
+        return self._forgotten_error(execution) if error.isEmpty() else str(error.get())
+
+    def _forgotten_error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
+        """Why a job of it failed; None if none did while it ran, or somebody cancelled them.
+
+        Spark itself cancels jobs of an execution that succeeds, where it finds that it does not need them.
+        """
+        store = self._context.statusStore()
+        for number in sorted(map(int, _FAILED_JOB.findall(str(execution.jobs().mkString(","))))):
+            with contextlib.suppress(Py4JJavaError):  # Spark has forgotten the job or its stage, too.
+                job = store.job(number)
+                begun = job.submissionTime()
+                if begun.isEmpty() or int(begun.get().getTime()) > _completed_ms(execution):
+                    continue
+                reasons = [
+                    store.lastStageAttempt(stage).failureReason()
+                    for stage in map(int, str(job.stageIds().mkString(",")).split(","))
+                ]
+                texts = [str(reason.get()) for reason in reasons if not reason.isEmpty()]
+                for text in texts:
+                    if not ProgramFailure.of_write(text).cancelled:
+                        return text
+        return None
 
     def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
         """Whether it was to write files unless the folder exists, and has counted none."""
@@ -120,12 +190,6 @@ def _ended(execution: Any, error: str) -> Execution:  # noqa: ANN401 - a Java ob
         error=error,
         plan=str(execution.physicalPlanDescription()),
     )
-
-
-def _error(execution: Any) -> str:  # noqa: ANN401 - as above
-    error = execution.errorMessage()
-    # Spark says success by an empty text.
-    return "" if error.isEmpty() else str(error.get())
 
 
 def _completed_ms(execution: Any) -> int:  # noqa: ANN401 - as above

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,9 @@ SETTLE_TIMEOUT_S: Final = 10.0
 
 CONFIRM_TIMEOUT_S: Final = 1.0
 """How long it waits for these while the application is at work; else the next round confirms."""
+
+NOTED_WITHIN_S: Final = (0.05, 0.2, 0.5)
+"""Pauses before each further look at the end, since the store's own worker may note an end after `settle`."""
 
 UNMATCHED_MAX: Final = 1000
 """The most failures that wait for their run; beyond, the oldest are given up."""
@@ -115,6 +119,11 @@ class FailureWatch:
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
             log.warning("Spark's listener is behind, a failed write may read as complete: %s", error)
         self._quietly(self._look, executions, last=True)
+        for pause_s in NOTED_WITHIN_S:
+            if not executions.are_open:
+                break
+            time.sleep(pause_s)
+            self._quietly(self._look, executions, last=True)
         self._quietly(self._decide, executions, list(self._unmatched))
         self._quietly(self._confirm, executions, SETTLE_TIMEOUT_S)
 
@@ -211,6 +220,8 @@ class FailureWatch:
         if self._unmatched:
             return  # One of the writes may be theirs; the next round decides.
         for run in ended:
+            if executions.may_have_failed(run.started_ms, run.ended_ms or 0, SLACK_MS):
+                continue
             if not any(abs((run.ended_ms or 0) - lost_ms) <= SLACK_MS for lost_ms in self._lost_ms):
                 self._succeed_once(run)
 
