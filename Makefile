@@ -24,7 +24,7 @@ SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
-ENDINGS := tests/spark/truth tests/spark/test_termination.py
+ENDINGS := tests/spark/truth tests/spark/test_executions.py tests/spark/test_termination.py
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-lowest test-marquez test-spark-truth test-ecosystem faults storm lint format bench clean
