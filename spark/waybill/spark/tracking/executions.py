@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from waybill.spark.tracking.exit_status import ProgramFailure
 from waybill.spark.tracking.plans import may_ignore
@@ -152,22 +151,27 @@ class Executions:
 
         Spark itself cancels jobs of an execution that succeeds, where it finds that it does not need them.
         """
+        numbers = sorted(map(int, _FAILED_JOB.findall(str(execution.jobs().mkString(",")))))
+        reasons = (
+            reason for number in numbers for reason in self._failures_of(number, _completed_ms(execution))
+        )
+        return next((reason for reason in reasons if not ProgramFailure.of_write(reason).cancelled), None)
+
+    def _failures_of(self, number: int, begun_by_ms: int) -> Iterator[str]:
+        """Why stages of a Spark job failed that began by then; nothing where Spark has forgotten the job."""
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # not where only logs are read
+
         store = self._context.statusStore()
-        for number in sorted(map(int, _FAILED_JOB.findall(str(execution.jobs().mkString(","))))):
-            with contextlib.suppress(Py4JJavaError):  # Spark has forgotten the job or its stage, too.
-                job = store.job(number)
-                begun = job.submissionTime()
-                if begun.isEmpty() or int(begun.get().getTime()) > _completed_ms(execution):
-                    continue
-                reasons = [
-                    store.lastStageAttempt(stage).failureReason()
-                    for stage in map(int, str(job.stageIds().mkString(",")).split(","))
-                ]
-                texts = [str(reason.get()) for reason in reasons if not reason.isEmpty()]
-                for text in texts:
-                    if not ProgramFailure.of_write(text).cancelled:
-                        return text
-        return None
+        with contextlib.suppress(Py4JJavaError):
+            job = store.job(number)
+            begun = job.submissionTime()
+            if begun.isEmpty() or int(begun.get().getTime()) > begun_by_ms:
+                return
+            for stage in map(int, str(job.stageIds().mkString(",")).split(",")):
+                with contextlib.suppress(Py4JJavaError):
+                    reason = store.lastStageAttempt(stage).failureReason()
+                    if not reason.isEmpty():
+                        yield str(reason.get())
 
     def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
         """Whether it was to write files unless the folder exists, and has counted none."""
