@@ -14,12 +14,11 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-from waybill.facets.event import parse_instant_us
+from waybill.facets.event import facet_schema_url, parse_instant_us
 from waybill.facets.record import FinalState
 
-_CLASS = "WaybillDeltaFileRunFacet"
-SCHEMA_URL = f"https://openlineage.io/spec/facets/1-0-0/{_CLASS}.json#/$defs/{_CLASS}"
-"""Where the facet's schema is published; the version in it is a SchemaVer and what it names never changes."""
+SCHEMA_URL = facet_schema_url("WaybillDeltaFileRunFacet")
+"""Where the facet's schema is published."""
 
 # RFC 3339, which JSON Schema calls date-time. What is read may be looser, what is written is not.
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")

@@ -30,6 +30,14 @@ PRODUCER: Final = "ol:waybill"
 """The producer's URI, short as OpenLineage's registry has it."""
 
 
+def facet_schema_url(name: str) -> str:
+    """Where the schema of one of our facets is published, by the name of its class.
+
+    The version in it is a SchemaVer, and what it names never changes.
+    """
+    return f"https://openlineage.io/spec/facets/1-0-0/{name}.json#/$defs/{name}"
+
+
 class EventType(StrEnum):
     """What an event says about its run; a type that OpenLineage does not know reads as OTHER."""
 
@@ -75,6 +83,20 @@ class RunJob(Job, frozen=True, gc=False):
     """The job of a run, with the facets that tell of which kind it is."""
 
     facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class JobType(msgspec.Struct, frozen=True, gc=False):
+    """The standard `jobType` job facet."""
+
+    integration: str = ""
+    processingType: str = ""
+    jobType: str | None = None
+
+
+class JobFacets(msgspec.Struct, frozen=True, gc=False):
+    """The job facets that say of which kind a job is; to be decoded from the `facets` of a `RunJob`."""
+
+    job_type: JobType | None = msgspec.field(default=None, name="jobType")
 
 
 class ParentRun(msgspec.Struct, frozen=True, gc=False):

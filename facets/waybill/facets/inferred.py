@@ -10,10 +10,7 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
-
-def _schema_url(name: str) -> str:
-    # The version in it is a SchemaVer and what it names never changes.
-    return f"https://openlineage.io/spec/facets/1-0-0/{name}.json#/$defs/{name}"
+from waybill.facets.event import facet_schema_url
 
 
 @attrs.define(kw_only=True)
@@ -27,7 +24,7 @@ class WaybillInferredRunFacet(RunFacet):
 
     @staticmethod
     def _get_schema() -> str:
-        return _schema_url("WaybillInferredRunFacet")
+        return facet_schema_url("WaybillInferredRunFacet")
 
 
 @attrs.define(kw_only=True)
@@ -41,4 +38,4 @@ class WaybillEvidenceRunFacet(RunFacet):
 
     @staticmethod
     def _get_schema() -> str:
-        return _schema_url("WaybillEvidenceRunFacet")
+        return facet_schema_url("WaybillEvidenceRunFacet")

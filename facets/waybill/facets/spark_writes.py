@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.facets.event import TERMINAL
+from waybill.facets.event import TERMINAL, JobFacets
 
 if TYPE_CHECKING:
     from waybill.facets.event import OutputDataset, RunEvent
@@ -40,18 +40,8 @@ class _DatasetFacets(msgspec.Struct):
     change: _Change | None = msgspec.field(default=None, name="lifecycleStateChange")
 
 
-class _JobType(msgspec.Struct, rename="camel"):
-    integration: str = ""
-    processing_type: str = ""
-    job_type: str = ""
-
-
-class _JobFacets(msgspec.Struct, rename="camel"):
-    job_type: _JobType | None = None
-
-
 _FACETS: Final = msgspec.json.Decoder(_DatasetFacets)
-_JOB_FACETS: Final = msgspec.json.Decoder(_JobFacets)
+_JOB_FACETS: Final = msgspec.json.Decoder(JobFacets)
 
 
 def is_written(output: OutputDataset) -> bool:
@@ -83,7 +73,7 @@ def is_batch(event: RunEvent) -> bool:
         return False
     if kind is None or kind.integration.upper() != "SPARK":
         return False
-    return kind.processing_type.upper() == "BATCH" and kind.job_type in _JOBS
+    return kind.processingType.upper() == "BATCH" and kind.jobType in _JOBS
 
 
 def shows_write(event: RunEvent) -> bool:

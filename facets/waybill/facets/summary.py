@@ -12,12 +12,13 @@ from typing import ClassVar
 import attrs
 from openlineage.client.generated.base import RunFacet
 
+from waybill.facets.event import facet_schema_url
+
 SUMMARY_FACET = "waybill_summary"
 """The facet's key among a run's facets."""
 
-_CLASS = "WaybillSummaryRunFacet"
-SCHEMA_URL = f"https://openlineage.io/spec/facets/1-0-0/{_CLASS}.json#/$defs/{_CLASS}"
-"""Where the facet's schema is published; the version in it is a SchemaVer and what it names never changes."""
+SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet")
+"""Where the facet's schema is published."""
 
 
 @attrs.define(kw_only=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.facets.event import JobFacets
 from waybill.spark.tracking import (
     FailedExecution,
     ObservedRun,
@@ -117,16 +118,8 @@ class _Facets(msgspec.Struct):
     query: _Query | None = msgspec.field(default=None, name="externalQuery")
 
 
-class _JobType(msgspec.Struct):
-    kind: str | None = msgspec.field(default=None, name="jobType")
-
-
-class _JobFacets(msgspec.Struct):
-    job_type: _JobType | None = msgspec.field(default=None, name="jobType")
-
-
 class _Job(msgspec.Struct):
-    facets: _JobFacets | None = None
+    facets: JobFacets | None = None
 
 
 class _Event(msgspec.Struct):
@@ -136,7 +129,7 @@ class _Event(msgspec.Struct):
     @property
     def is_application(self) -> bool:
         facets = self.job.facets
-        return facets is not None and facets.job_type is not None and facets.job_type.kind == "APPLICATION"
+        return facets is not None and facets.job_type is not None and facets.job_type.jobType == "APPLICATION"
 
 
 _EVENT: Final = msgspec.json.Decoder(_Event)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from waybill.facets import DELTA_FILE_FACET, INFERRED_FACET, PRODUCER
+from waybill.facets.event import JobFacets, facet_schema_url
 from waybill.transport.journal import Kind, adopt
 from waybill.transport.programs import Program
 
@@ -41,9 +42,7 @@ _OPEN_MAX: Final = 100_000
 _ENDS: Final = frozenset({"COMPLETE", "ABORT", "FAIL"})
 _SCHEDULERS: Final = frozenset({"AIRFLOW", "DAGSTER"})
 _SCHEMA_URL: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
-_FACET_URL: Final = (
-    "https://openlineage.io/spec/facets/1-0-0/WaybillInferredRunFacet.json#/$defs/WaybillInferredRunFacet"
-)
+_FACET_URL: Final = facet_schema_url("WaybillInferredRunFacet")
 
 
 class _Noted(msgspec.Struct, frozen=True, array_like=True):
@@ -53,18 +52,10 @@ class _Noted(msgspec.Struct, frozen=True, array_like=True):
     has_left: bool = False
 
 
-class _JobType(msgspec.Struct):
-    integration: str = ""
-
-
-class _JobFacets(msgspec.Struct, rename="camel"):
-    job_type: _JobType | None = None
-
-
 class _Job(msgspec.Struct):
     namespace: str
     name: str
-    facets: _JobFacets | None = None
+    facets: JobFacets | None = None
 
 
 class _RunFacets(msgspec.Struct):
