@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 import zipfile
@@ -20,85 +19,26 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from logged import APPLICATION, FAILED, GOOD, LOG, ROOT, RUN, Store
 from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 
-from waybill.exporter.sources import EventsSource, JournalSource, Source
-from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
 from waybill.spark import find_java, spark_home
 from waybill.spark.event_logs import (
-    CaughtUp,
     EventLogError,
     LoggedApplication,
-    catch_up,
     find_logs,
     logs_of_server,
 )
-from waybill.transport import Journal, Kind, Settings, flush
-from waybill.transport.home import Home
+from waybill.transport import Journal, Kind, flush
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
 
-APPLICATION = "local-1790000000000"
-ROOT = "01a1fec3-0000-7069-a2a1-b2454eb72dad"
-RUN = "01a1fec3-0001-7069-a2a1-b2454eb72dad"
-GOOD = "01a1fec3-0002-7069-a2a1-b2454eb72dad"
-
-FAILED = ended(1, at=AT, jobs={3}, plan=files("/out/a"), error="boom\nat a line")
-SUCCEEDED = ended(2, at=(AT[0], AT[1] + 1), jobs={4}, plan=files("/out/b"), error="")
-LOST = ended(3, at=(AT[0] + 100, AT[1] + 100), plan=files("/out/c"), error="lost")
-LINES = log_lines(APPLICATION, FAILED, SUCCEEDED, LOST)
-LOG = "\n".join([*LINES, ""]).encode()
-
-
-class Store:
-    """A home whose journal has the events of a listener without a session."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "home"
-        given = {"home": self.home, "runner": "none", "system_name": "tests", "provenance_enabled": True}
-        self.settings = Settings.load(given, origin="tests", env={}, cwd=folder)
-
-    def emit(self, *bodies: bytes) -> None:
-        with closing(Home.open(self.settings)) as home:
-            for body in bodies:
-                home.emit(body)
-
-    def records(self) -> dict[str, ProvenanceRecord]:
-        """The records of the writes, by sink."""
-        with closing(Journal(self.home)) as journal:
-            entries = [entry for entry in journal.read(0, limit=1000) if entry.kind is Kind.OPENLINEAGE]
-        events = [decode_event(entry.body) for entry in entries]
-        records = fold([event for event in events if isinstance(event, RunEvent)], system_name="tests")
-        return {record.data_sink: record for record in records if record.data_sink is not None}
-
-    def catch_up(self, place: Path) -> CaughtUp:
-        """Correct what the one log at a place tells."""
-        (log,) = find_logs(place)
-        sources: list[Source] = [JournalSource(self.home)]
-        if (self.home / "events").exists():
-            sources.append(EventsSource(self.home))
-        (caught_up,) = catch_up([LoggedApplication.read(log)], sources)
-        self.emit(*(correction.event for correction in caught_up.corrections), *caught_up.confirmations)
-        return caught_up
-
-    def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
-        """`waybill spark catch-up`."""
-        command = [sys.executable, "-m", "waybill.cli", "spark", "catch-up", *map(str, arguments)]
-        command += ["--home", str(self.home), "--runner", "none"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    made = Store(tmp_path)
-    made.emit(
-        event_of(ROOT, "START", START_MS - 1000, output=None, name="orders", application=APPLICATION),
-        event_of(RUN, "COMPLETE", AT[1], name="orders.write", parent=ROOT),
-        event_of(GOOD, "START", AT[0], output="/out/b", parent=ROOT, application=APPLICATION),
-        event_of(GOOD, "COMPLETE", AT[1] + 1, output="/out/b", parent=ROOT),
-    )
-    return made
+    return Store.with_events(tmp_path)
 
 
 def plain(path: Path) -> Path:

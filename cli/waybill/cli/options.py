@@ -18,7 +18,15 @@ ORIGIN: Final = "the command's options"
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""
 
-_OF_INTAKE: Final = {"listen", "log_format", "admit_name_chars", "admit_items", "admit_made_chars"}
+_OF_INTAKE: Final = {
+    "listen",
+    "event_logs",
+    "event_logs_every_s",
+    "log_format",
+    "admit_name_chars",
+    "admit_items",
+    "admit_made_chars",
+}
 RUNNING: Final = tuple(name for name in SETTINGS if name not in _OF_INTAKE)
 """Every setting that a runner works by, for commands that may become or start one."""
 

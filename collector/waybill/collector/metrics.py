@@ -15,6 +15,7 @@ from waybill.transport.runner import lag_s, statuses
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from waybill.collector.event_logs import EventLogStatus
     from waybill.transport import Journal
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -149,6 +150,16 @@ def home_text(journal: Journal) -> Iterator[str]:
             yield _sample(f"delivery_{what}_total", _projection(name), getattr(counted, what))
     letters = {_projection(name): len(dead_letters(journal, name)) for name in counters}
     yield from _gauge("dead_letters", "Events that a backend refused for good.", letters)
+
+
+def event_logs_text(status: EventLogStatus) -> Iterator[str]:
+    """The lines of what following Spark's event logs has given."""
+    yield from _head("event_logs_corrected_total", "counter", "Failures told that the listener did not tell.")
+    yield _sample("event_logs_corrected_total", (), status.corrected)
+    yield from _head("event_logs_confirmed_total", "counter", "Writes told to have succeeded.")
+    yield _sample("event_logs_confirmed_total", (), status.confirmed)
+    text = "Event logs, and places of them, that cannot be read."
+    yield from _gauge("event_logs_problems", text, {(): len(status.problems)})
 
 
 def _projection(name: str) -> Labels:

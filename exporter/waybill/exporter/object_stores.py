@@ -17,6 +17,9 @@ TIMEOUT_S: Final = 120.0
 
 _RETRIES: Final = 8
 _SCHEMES: Final = frozenset({"s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl"})
+_FILE: Final = "file:"
+"""Java writes one slash after it, others three."""
+
 _FORMS: Final = "give s3://bucket/folder, gs://…, az://… or the path of a folder"
 
 
@@ -26,14 +29,14 @@ class StoreError(WaybillError):
 
 def is_url(where: str) -> bool:
     """Whether it is the URL of an object store rather than the path or URL of a folder."""
-    return "://" in where and not where.startswith("file://")
+    return "://" in where and not where.startswith(_FILE)
 
 
 def local_or_url(place: str) -> Path | str:
     """Read what a user gave: the path of a file or folder, or the URL of an object store."""
     if is_url(place):
         return place.rstrip("/")
-    return Path(place.removeprefix("file://")).absolute()
+    return Path(place.removeprefix(_FILE).removeprefix("//") if place.startswith(_FILE) else place).absolute()
 
 
 def open_store(where: str, timeout_s: float = TIMEOUT_S) -> tuple[str, ObjectStore]:

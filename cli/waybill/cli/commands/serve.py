@@ -7,13 +7,16 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from waybill.cli import console
 from waybill.cli.options import EVERY, with_settings
 from waybill.transport import Settings
+
+if TYPE_CHECKING:
+    from waybill.collector.event_logs import Follower
 
 EXIT_INTERRUPTED: Final = 130
 
@@ -74,12 +77,15 @@ def serve(
 
     What is acknowledged is durable, whatever the state of any backend; a runner is started beside the
     collector. Other machines are let in only if there are keys (`waybill keys`), or with --without-keys.
+    With --event-logs it also corrects what Spark's listener says by the event logs at these places, as
+    `waybill spark catch-up` does, while they are written.
     Needs the extra: pip install 'waybill-lineage[collector]'.
 
     Examples:
 
     \b
       waybill serve --provenance-enabled
+      waybill serve --provenance-enabled --event-logs s3://bucket/spark-events
       curl -H 'Content-Type: application/json' -d @event.json http://127.0.0.1:8090/api/v1/lineage
     """
     if find_spec("granian") is None:
@@ -104,6 +110,7 @@ def serve(
             without_keys=without_keys,
             workers=workers,
             tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
+            follower=_follower(settings),
         )
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
@@ -112,3 +119,11 @@ def serve(
     logging.shutdown()
     sys.stdout.flush()
     os._exit(code)
+
+
+def _follower(settings: Settings) -> Follower | None:
+    if not settings.event_logs:
+        return None
+    from waybill.spark.event_logs import EventLogFollower
+
+    return EventLogFollower(settings.event_logs, every_s=settings.event_logs_every_s)

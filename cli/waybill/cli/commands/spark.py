@@ -21,7 +21,6 @@ from waybill.transport.home import Home
 from waybill.transport.permissions import make_private
 
 if TYPE_CHECKING:
-    from waybill.exporter.sources import Source
     from waybill.spark.event_logs import CaughtUp, EventLog, LoggedApplication
 
 app: Final = typer.Typer(
@@ -38,7 +37,8 @@ def catch_up(
         list[str],
         typer.Argument(
             metavar="PLACE...",
-            help="Event logs, folders of them (as spark.eventLog.dir names), or a History Server's address.",
+            help="Event logs, folders of them as spark.eventLog.dir names (s3://…, abfss://… too), or "
+            "a History Server's address.",
         ),
     ],
     since_ms: Annotated[
@@ -134,16 +134,17 @@ def _correct(
     as_json: bool = False,
 ) -> list[CaughtUp]:
     """Emit what corrects the stored events of these applications, and show it."""
-    from waybill.spark.event_logs import catch_up as compare
+    from waybill.spark.event_logs import catch_up as compare, stored_events
 
     agreed = agreed_settings(settings)
-    found = list(compare(applications, _stored(agreed), status=status))
-    if not dry_run and any(one.corrections or one.confirmations for one in found):
+    if not Journal.exists(agreed.home):
+        raise WaybillError(f"there is no journal at {agreed.home}; give its folder with --home")
+    sources = stored_events(agreed.home, checked_root(agreed), applications)
+    found = list(compare(applications, sources, status=status))
+    if not dry_run and any(one.events for one in found):
         with contextlib.closing(Home.open(agreed, may_spool=False)) as home:
             for one in found:
-                for correction in one.corrections:
-                    home.emit(correction.event)
-                for event in one.confirmations:
+                for event in one.events:
                     home.emit(event)
     _show(found, as_json=as_json, would="would be " if dry_run else "")
     return found
@@ -171,22 +172,11 @@ def _logs(place: str, folder: Path, since_ms: int | None) -> Iterable[EventLog]:
     from waybill.spark.event_logs import find_logs, logs_of_server
 
     is_server = place.startswith(("http://", "https://"))
-    return logs_of_server(place, folder, since_ms) if is_server else find_logs(Path(place))
+    return logs_of_server(place, folder, since_ms) if is_server else find_logs(place)
 
 
 def _is_since(application: LoggedApplication, since_ms: int | None) -> bool:
     return since_ms is None or application.ended_ms is None or application.ended_ms >= since_ms
-
-
-def _stored(agreed: Settings) -> list[Source]:
-    from waybill.exporter.names import EVENTS
-    from waybill.exporter.sources import EventsSource, JournalSource
-
-    if not Journal.exists(agreed.home):
-        raise WaybillError(f"there is no journal at {agreed.home}; give its folder with --home")
-    root = checked_root(agreed)
-    archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
-    return [*archive, JournalSource(agreed.home)]
 
 
 def _show(found: Sequence[CaughtUp], *, as_json: bool, would: str) -> None:

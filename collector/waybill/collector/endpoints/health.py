@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.collector.event_logs import EventLogStatus
 from waybill.collector.http import Answer, Problem, Request, json_answer, wrong_root
 from waybill.collector.intake import STALLED_S, Receipt
-from waybill.collector.metrics import TEXT, home_text
+from waybill.collector.metrics import TEXT, event_logs_text, home_text
 from waybill.transport.errors import JournalError, RootError
 from waybill.transport.journal import NEARLY_FULL
 from waybill.transport.runner import statuses
@@ -38,7 +39,7 @@ class Readiness(msgspec.Struct, frozen=True):
 
     Attributes:
         ready: whether what is sent now can be kept; a projection with a problem does not change that.
-        problems: what is wrong, by the name of the projection, or ``journal``.
+        problems: what is wrong, by the name of the projection, ``event-logs`` or ``journal``.
     """
 
     ready: bool
@@ -46,13 +47,24 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class HealthEndpoints:
-    """Says how the collector is; `tallies` has what other workers have counted, if there are any."""
+    """Says how the collector is.
 
-    def __init__(self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None) -> None:
+    Args:
+        journal: the home's.
+        root: where the home files.
+        metrics: what this worker counts.
+        tallies: what other workers have counted, if there are any.
+        follows: whether the collector follows Spark's event logs.
+    """
+
+    def __init__(
+        self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None, *, follows: bool
+    ) -> None:
         self._journal = journal
         self._root = root
         self._metrics = metrics
         self._tallies = tallies
+        self._follows = follows
         # One probe at a time, on a thread of its own: a disk that does not answer blocks no other thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-ready")
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-metrics")
@@ -102,7 +114,10 @@ class HealthEndpoints:
 
     def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics
-        return "\n".join([*total.text(), *home_text(self._journal), ""])
+        lines = [*total.text(), *home_text(self._journal)]
+        if self._follows and (status := EventLogStatus.of(self._journal)) is not None:
+            lines += event_logs_text(status)
+        return "\n".join([*lines, ""])
 
     def _readiness(self) -> Readiness:
         journal = self._journal
@@ -110,6 +125,8 @@ class HealthEndpoints:
             # Only a write tells whether the disk takes one.
             journal.commit(_OWNER, put={"probe": b""})
             problems = {name: status.problem for name, status in statuses(journal).items() if status.problem}
+            if self._follows and (followed := EventLogStatus.of(journal)) is not None:
+                problems |= followed.summary
             filled = journal.filled
             free_bytes = shutil.disk_usage(journal.home).free
         except (JournalError, OSError) as error:

@@ -49,8 +49,7 @@ class Reconciling(threading.Thread):
     def end(self) -> None:
         """Stop, without waiting for a Marquez that takes long to answer."""
         self._ended.set()
-        if self.is_alive():  # in one worker only
-            self.join(_END_WITHIN_S)
+        self.join(_END_WITHIN_S)
 
     def compare_if_due(self, name: str, now_ms: int) -> None:
         """Compare with one backend, unless that was done within a day or failed within an hour."""

@@ -25,6 +25,7 @@ from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
 from waybill.collector.logs import sum_up
 from waybill.collector.metrics import Metrics, Tallies
+from waybill.collector.server.following import Following
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from granian.server.embed import Server
 
     from waybill.collector.app import Application
+    from waybill.collector.event_logs import Follower
     from waybill.transport import Settings
 
 log = logging.getLogger("waybill.collector")
@@ -74,6 +76,7 @@ def serve(
     without_keys: bool = False,
     tls: tuple[Path, Path] | None = None,
     workers: int = 1,
+    follower: Follower | None = None,
 ) -> None:
     """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
 
@@ -91,6 +94,7 @@ def serve(
         without_keys: listen where other machines can come in even if there are no keys.
         tls: PEM files of a certificate with its chain, and of its key; None: plain HTTP.
         workers: how many processes answer; with more than one, this one only starts and replaces them.
+        follower: what follows Spark's event logs meanwhile, in one of the processes.
 
     Raises:
         SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
@@ -109,7 +113,7 @@ def serve(
         limits = _Limits(idle_timeout_s, header_timeout_s, body_timeout_s, tls)
         _check_tls(settings, tls)
         _give_back_large_blocks()
-        server = _Server(home, limits, without_keys=without_keys)
+        server = _Server(home, limits, without_keys=without_keys, follower=follower)
         if workers == 1:
             with _handlers_restored():
                 may_wait = uvloop.run(server.run(on_listening))
@@ -201,8 +205,9 @@ class _Limits(NamedTuple):
 
 
 class _Server:
-    def __init__(self, home: Home, limits: _Limits, *, without_keys: bool) -> None:
+    def __init__(self, home: Home, limits: _Limits, *, without_keys: bool, follower: Follower | None) -> None:
         self._limits = limits
+        self._follower = follower
         self._home = home
         self._journal = home.journal
         self._settings = settings = home.settings
@@ -247,9 +252,13 @@ class _Server:
         loop = asyncio.get_running_loop()
         signals = _Signals(loop, worker)
         chores = [loop.create_task(self._keep_house()), loop.create_task(self._watch_connections())]
-        reconciling = Reconciling(self._journal, self._settings)
+        beside: list[Reconciling | Following] = []
         if worker is None or worker.number == 0:
-            reconciling.start()
+            beside.append(Reconciling(self._journal, self._settings))
+            if self._follower is not None:
+                beside.append(Following(self._follower, self._home))
+        for thread in beside:
+            thread.start()
         try:
             server = _granian(self._application(), self._host, self._port, self._limits)
             if worker is not None:
@@ -266,7 +275,8 @@ class _Server:
         finally:
             for chore in chores:
                 chore.cancel()
-            reconciling.end()
+            for thread in beside:
+                thread.end()
             self._journal.close()
         return not signals.second.done()
 
@@ -302,7 +312,9 @@ class _Server:
         routes = routes_of(
             LineageEndpoints(bodies, acceptor, redaction),
             ProvenanceEndpoints(bodies, acceptor, journal, settings),
-            HealthEndpoints(journal, settings.root, self._metrics, self._tallies),
+            HealthEndpoints(
+                journal, settings.root, self._metrics, self._tallies, follows=self._follower is not None
+            ),
         )
         return Application(routes, self._connections, bodies, self._auth, self._metrics)
 

@@ -5,7 +5,9 @@ from waybill.exporter.sources.journal import JournalSource as JournalSource, ope
 from waybill.exporter.sources.lines import LinesSource as LinesSource, open_lines as open_lines
 from waybill.exporter.sources.objects import (
     MARK as MARK,
+    StoredObject as StoredObject,
     list_objects as list_objects,
+    look_up_objects as look_up_objects,
     open_object as open_object,
     open_stored as open_stored,
     read_object as read_object,

@@ -10,9 +10,9 @@ import msgspec
 
 from waybill.exporter import parquet
 from waybill.exporter.archive import archived_files, read_entries
-from waybill.exporter.names import EVENTS, RawName
+from waybill.exporter.names import EVENTS, RawName, hour_in, hour_of
 from waybill.exporter.object_stores import local_or_url
-from waybill.exporter.sources.objects import list_objects, read_object, shown
+from waybill.exporter.sources.objects import MARK, list_objects, read_object, shown
 from waybill.exporter.sources.source import SourceError, Stored
 
 if TYPE_CHECKING:
@@ -24,9 +24,11 @@ class EventsSource(msgspec.Struct, frozen=True):
 
     Attributes:
         root: the folder that has ``events/`` in it, or the URL of one in an object store.
+        since_ms: only the hours in which entries arrived then or later.
     """
 
     root: Path | str
+    since_ms: int = 0
 
     def describe(self) -> str:
         """Name the root."""
@@ -40,7 +42,8 @@ class EventsSource(msgspec.Struct, frozen=True):
             raise SourceError(
                 f"there is no archive below {self.root}; give the root that has {EVENTS}/ in it"
             )
-        return [str(path.relative_to(self.root)) for _, path in archived_files(self.root)]
+        files = archived_files(self.root, hour_of(self.since_ms))
+        return [str(path.relative_to(self.root)) for _, path in files]
 
     def read(self, part: str, *, run_ids: Collection[str] | None = None) -> Iterator[Sequence[Stored]]:
         """The entries of a file, or those of some runs."""
@@ -60,7 +63,11 @@ class EventsSource(msgspec.Struct, frozen=True):
         names = list_objects(f"{url.rstrip('/')}/{EVENTS}")
         if not names:
             raise SourceError(f"there is no archive below {url}; give the root that has {EVENTS}/ in it")
-        return [name for name in names if RawName.parse(name.rpartition("/")[2])]
+        return [name for name in names if RawName.parse(name.rpartition("/")[2]) and self._is_since(name)]
+
+    def _is_since(self, name: str) -> bool:
+        hour = hour_in(f"{EVENTS}/{name.partition(MARK)[2]}")
+        return hour is None or hour >= hour_of(self.since_ms)
 
 
 def open_events(places: Sequence[str], settings: Settings) -> EventsSource:

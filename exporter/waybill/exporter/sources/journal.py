@@ -21,9 +21,14 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 
 class JournalSource(msgspec.Struct, frozen=True):
-    """The entries that a journal still holds."""
+    """The entries that a journal still holds.
+
+    Attributes:
+        since_ms: only those that arrived then or later.
+    """
 
     home: Path
+    since_ms: int = 0
 
     def describe(self) -> str:
         """Name the home."""
@@ -35,7 +40,7 @@ class JournalSource(msgspec.Struct, frozen=True):
             raise SourceError(f"there is no journal at {self.home}; give the right one with --home")
         with contextlib.closing(Journal(self.home)) as journal:
             oldest, last = journal.first(), journal.last_seq()
-        first = last + 1 if oldest is None else oldest.seq
+            first = last + 1 if oldest is None else self._first_since(journal, oldest.seq, last + 1)
         return [
             f"{start}-{min(start + _PART_ENTRIES - 1, last)}"
             for start in range(first, last + 1, _PART_ENTRIES)
@@ -55,6 +60,17 @@ class JournalSource(msgspec.Struct, frozen=True):
                     return
                 yield found
                 first = found[-1].at + 1
+
+    def _first_since(self, journal: Journal, first: int, end: int) -> int:
+        """The first number of a range whose entry arrived in time, else its end; time grows with numbers."""
+        while first < end:
+            middle = (first + end) // 2
+            found = next(iter(journal.read(middle - 1, limit=1)), None)
+            if found is not None and found.received_ms < self.since_ms:
+                first = max(middle, found.seq) + 1
+            else:
+                end = middle
+        return first
 
     def place(self, part: str, at: int) -> str:  # noqa: ARG002 - of the protocol
         """The sequence number."""

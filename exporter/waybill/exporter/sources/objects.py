@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import functools
 import io
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from waybill.exporter.object_stores import StoreError, open_store, reason_of
 from waybill.exporter.sources.source import SourceError, SourceUnreachableError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore
 
 MARK: Final = "!/"
@@ -22,8 +23,21 @@ MARK: Final = "!/"
 _BUFFER_BYTES: Final = 8 * 2**20
 
 
+class StoredObject(NamedTuple):
+    """An object as a store lists it."""
+
+    name: str
+    size_bytes: int
+    changed_ms: int
+
+
 def list_objects(url: str) -> list[str]:
-    """The names of the object at a URL, or of all objects below it, in order; there may be none.
+    """The names of the object at a URL, or of all objects below it; raises as `look_up_objects` does."""
+    return [one.name for one in look_up_objects(url)]
+
+
+def look_up_objects(url: str) -> list[StoredObject]:
+    """The object at a URL, or all objects below it, in order; there may be none.
 
     Raises:
         SourceUnreachableError: the store cannot be asked.
@@ -35,17 +49,22 @@ def list_objects(url: str) -> list[str]:
     try:
         if name and not folder.endswith(":/"):
             try:
-                _store(folder).head(name)
+                found = _store(folder).head(name)
             except FileNotFoundError:
                 pass
             else:
-                return [f"{folder}{MARK}{name}"]
+                return [_stored(folder, found)]
         # An empty object has no entries; some stores have one for each folder.
-        found = [one["path"] for batch in _store(url).list() for one in batch if one["size"]]
+        listed = [one for batch in _store(url).list() for one in batch if one["size"]]
     except (BaseError, OSError) as error:
         raise _unreachable(url, error) from None
-    shown = [path for path in sorted(found) if not path.rpartition("/")[2].startswith(".")]
-    return [f"{url.rstrip('/')}{MARK}{path}" for path in shown]
+    shown = [one for one in listed if not one["path"].rpartition("/")[2].startswith(".")]
+    return sorted(_stored(url.rstrip("/"), one) for one in shown)
+
+
+def _stored(folder: str, found: ObjectMeta) -> StoredObject:
+    changed_ms = int(found["last_modified"].timestamp() * 1_000)
+    return StoredObject(f"{folder}{MARK}{found['path']}", found["size"], changed_ms)
 
 
 def read_object(name: str) -> bytes:

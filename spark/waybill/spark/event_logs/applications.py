@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -23,6 +24,9 @@ class LoggedApplication(msgspec.Struct):
         started_ms: when it began.
         ended_ms: when it ended; None if its log does not say so.
         executions: those that have ended, failed or not.
+        after_ms: executions that ended then or before are left out.
+        heard_ms: up to when the listener has said all that it will say; None: of everything.
+        given_up_ms: failures that ended later may still get a run; None: none may.
     """
 
     id: str
@@ -30,21 +34,51 @@ class LoggedApplication(msgspec.Struct):
     started_ms: int
     ended_ms: int | None = None
     executions: list[Execution] = msgspec.field(default_factory=list)
+    after_ms: int = 0
+    heard_ms: int | None = None
+    given_up_ms: int | None = None
+
+    @property
+    def begun_ms(self) -> int:
+        """When what is told of it here began."""
+        submitted_ms = (execution.submitted_ms for execution in self.executions)
+        return min(submitted_ms, default=self.started_ms) if self.after_ms else self.started_ms
+
+    def has_heard_of(self, execution: Execution) -> bool:
+        """Whether the listener has said all that it will say of an execution."""
+        return self.heard_ms is None or execution.completed_ms <= self.heard_ms
+
+    def has_given_up(self, execution: Execution) -> bool:
+        """Whether an execution that has no run gets none any more."""
+        return self.given_up_ms is None or execution.completed_ms <= self.given_up_ms
+
+    @property
+    def plan_chars(self) -> int:
+        """The length of its executions' plans, which most of its memory is for."""
+        return sum(len(execution.plan) for execution in self.executions)
 
     @classmethod
-    def read(cls, log: EventLog) -> LoggedApplication:
+    def read(cls, log: EventLog, *, after_ms: int = 0, chars_max: int = sys.maxsize) -> LoggedApplication:
         """Read a log.
 
+        Args:
+            log: that of an application, or of one attempt of it.
+            after_ms: only executions that ended later.
+            chars_max: how long the plans and errors of these may be together.
+
         Raises:
-            EventLogError: it is damaged, is no event log, or cannot be decompressed.
+            EventLogError: it is damaged, is no event log, cannot be decompressed, or has too long plans.
         """
-        reading = _Reading()
+        reading = _Reading(after_ms)
         for line in log.lines():
             if event := _EVENT.match(line):
                 try:
                     reading.add(event[1], line)
-                except msgspec.DecodeError as error:
+                except (ValueError, RecursionError) as error:
                     raise EventLogError(f"{log.name} is damaged: {error}") from None
+                if reading.chars > chars_max:
+                    what = "has more to it than can be followed; correct it by `waybill spark catch-up`"
+                    raise EventLogError(f"{log.name} {what}")
         if reading.application is None:
             raise EventLogError(f"{log.name} is no event log: it names no application")
         return reading.application
@@ -92,8 +126,10 @@ _JOB_START: Final = msgspec.json.Decoder(_JobStart)
 class _Reading:
     """A log as far as it was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_ms: int) -> None:
         self.application: LoggedApplication | None = None
+        self.chars = 0
+        self._after_ms = after_ms
         self._begun: dict[int, _ExecutionStart] = {}
         self._jobs: dict[int, set[int]] = {}
 
@@ -103,12 +139,14 @@ class _Reading:
             case b"SparkListenerApplicationStart":
                 begun = _APPLICATION_START.decode(line)
                 self.application = LoggedApplication(begun.id, begun.name, begun.time_ms)
+                self.application.after_ms = self._after_ms
             case b"SparkListenerApplicationEnd":
                 if self.application is not None:
                     self.application.ended_ms = _APPLICATION_END.decode(line).time_ms
             case b"SparkListenerSQLExecutionStart":
                 execution = _EXECUTION_START.decode(line)
                 self._begun[execution.id] = execution
+                self.chars += len(execution.plan)
             case b"SparkListenerJobStart":
                 job = _JOB_START.decode(line)
                 if job.properties is not None and job.properties.execution is not None:
@@ -117,16 +155,20 @@ class _Reading:
                 self._end(_EXECUTION_END.decode(line))
 
     def _end(self, end: _ExecutionEnd) -> None:
-        begun = self._begun.pop(end.id, None)
+        begun, jobs = self._begun.pop(end.id, None), self._jobs.pop(end.id, ())
         if begun is None or self.application is None:
             return  # a compacted log has let go of its begin
+        if end.time_ms <= self._after_ms:
+            self.chars -= len(begun.plan)
+            return
+        self.chars += len(end.error or "")
         self.application.executions.append(
             Execution(
                 id=end.id,
                 root_id=end.id if begun.root_id is None else begun.root_id,
                 submitted_ms=begun.time_ms,
                 completed_ms=end.time_ms,
-                spark_jobs=frozenset(self._jobs.pop(end.id, ())),
+                spark_jobs=frozenset(jobs),
                 error=end.error or "",
                 plan=begun.plan,
             )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.exporter.names import EVENTS
+from waybill.exporter.sources import EventsSource, JournalSource
 from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
 from waybill.facets.event import JobFacets
 from waybill.spark.tracking import (
+    Execution,
     FailedExecution,
     ObservedRun,
     ObservedRuns,
@@ -29,7 +34,9 @@ from waybill.transport import Kind
 if TYPE_CHECKING:
     from waybill.exporter.sources import Source
     from waybill.spark.event_logs.applications import LoggedApplication
-    from waybill.spark.tracking import Execution
+
+_CLOCKS_APART_MS: Final = 3_600_000
+"""How far the clocks of Spark's host and of ours may be apart."""
 
 _DETAILS: Final = b'"spark_applicationDetails"'
 
@@ -58,6 +65,7 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         is_known: whether the stored events have any run of this application; if not, nothing is corrected.
         failed: how many executions failed.
+        waiting: failures that nothing was decided of, since the listener may still tell of them.
         confirmations: events that say of writes that they succeeded, as the listener says; of those of RDDs,
             and of what may have been ignored, a log does not say.
     """
@@ -68,6 +76,23 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     failed: int
     corrections: tuple[Correction, ...]
     confirmations: tuple[bytes, ...] = ()
+    waiting: tuple[Execution, ...] = ()
+
+    @property
+    def events(self) -> tuple[bytes, ...]:
+        """All that is to be kept of it."""
+        return (*(correction.event for correction in self.corrections), *self.confirmations)
+
+
+def stored_events(home: Path, root: Path, applications: Iterable[LoggedApplication]) -> list[Source]:
+    """Where the events of applications are stored: what came before them is not read.
+
+    What was told of them later may have come at any time since.
+    """
+    begun_ms = min((application.begun_ms for application in applications), default=0)
+    since_ms = max(begun_ms - _CLOCKS_APART_MS, 0)
+    archive = [EventsSource(root, since_ms)] if (root / EVENTS).is_dir() else []
+    return [*archive, JournalSource(home, since_ms)]
 
 
 def catch_up(
@@ -88,16 +113,23 @@ def catch_up(
     last = max(logged, key=lambda application: application.started_ms, default=None)
     for application in logged:
         runs = stored.get(application.id)
-        ends = () if runs is None or application is not last else _end(application, runs, status)
         failed = sum(bool(execution.error) for execution in application.executions)
-        yield CaughtUp(
-            application=application.id,
-            name=application.name,
-            is_known=runs is not None,
-            failed=failed,
-            corrections=() if runs is None else (*_corrections(application, runs), *ends),
-            confirmations=() if runs is None else tuple(_confirmations(application, runs)),
+        found = CaughtUp(
+            application=application.id, name=application.name, is_known=False, failed=failed, corrections=()
         )
+        if runs is not None:
+            corrections, waiting = _corrections(application, runs)
+            if application is last:
+                corrections += _end(application, runs, status)
+            confirmations = tuple(_confirmations(application, runs))
+            found = msgspec.structs.replace(
+                found,
+                is_known=True,
+                corrections=tuple(corrections),
+                confirmations=confirmations,
+                waiting=tuple(waiting),
+            )
+        yield found
 
 
 class _Run(msgspec.Struct):
@@ -133,6 +165,15 @@ class _Event(msgspec.Struct):
 
 
 _EVENT: Final = msgspec.json.Decoder(_Event)
+_NOTHING: Final = _Event(_Run(), _Job())
+
+
+def _sent(body: bytes) -> _Event:
+    """What an event says of its application; nothing where that is not as the listener says it."""
+    try:
+        return _EVENT.decode(body)
+    except msgspec.ValidationError:
+        return _NOTHING
 
 
 class _StoredRuns:
@@ -151,7 +192,7 @@ class _StoredRuns:
             run.is_reported = True
         elif event.eventType is EventType.COMPLETE:
             self.confirmed.add(event.run.runId)
-        facets = _EVENT.decode(body).run.facets
+        facets = _sent(body).run.facets
         if facets is not None and facets.query is not None and facets.query.number.isdecimal():
             failed = FailedExecution(facets.query.application_id, int(facets.query.number))
             if run is not None:
@@ -179,7 +220,7 @@ def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict
     by_root: dict[str, _StoredRuns] = {}
     found: dict[str, _StoredRuns] = {}
     for event, body in _events(sources, re.compile(re.escape(_DETAILS))):
-        sent = _EVENT.decode(body)
+        sent = _sent(body)
         details = None if sent.run.facets is None else sent.run.facets.details
         id_ = None if details is None else details.application_id
         if id_ is not None and id_ in application_ids:
@@ -195,7 +236,8 @@ def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict
         if runs is not None and event.producer == PRODUCER:
             ours.append((runs, event, body))
         elif runs is not None:
-            runs.observed.observe(body)
+            with contextlib.suppress(msgspec.ValidationError):  # facets that are not the listener's
+                runs.observed.observe(body)
     for runs, event, body in ours:
         runs.add_ours(event, body)
     return found
@@ -217,7 +259,10 @@ def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[t
                             yield event, entry.body
 
 
-def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterator[Correction]:
+def _corrections(
+    application: LoggedApplication, stored: _StoredRuns
+) -> tuple[list[Correction], list[Execution]]:
+    """What corrects the failures, and those that wait for what the listener may still say."""
     runs = _runs_of(application, stored)
     succeeded = [execution for execution in application.executions if not execution.error]
     told: list[Execution] = []
@@ -230,22 +275,39 @@ def _corrections(application: LoggedApplication, stored: _StoredRuns) -> Iterato
     unnamed = [run for run in runs if run.is_reported and run.failed is None]
     unreported = [msgspec.structs.replace(run, is_reported=False) for run in unnamed]
     told += [failure for failure, _ in match(untold, unreported, succeeded).pairs]
-    matched = match([failure for failure in untold if failure not in told], runs, succeeded)
-    roots = {failure.root_id for failure in [*told, *(failure for failure, _ in matched.pairs)]}
-    for failure, run in matched.pairs:
+    untold = [failure for failure in untold if failure not in told]
+    matched = match([failure for failure in untold if application.has_heard_of(failure)], runs, succeeded)
+    pairs = matched.pairs
+    taken = {run.run_id for _, run in pairs}
+    # Of the latest, only what leaves no doubt counts, and the rest waits.
+    early = match(
+        [failure for failure in untold if not application.has_heard_of(failure)],
+        [run for run in runs if run.run_id not in taken],
+    )
+    pairs += early.pairs
+    roots = {failure.root_id for failure in [*told, *(failure for failure, _ in pairs)]}
+    corrections = []
+    for failure, run in pairs:
         run.failed = FailedExecution(application.id, failure.id)
-        yield _correction(application, failure, run, is_run_known=True)
-    own = stored.application()
-    if own is None:
-        return
+        corrections.append(_correction(application, failure, run, is_run_known=True))
+    own, waiting = stored.application(), early.left
     for failure in lost_writes(matched.left, roots):
-        yield _correction(application, failure, unknown_run(failure, own, application.id), is_run_known=False)
+        if own is None or not application.has_given_up(failure):
+            waiting.append(failure)
+            continue
+        unknown = unknown_run(failure, own, application.id)
+        corrections.append(_correction(application, failure, unknown, is_run_known=False))
+    return corrections, waiting
 
 
 def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Iterator[bytes]:
     """What confirms the other writes; to be asked for after the corrections, which take their runs."""
     failed = [execution for execution in application.executions if execution.error]
-    succeeded = [one for one in application.executions if not one.error and not may_ignore(one.plan)]
+    succeeded = [
+        one
+        for one in application.executions
+        if not one.error and not may_ignore(one.plan) and application.has_heard_of(one)
+    ]
     runs = [
         run
         for run in _runs_of(application, stored)
@@ -256,11 +318,13 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
         yield success_event(run, source="event log")
 
 
-def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> Iterator[Correction]:
+def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> list[Correction]:
     """The application's own failure, unless a tracked session has told it."""
     failure, own = ProgramFailure.of_status(status), stored.application()
-    if failure is not None and own is not None and not own.is_reported:
-        yield Correction(
+    if failure is None or own is None or own.is_reported:
+        return []
+    return [
+        Correction(
             application=application.id,
             run=own.run_id,
             job=own.name,
@@ -269,6 +333,7 @@ def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> It
             is_run_known=True,
             event=failure_event(own, failure, application.ended_ms or _now_ms(), language="JAVA"),
         )
+    ]
 
 
 def _now_ms() -> int:

@@ -1,7 +1,7 @@
 """The files of event logs: where they lie, in which order they are read, and how they are compressed.
 
-The log of an application is one file, or a folder ``eventlog_v2_<application>`` of rolling files; the History
-Server packs either into a ZIP file.
+The log of an application is one file, or a folder ``eventlog_v2_<application>`` of rolling files, on a disk
+or in an object store; the History Server packs either into a ZIP file.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Final, NamedTuple
 
 import pyarrow as pa
 
+from waybill.exporter import SourceError
+from waybill.exporter.object_stores import local_or_url
+from waybill.exporter.sources import look_up_objects, open_object, shown
 from waybill.transport import WaybillError
 
 _ROLLING: Final = "eventlog_v2_"
@@ -29,6 +33,8 @@ _LZ4_HEADER: Final = struct.Struct("<8sBiii")
 _LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_STORED: Final = 0x10
 _CHUNK_BYTES: Final = 2**20
+_LINE_BYTES_MAX: Final = 128 * 2**20
+"""A longer line is none of Spark's."""
 
 
 class EventLogError(WaybillError):
@@ -36,8 +42,12 @@ class EventLogError(WaybillError):
 
 
 class _Part(NamedTuple):
+    """One file: its path, and what changes when it does."""
+
     name: str
     open: Callable[[], IO[bytes]]
+    size_bytes: int = 0
+    changed_ms: int = 0
 
 
 class EventLog(NamedTuple):
@@ -53,40 +63,67 @@ class EventLog(NamedTuple):
     parts: tuple[_Part, ...]
     is_unfinished: bool
 
+    @property
+    def identity(self) -> str:
+        """Its name, the same while its application runs and afterwards."""
+        return self.name.removesuffix(_IN_PROGRESS)
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """Something else after each change."""
+        return (self.is_unfinished, *((part.name, part.size_bytes, part.changed_ms) for part in self.parts))
+
+    @property
+    def changed_ms(self) -> int:
+        """When it was last written to."""
+        return max((part.changed_ms for part in self.parts), default=0)
+
     def lines(self) -> Iterator[bytes]:
         """Its events, as JSON.
 
         Raises:
-            EventLogError: it is damaged, or compressed in a way that is not known.
+            EventLogError: it is damaged, compressed in a way that is not known, or cannot be read.
         """
         for part in self.parts:
-            rest = b""
             try:
-                for chunk in _chunks(part):
-                    *lines, rest = (rest + chunk).split(b"\n")
-                    yield from lines
-            except (OSError, EOFError, pa.ArrowInvalid, struct.error) as error:
-                if not self.is_unfinished:
-                    raise EventLogError(f"{self.name}: {part.name} is damaged: {error}") from None
-                continue
-            if rest and not self.is_unfinished:
-                yield rest
+                file = part.open()
+            except (OSError, SourceError, zipfile.BadZipFile) as error:
+                raise EventLogError(f"{self.name}: {part.name} cannot be read: {error}") from None
+            with file:
+                yield from self._lines_of(part, file)
+
+    def _lines_of(self, part: _Part, file: IO[bytes]) -> Iterator[bytes]:
+        rest: list[bytes] = []
+        try:
+            for chunk in _chunks(part.name, file):
+                head, *lines = chunk.split(b"\n")
+                rest.append(head)
+                if lines:
+                    yield b"".join(rest)
+                    yield from lines[:-1]
+                    rest = lines[-1:]
+                elif sum(map(len, rest)) > _LINE_BYTES_MAX:
+                    raise EventLogError(f"{self.name}: {part.name} is damaged: it has a line without end")
+        except SourceError as error:
+            raise EventLogError(f"{self.name}: {error}") from None
+        except (OSError, EOFError, pa.ArrowInvalid, struct.error, zlib.error) as error:
+            # The last block of a log that is still written may be torn.
+            if not self.is_unfinished:
+                raise EventLogError(f"{self.name}: {part.name} is damaged: {error}") from None
+            return
+        if not self.is_unfinished and any(rest):
+            yield b"".join(rest)
 
 
-def find_logs(place: Path) -> list[EventLog]:
+def find_logs(place: Path | str) -> list[EventLog]:
     """The logs at a place: a log, a ZIP file of the History Server's, or a folder of any number of logs.
 
+    The place is a path, or a URL of an object store.
+
     Raises:
-        EventLogError: there is none.
+        EventLogError: there is none, or the place cannot be listed.
     """
-    if not place.exists():
-        raise EventLogError(f"there is no event log {place}; give a log or a folder of logs")
-    if place.is_file() and zipfile.is_zipfile(place):
-        names = [name for name in zipfile.ZipFile(place).namelist() if not name.endswith("/")]
-        parts = [_Part(name, _opener_of_member(place, name)) for name in names]
-    else:
-        parts = [_Part(str(path), _opener(path)) for path in _files(place)]
-    logs = _logs(parts)
+    logs = look_up_logs(place)
     if not logs:
         raise EventLogError(
             f"there is no event log in {place}; give the folder that spark.eventLog.dir names"
@@ -94,15 +131,42 @@ def find_logs(place: Path) -> list[EventLog]:
     return logs
 
 
-def _files(place: Path) -> Iterable[Path]:
+def look_up_logs(place: Path | str) -> list[EventLog]:
+    """The logs at a place as `find_logs` gives them, of which there may be none yet."""
+    where = local_or_url(str(place))
+    try:
+        return _logs(_objects(where) if isinstance(where, str) else _files(where))
+    except (OSError, SourceError, zipfile.BadZipFile) as error:
+        raise EventLogError(f"{place} cannot be read: {error}") from None
+
+
+def _objects(url: str) -> list[_Part]:
+    return [
+        _Part(shown(one.name), _opener_of_object(one.name), one.size_bytes, one.changed_ms)
+        for one in look_up_objects(url)
+    ]
+
+
+def _opener_of_object(name: str) -> Callable[[], IO[bytes]]:
+    return lambda: open_object(name)
+
+
+def _files(place: Path) -> list[_Part]:
+    if not place.exists():
+        raise EventLogError(f"there is no event log {place}; give a log or a folder of logs")
+    if place.is_file() and zipfile.is_zipfile(place):
+        names = [name for name in zipfile.ZipFile(place).namelist() if not name.endswith("/")]
+        return [_Part(name, _opener_of_member(place, name)) for name in names]
     if place.is_file():
-        return [place]
+        return [_file(place)]
     rolling = [place] if place.name.startswith(_ROLLING) else sorted(place.glob(f"{_ROLLING}*/"))
-    return sorted({path for folder in (place, *rolling) for path in folder.iterdir() if path.is_file()})
+    paths = {path for folder in (place, *rolling) for path in folder.iterdir() if path.is_file()}
+    return [_file(path) for path in sorted(paths)]
 
 
-def _opener(path: Path) -> Callable[[], IO[bytes]]:
-    return lambda: path.open("rb")
+def _file(path: Path) -> _Part:
+    found = path.stat()
+    return _Part(str(path), lambda: path.open("rb"), found.st_size, found.st_mtime_ns // 1_000_000)
 
 
 def _opener_of_member(path: Path, name: str) -> Callable[[], IO[bytes]]:
@@ -115,7 +179,7 @@ def _logs(parts: Iterable[_Part]) -> list[EventLog]:
     for part in parts:
         path = PurePosixPath(part.name)
         if path.parent.name.startswith(_ROLLING):
-            rolling.setdefault(str(path.parent), []).append(part)
+            rolling.setdefault(part.name.rpartition("/")[0], []).append(part)
         elif not path.name.startswith((".", _STATUS)):
             logs.append(EventLog(part.name, (part,), path.name.endswith(_IN_PROGRESS)))
     for folder, several in rolling.items():
@@ -136,21 +200,20 @@ def _in_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
     return tuple(part for _, _, part in sorted(kept, key=lambda one: one[0]))
 
 
-def _chunks(part: _Part) -> Iterator[bytes]:
-    suffix = PurePosixPath(part.name.removesuffix(_IN_PROGRESS).removesuffix(_COMPACT)).suffix
+def _chunks(name: str, file: IO[bytes]) -> Iterator[bytes]:
+    suffix = PurePosixPath(name.removesuffix(_IN_PROGRESS).removesuffix(_COMPACT)).suffix
     if suffix in _UNREADABLE:
         raise EventLogError(
-            f"{part.name} is compressed by {suffix[1:]}, which cannot be read here; decompress it, or set "
+            f"{name} is compressed by {suffix[1:]}, which cannot be read here; decompress it, or set "
             "spark.eventLog.compression.codec to zstd or lz4"
         )
-    with part.open() as file:
-        if suffix == _LZ4:
-            yield from _lz4_blocks(file)
-            return
-        codec = _CODECS.get(suffix)
-        stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec) if codec else file
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk
+    if suffix == _LZ4:
+        yield from _lz4_blocks(file)
+        return
+    codec = _CODECS.get(suffix)
+    stream = pa.CompressedInputStream(pa.PythonFile(file, "r"), codec) if codec else file
+    while chunk := stream.read(_CHUNK_BYTES):
+        yield chunk
 
 
 def _lz4_blocks(file: IO[bytes]) -> Iterator[bytes]:

@@ -191,6 +191,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
     )
+    event_logs: Annotated[
+        tuple[str, ...],
+        Setting(
+            "PLACES",
+            "Where Spark writes event logs that `waybill serve` follows; separated by commas.",
+            check=check.places,
+        ),
+    ] = ()
+    event_logs_every_s: Annotated[
+        float, Setting("SECONDS", "How often `waybill serve` looks at the event logs.", check=check.seconds)
+    ] = 30.0
     log_format: Annotated[
         Literal["text", "json"], Setting("FORMAT", "How `waybill serve` logs on stderr: 'text' or 'json'.")
     ] = "text"

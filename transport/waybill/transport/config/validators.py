@@ -11,6 +11,7 @@ from waybill.transport.config.backends import check_url
 
 _DAYS_MAX: Final = 3_650_000
 _NAME_CHARS_MAX: Final = 1_000
+_SECONDS_MAX: Final = 86_400
 _YES: Final = frozenset({"true", "1", "yes", "on"})
 _NO: Final = frozenset({"false", "0", "no", "off"})
 _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -100,6 +101,27 @@ def keys(value: object) -> frozenset[str]:
     ):
         raise ValueError("give annotation keys separated by commas")
     return frozenset(part.strip() for part in parts if part.strip())
+
+
+def places(value: object) -> tuple[str, ...]:
+    """Folders or URLs with commas between them, or a list of them."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("give folders or URLs of object stores, separated by commas")
+    found = tuple(part.strip() for part in parts if part.strip())
+    if any(place.startswith(("http:", "https:")) for place in found):
+        raise ValueError(
+            "give folders or URLs of object stores; `waybill spark catch-up` asks a History Server"
+        )
+    return found
+
+
+def seconds(value: object) -> float:
+    """A number of seconds."""
+    number = _number(value)
+    if not 1 <= number <= _SECONDS_MAX:
+        raise ValueError(f"give a number of seconds from 1 to {_SECONDS_MAX}")
+    return number
 
 
 def url(value: object) -> str:

@@ -1,0 +1,360 @@
+"""A collector follows Spark's event logs: what they say is told while they are written, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from logged import APPLICATION, EVENTS, FAILED, LINES, LOG, LOST, ROOT, RUN, Store
+from sayings import AT, ended, event_of, files, log_lines
+from served import Collector
+from stores import new_bucket, s3_server
+
+from waybill.collector.event_logs import EventLogStatus
+from waybill.facets import FinalState
+from waybill.spark import find_java
+from waybill.spark.event_logs import EventLogFollower
+from waybill.transport import Journal
+from waybill.transport.home import Home
+
+if TYPE_CHECKING:
+    from conftest import Run
+
+END_MS = LOST.completed_ms
+"""When the last execution of the log ended."""
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+WAIT_S = 60.0
+
+
+class Followed:
+    """A home, a folder of event logs, and a follower whose time a test sets."""
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        self.store = store
+        self.folder = folder
+        self.now_ms = END_MS
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin anew, as a collector does."""
+        self.follower = EventLogFollower([str(self.folder)], clock_ms=lambda: self.now_ms)
+
+    def log(self, *lines: str, name: str = APPLICATION, changed_ms: int | None = None) -> Path:
+        """Write a log, last changed now unless it is said when."""
+        self.folder.mkdir(exist_ok=True)
+        path = self.folder / name
+        path.write_text("".join(f"{line}\n" for line in lines))
+        changed_s = (self.now_ms if changed_ms is None else changed_ms) / 1000
+        os.utime(path, (changed_s, changed_s))
+        return path
+
+    def look(self, *, after_ms: int = 0) -> EventLogStatus:
+        """Have it look, so long after the last look; what the home knows of it then."""
+        self.now_ms += after_ms
+        with closing(Home.open(self.store.settings)) as home:
+            self.follower.look(home)
+            status = EventLogStatus.of(home.journal)
+        assert status is not None
+        return status
+
+    def state_of(self, name: str) -> FinalState | None:
+        record = self.store.records().get(f"file//out/{name}")
+        return None if record is None else record.final_state
+
+    def entries(self) -> int:
+        with closing(Journal(self.store.home)) as journal:
+            return journal.last_seq()
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    return Followed(Store.with_events(tmp_path), tmp_path / "logs")
+
+
+def test_a_failure_is_told_while_its_application_runs(followed: Followed) -> None:
+    followed.log(*LINES[:-1], name=f"{APPLICATION}.inprogress")
+    status = followed.look()
+    assert (status.corrected, followed.state_of("a")) == (1, FinalState.ERROR)
+    assert followed.state_of("b") is FinalState.COMPLETE
+
+
+def test_what_a_log_says_is_told_once_whatever_it_is_called_and_whoever_follows(followed: Followed) -> None:
+    path = followed.log(*LINES[:-1], name=f"{APPLICATION}.inprogress")
+    followed.look(after_ms=2 * MINUTE_MS)
+    path.unlink()
+    followed.log(*LINES)
+    followed.look(after_ms=HOUR_MS)
+    told = followed.entries()
+    assert told == len(EVENTS) + 3, "two failures and a confirmation"
+    followed.restart()
+    followed.log(*LINES)
+    status = followed.look(after_ms=HOUR_MS)
+    assert (status.corrected, status.confirmed, followed.entries()) == (2, 1, told)
+
+
+def test_a_write_is_confirmed_once_the_listener_must_have_told_all(followed: Followed) -> None:
+    followed.log(*LINES)
+    assert followed.look().confirmed == 0
+    assert followed.look(after_ms=2 * MINUTE_MS).confirmed == 1
+
+
+def test_a_failure_whose_run_the_listener_may_still_tell_of_waits_for_it(followed: Followed) -> None:
+    followed.log(*LINES)
+    assert followed.look(after_ms=MINUTE_MS // 2).corrected == 1
+    assert followed.state_of("c") is None
+    late = RUN.replace("0001", "0005")
+    followed.store.emit(event_of(late, "COMPLETE", LOST.completed_ms, output="/out/c", parent=ROOT))
+    followed.look(after_ms=HOUR_MS)
+    record = followed.store.records()["file//out/c"]
+    assert (record.did, record.final_state) == (late, FinalState.ERROR)
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_failure_without_a_run_is_told_when_its_application_does_not_go_on(
+    followed: Followed, *, is_ended: bool
+) -> None:
+    lines, name = (LINES, APPLICATION) if is_ended else (LINES[:-1], f"{APPLICATION}.inprogress")
+    followed.now_ms += 5 * MINUTE_MS
+    followed.log(*lines, name=name)
+    followed.look()
+    assert followed.state_of("c") is (FinalState.ERROR if is_ended else None)
+    followed.look(after_ms=HOUR_MS)  # nothing was written for so long that the application must be gone
+    assert followed.state_of("c") is FinalState.ERROR
+
+
+def test_a_log_that_has_not_changed_is_not_read_again(followed: Followed) -> None:
+    path = followed.log(*LINES)
+    followed.look(after_ms=HOUR_MS)
+    changed_s = path.stat().st_mtime
+    path.write_bytes(b"?" * len(LOG))
+    os.utime(path, (changed_s, changed_s))
+    followed.restart()
+    assert followed.look(after_ms=HOUR_MS).problems == {}
+    followed.log("?")
+    assert list(followed.look(after_ms=HOUR_MS).problems) == [str(path)]
+
+
+def test_what_is_told_of_a_log_that_grows_is_only_what_is_new(followed: Followed) -> None:
+    begin = log_lines(APPLICATION, FAILED, is_ended=False)
+    followed.log(*begin)
+    followed.look(after_ms=HOUR_MS)
+    later_ms = AT[1] + HOUR_MS
+    run = RUN.replace("0001", "0006")
+    followed.store.emit(
+        event_of(run, "COMPLETE", later_ms, output="/out/d", parent=RUN.replace("0001", "0000"))
+    )
+    later = ended(9, at=(later_ms - 40, later_ms), plan=files("/out/d"))
+    followed.log(*begin, *log_lines(APPLICATION, later, is_ended=False)[2:])
+    assert followed.look(after_ms=HOUR_MS).corrected == 2
+    assert followed.state_of("d") is FinalState.ERROR
+
+
+def test_an_application_whose_events_come_late_is_corrected_then(tmp_path: Path) -> None:
+    followed = Followed(Store(tmp_path), tmp_path / "logs")
+    followed.log(*LINES)
+    assert followed.look(after_ms=2 * MINUTE_MS).corrected == 0
+    followed.store.emit(*EVENTS)
+    assert followed.look(after_ms=HOUR_MS).corrected == 2
+
+
+def test_a_damaged_log_is_said_once_and_stops_no_other(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = followed.log("{", name="app-1")
+    strange = followed.log(LINES[1].replace('"Timestamp":', '"Timestamp":"x'), name="app-2")
+    followed.log(*LINES, changed_ms=END_MS - HOUR_MS)
+    for _ in range(3):
+        status = followed.look(after_ms=HOUR_MS)
+    assert (status.corrected, sorted(status.problems)) == (2, [str(damaged), str(strange)])
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 2
+    damaged.unlink()
+    assert sorted(followed.look(after_ms=HOUR_MS).problems) == [str(strange)]
+
+
+def test_what_is_half_written_is_no_problem_yet(followed: Followed) -> None:
+    followed.log(*LINES[:1], name=f"{APPLICATION}.inprogress")
+    assert followed.look().problems == {}
+
+
+def test_a_folder_that_is_not_there_yet_is_a_problem_until_it_is(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        assert list(followed.look().problems) == [str(followed.folder)]
+    assert len(caplog.records) == 1
+    followed.log(*LINES)
+    status = followed.look(after_ms=2 * MINUTE_MS)
+    assert (status.problems, status.corrected) == ({}, 2)
+
+
+KILLED = """
+    import os, signal
+    from logged import Store
+    from waybill.spark.event_logs import EventLogFollower
+    from waybill.transport import Journal
+    from waybill.transport.home import Home
+    from pathlib import Path
+
+    commit = Journal.commit
+
+    def killed(journal, name, **what):
+        if any(key.startswith("log:") for key in what.get("put") or {}):
+            os.kill(os.getpid(), signal.SIGKILL)
+        commit(journal, name, **what)
+
+    Journal.commit = killed
+    EventLogFollower([LOGS], clock_ms=lambda: NOW_MS).look(Home.open(Store(Path(FOLDER)).settings))
+"""
+
+
+def test_a_kill_between_what_corrects_and_the_note_of_it_tells_nothing_twice(
+    followed: Followed, tmp_path: Path
+) -> None:
+    followed.log(*LINES)
+    followed.now_ms += HOUR_MS
+    given = f"LOGS, FOLDER, NOW_MS = {str(followed.folder)!r}, {str(tmp_path)!r}, {followed.now_ms}"
+    program = "\n".join([given, textwrap.dedent(KILLED)])
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    assert followed.state_of("a") is FinalState.ERROR
+    told = followed.entries()
+    followed.look()
+    assert (followed.entries(), followed.state_of("c")) == (told, FinalState.ERROR)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol."""
+    with s3_server() as address:
+        yield address
+
+
+def until(reached: Callable[[], bool]) -> bool:
+    deadline_s = time.monotonic() + WAIT_S
+    while not reached() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return reached()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Collector]]:
+    started: list[Collector] = []
+
+    def begin(home: Path, *options: str) -> Collector:
+        started.append(
+            Collector(home, "--runner", "none", "--event-logs-every-s", "1", "--event-logs", *options)
+        )
+        return started[-1]
+
+    yield begin
+    for collector in started:
+        collector.process.kill()
+        collector.process.communicate()
+
+
+def figure(collector: Collector, name: str) -> int | None:
+    lines = collector.get("/metrics").body.decode().splitlines()
+    found = [line.rpartition(" ")[2] for line in lines if line.startswith(f"waybill_event_logs_{name} ")]
+    return int(found[0]) if found else None
+
+
+def test_one_of_a_collectors_processes_follows_and_all_of_them_tell(
+    followed: Followed, serve: Callable[..., Collector]
+) -> None:
+    missing = followed.folder.with_name("missing")
+    followed.log(*LINES)
+    collector = serve(followed.store.home, f"{followed.folder},{missing}", "--workers", "3")
+    assert until(lambda: figure(collector, "corrected_total") == 2)
+    assert until(lambda: figure(collector, "problems") == 1)
+    ready = collector.get("/health/ready")
+    assert (ready.status, ready.json["problems"].keys()) == (200, {"event-logs"})
+    assert str(missing) in ready.json["problems"]["event-logs"]
+    assert collector.stop()[1].count(f"there is no event log {missing}") == 1
+    assert followed.entries() == len(EVENTS) + 3
+
+
+def test_a_history_server_is_no_place_to_follow() -> None:
+    command = [sys.executable, "-m", "waybill.cli", "serve", "--event-logs", "http://history:18080"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert "`waybill spark catch-up` asks a History Server" in " ".join(ran.stderr.split())
+
+
+STORED = (
+    (f"eventlog_v2_{APPLICATION}/events_1_{APPLICATION}", LINES[:5]),
+    (f"eventlog_v2_{APPLICATION}/events_2_{APPLICATION}", LINES[5:]),
+)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a"])
+def test_logs_in_an_object_store_are_followed(
+    followed: Followed, s3: str, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    bucket = new_bucket(s3, monkeypatch)
+    for path, lines in STORED:
+        bucket.put(path, "".join(f"{line}\n" for line in lines).encode())
+    followed.folder = Path("unused")
+    url = bucket.url.replace("s3://", f"{scheme}://")
+    followed.follower = EventLogFollower([url], clock_ms=lambda: time.time_ns() // 1_000_000 + HOUR_MS)
+    assert followed.look().corrected == 2
+    assert followed.look().corrected == 2
+
+
+PROGRAM = """
+import time
+import urllib.request
+from pyspark.sql import SparkSession
+listener = "spark.openlineage."
+spark = SparkSession.builder.master("local[2]").appName("plain").config(map={
+    "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraClassPath": str(waybill.spark.fetch_listener()),
+    "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",
+    listener + "transport.type": "http", listener + "transport.url": URL,
+    "spark.eventLog.enabled": "true", "spark.eventLog.dir": "file:" + LOGS,
+}).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+spark.range(5).write.parquet(OUT + "/good")
+try:
+    ids = spark.range(9).repartition(2)
+    ids.selectExpr("if(id = 3, raise_error('boom'), id) x").write.parquet(OUT + "/bad")
+except Exception:
+    pass
+corrected = False
+for _ in range(300):
+    text = urllib.request.urlopen(URL + "/metrics").read().decode()
+    corrected = corrected or "waybill_event_logs_corrected_total 1" in text
+    if corrected:
+        break
+    time.sleep(0.2)
+spark.stop()
+assert corrected
+"""
+
+
+def test_a_write_that_fails_after_a_shuffle_is_an_error_while_its_job_goes_on(
+    run: Run, serve: Callable[..., Collector], tmp_path: Path
+) -> None:
+    """With nothing but the listener and an event log set in Spark."""
+    store, logs = Store(tmp_path), tmp_path / "logs"
+    logs.mkdir()
+    collector = serve(store.home, f"file:{logs}")
+    given = f"URL, LOGS = {collector.url!r}, {str(logs)!r}\n"
+    ran = run(given + PROGRAM, env={"JAVA_HOME": str(find_java().home)})
+    assert ran.status == 0, ran.stderr
+    records = store.records()
+    assert records[f"file/{ran.out}/bad"].final_state is FinalState.ERROR
+    assert records[f"file/{ran.out}/good"].final_state is FinalState.COMPLETE
