@@ -21,6 +21,7 @@ import pyarrow as pa
 import pytest
 from logged import APPLICATION, FAILED, GOOD, LOG, ROOT, RUN, Store
 from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
+from stores import new_bucket, s3_server
 
 from waybill.facets import PRODUCER, FinalState, RunEvent, decode_event
 from waybill.spark import find_java, spark_home
@@ -109,6 +110,19 @@ def test_what_is_in_the_archive_alone_counts_too(store: Store, tmp_path: Path) -
         journal.prune(journal.last_seq(), time.time_ns() // 1_000_000 + 1000)
         assert {entry.kind for entry in journal.read(0, limit=100)} == {Kind.MARK}
     assert store.catch_up(log).corrections == ()
+
+
+def test_parts_of_the_archive_from_before_the_application_are_not_read(store: Store, tmp_path: Path) -> None:
+    log = plain(tmp_path / APPLICATION)
+    flush(store.settings)
+    before, within = (store.home / "events" / hour / "00" for hour in ("20240101", "20991231"))
+    before.mkdir(parents=True)
+    (before / f"{'0' * 16}-1-9.parquet").write_bytes(b"whoever reads this cannot go on")
+    done = store.command(log)
+    assert (done.returncode, store.records()["file//out/a"].final_state) == (0, FinalState.ERROR), done.stderr
+    within.mkdir(parents=True)
+    (within / f"{'0' * 16}-1-9.parquet").write_bytes(b"nor here")
+    assert store.command(log).returncode == 1
 
 
 def test_an_application_that_the_home_never_heard_of_is_left_out(store: Store, tmp_path: Path) -> None:
@@ -218,6 +232,59 @@ def test_every_form_of_a_log_says_the_same(
     write(folder / APPLICATION, LOG)
     place = next(folder.glob("*.zip"), folder)
     assert [one.output for one in store.catch_up(place).corrections] == ["/out/a", "/out/c"]
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address of a server that speaks S3's protocol."""
+    with s3_server() as address:
+        yield address
+
+
+@pytest.mark.parametrize(
+    "write",
+    [lambda path, content: zstd(path.with_suffix(".zstd"), content), rolling, compacted, unfinished],
+    ids=["zstd", "rolling", "compacted", "unfinished"],
+)
+def test_logs_in_an_object_store_say_the_same(
+    store: Store,
+    tmp_path: Path,
+    s3: str,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[Path, bytes], object],
+) -> None:
+    bucket, folder = new_bucket(s3, monkeypatch), tmp_path / "logs"
+    folder.mkdir()
+    write(folder / APPLICATION, LOG)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            bucket.put(path.relative_to(folder).as_posix(), path.read_bytes())
+    done = store.command(bucket.url.replace("s3://", "s3a://"), "--json")
+    assert [json.loads(line)["output"] for line in done.stdout.splitlines()] == ["/out/a", "/out/c"], done
+
+
+def test_an_object_store_without_logs_and_one_that_is_not_known_are_named(
+    store: Store, s3: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = new_bucket(s3, monkeypatch)
+    done = store.command(bucket.url, "hdfs://name/logs")
+    assert done.returncode == 1
+    assert f"there is no event log in {bucket.url}" in " ".join(done.stderr.split())
+    assert "hdfs://name is of no object store that is known" in " ".join(done.stderr.split())
+
+
+def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -> None:
+    plain(tmp_path / APPLICATION)
+    for url in (f"file:{tmp_path}/{APPLICATION}", f"file://{tmp_path}/{APPLICATION}"):
+        assert [LoggedApplication.read(log).id for log in find_logs(url)] == [APPLICATION]
+    assert store.command(f"file:{tmp_path}/{APPLICATION}").returncode == 0
+
+
+def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+    (tmp_path / "app.gz").write_bytes(gzip.compress(b"x" * (2**20 * 200), 1))
+    (log,) = find_logs(tmp_path)
+    with pytest.raises(EventLogError, match="a line without end"):
+        LoggedApplication.read(log)
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,9 @@ def look_up_objects(url: str) -> list[StoredObject]:
 
     Raises:
         SourceUnreachableError: the store cannot be asked.
-        SourceError: the URL is of no known kind.
+        SourceError: the URL is of no known kind, or the package for it is not installed.
     """
+    store = _store(url)
     from obstore.exceptions import BaseError
 
     folder, _, name = url.rstrip("/").rpartition("/")
@@ -55,7 +56,7 @@ def look_up_objects(url: str) -> list[StoredObject]:
             else:
                 return [_stored(folder, found)]
         # An empty object has no entries; some stores have one for each folder.
-        listed = [one for batch in _store(url).list() for one in batch if one["size"]]
+        listed = [one for batch in store.list() for one in batch if one["size"]]
     except (BaseError, OSError) as error:
         raise _unreachable(url, error) from None
     shown = [one for one in listed if not one["path"].rpartition("/")[2].startswith(".")]
