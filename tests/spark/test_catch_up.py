@@ -280,6 +280,15 @@ def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -
     assert store.command(f"file:{tmp_path}/{APPLICATION}").returncode == 0
 
 
+def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left_out(tmp_path: Path) -> None:
+    (log,) = find_logs(plain(tmp_path / APPLICATION))
+    chars_max = LoggedApplication.read(log).plan_chars // 2
+    with pytest.raises(EventLogError, match="more to it than can be followed"):
+        LoggedApplication.read(log, chars_max=chars_max)
+    read = LoggedApplication.read(log, after_ms=AT[1] + 1, chars_max=chars_max)
+    assert [execution.id for execution in read.executions] == [3]
+
+
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "app.gz").write_bytes(gzip.compress(b"x" * (2**20 * 200), 1))
     (log,) = find_logs(tmp_path)

@@ -182,6 +182,16 @@ def test_a_damaged_log_is_said_once_and_stops_no_other(
     assert sorted(followed.look(after_ms=HOUR_MS).problems) == [str(strange)]
 
 
+def test_what_does_not_fit_into_one_look_is_done_by_the_next_ones(followed: Followed) -> None:
+    """A hundred logs of other applications are as many as are compared at once."""
+    for number in range(250):
+        followed.log(*log_lines(f"app-{number}", FAILED), name=f"app-{number}")
+    followed.log(*LINES, changed_ms=END_MS - 3 * DAY_MS)
+    followed.follower = EventLogFollower([str(followed.folder)], every_s=0, clock_ms=lambda: followed.now_ms)
+    corrected = [followed.look(after_ms=MINUTE_MS).corrected for _ in range(20)]
+    assert (corrected[2], corrected[-1]) == (0, 2), "the oldest comes last, and comes"
+
+
 def test_what_is_half_written_is_no_problem_yet(followed: Followed) -> None:
     followed.log(*LINES[:1], name=f"{APPLICATION}.inprogress")
     assert followed.look().problems == {}

@@ -111,13 +111,14 @@ class EventLogFollower:
         self._told: dict[str, str] = {}
 
     def look(self, home: Home, is_ended: Callable[[], bool] = lambda: False) -> None:
-        """Read what has changed, and correct what the home has of it.
+        """Read what has changed, and correct what the home has of it; the next look does what takes too long.
 
         What cannot be read is said once, and in the status that the journal has.
 
         Raises:
             JournalError: the home cannot be used now; the next look does what is left.
         """
+        begun_s = time.monotonic()
         notes = self._recall(home.journal)
         problems: dict[str, str] = {}
         logs = dict(self._listed(problems))
@@ -126,8 +127,8 @@ class EventLogFollower:
             check_root(home.journal, home.settings.root)
             for together in self._read_due(logs, notes, self._clock_ms()):
                 self._catch_up(home, together)
-                if is_ended():
-                    return
+                if is_ended() or time.monotonic() - begun_s >= self.every_s:
+                    break
         except JournalError:
             raise
         except (WaybillError, OSError) as error:
@@ -157,10 +158,16 @@ class EventLogFollower:
     def _read_due(
         self, logs: Mapping[str, EventLog], notes: dict[str, _Note], now_ms: int
     ) -> Iterator[list[_Read]]:
-        """The logs that are due, the latest first, as many together as memory allows."""
+        """The logs that are due, as many together as memory allows: the last day's in turn, then others."""
+
+        def turn(item: tuple[str, EventLog]) -> tuple[bool, int, int]:
+            key, one = item
+            is_old = now_ms - one.changed_ms >= _GIVEN_UP_MS
+            return is_old, notes.get(key, _Note()).looked_ms, -one.changed_ms
+
         together: list[_Read] = []
         chars = 0
-        for key, one in sorted(logs.items(), key=lambda item: item[1].changed_ms, reverse=True):
+        for key, one in sorted(logs.items(), key=turn):
             before = notes.get(key, _Note())
             version = _digest(repr(one.version))
             if not before.is_due(version, one.changed_ms, now_ms):
