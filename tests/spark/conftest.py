@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from stage import PREAMBLE as ATTEMPTS, Play, Scene
@@ -114,12 +115,52 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def play(run: Run) -> Play:
     """Run a program that tells in its last line how what it attempted has ended."""
 
-    def play(text: str, *, status: int = 0, tells: bool = True, arguments: tuple[str, ...] = ()) -> Scene:
-        ran = run(ATTEMPTS + text, arguments=arguments)
+    def play(
+        text: str,
+        *,
+        status: int = 0,
+        tells: bool = True,
+        arguments: tuple[str, ...] = (),
+        home: Path | None = None,
+    ) -> Scene:
+        ran = run(ATTEMPTS + text, arguments=arguments, home=home)
         assert ran.status == status, f"{ran.status}\n{ran.stdout}\n{ran.stderr[-4000:]}"
         return Scene(ran, json.loads(ran.stdout.splitlines()[-1]) if tells else {})
 
     return play
+
+
+@pytest.fixture
+def not_begun(tmp_path: Path) -> Ran:
+    """A program that is yet to run: where its home and what it writes will be."""
+    return Ran(tmp_path, 0, "", "", tmp_path / "home", tmp_path / "out")
+
+
+class Endpoint(NamedTuple):
+    url: str
+    home: Path
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """`waybill serve` in a process of its own."""
+    home = tmp_path_factory.mktemp("endpoint")
+    command = [
+        sys.executable,
+        "-m",
+        "waybill.cli",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--home",
+        str(home),
+    ]
+    command += ["--runner", "none", "--system-name", "tests"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home) as process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        yield Endpoint(next(word.strip(",") for word in said.split() if word.startswith("http")), home)
+        process.terminate()
 
 
 @pytest.fixture(scope="module")

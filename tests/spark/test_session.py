@@ -16,9 +16,9 @@ def test_a_setting_that_does_not_exist_is_refused_at_once() -> None:
         waybill.spark.configure(SparkSession.builder, provenance_enable=True)
 
 
-def test_spark_connect_is_refused_with_the_way_out(home: Path) -> None:
+def test_a_builder_of_spark_connect_is_refused_with_the_way_out(home: Path) -> None:
     builder = waybill.spark.configure(SparkSession.builder.remote("sc://localhost"), home=home)
-    with pytest.raises(waybill.spark.SparkSetupError, match="in its server"):
+    with pytest.raises(waybill.spark.SparkSetupError, match="remote="):
         builder.getOrCreate()
     assert not home.exists()
 

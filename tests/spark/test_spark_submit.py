@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,7 +13,7 @@ from waybill.spark.runtime import LISTENER_CLASS
 from waybill.transport import Settings, flush
 
 if TYPE_CHECKING:
-    from conftest import Ran, Run
+    from conftest import Endpoint, Ran, Run
 
 READS_AND_WRITES = """
 from pyspark.sql import SparkSession
@@ -34,33 +31,6 @@ PLAIN = {
 }
 
 WITHOUT_UI = {"PYSPARK_SUBMIT_ARGS": "--conf spark.ui.enabled=false --master local[2] pyspark-shell"}
-
-
-class Endpoint(NamedTuple):
-    url: str
-    home: Path
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    """`waybill serve` in a process of its own."""
-    home = tmp_path_factory.mktemp("endpoint")
-    command = [
-        sys.executable,
-        "-m",
-        "waybill.cli",
-        "serve",
-        "--listen",
-        "127.0.0.1:0",
-        "--home",
-        str(home),
-    ]
-    command += ["--runner", "none", "--system-name", "tests"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=home) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        yield Endpoint(next(word.strip(",") for word in said.split() if word.startswith("http")), home)
-        process.terminate()
 
 
 def submit(conf: dict[str, str]) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-"""What a pipeline says about its own record, through run tags and Spark properties.
+"""What a pipeline says about its own record, through run tags, Spark properties and tags of Spark's jobs.
 
 Run tags named `waybill_<field>` and captured Spark properties named `spark.waybill.<field>` replace a field
 of the derived record. Any other `waybill_<key>`, `spark.waybill.<key>` and every plain run tag becomes an
-annotation.
+annotation. A tag `waybill:<key>=<value>` of a Spark job, where these are captured, is as a run tag of that
+key.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from waybill.facets.causes import telling
 from waybill.facets.record import FinalState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from waybill.facets.event import RunFacets
 
@@ -26,6 +27,10 @@ OVERRIDABLE = frozenset(
 
 TAG_PREFIX = "waybill_"
 PROPERTY_PREFIX = "spark.waybill."
+JOB_TAGS = "spark.job.tags"
+"""The property with the tags of a Spark job, separated by commas."""
+JOB_TAG_PREFIX = "waybill:"
+"""Before the key in a job's tag of ours; Spark Connect puts words of its own before that."""
 
 
 class Saying(NamedTuple):
@@ -52,15 +57,36 @@ _EXCEPTION = msgspec.json.Decoder(_Exception)
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
     """Yield what the facets of one event say; a value that its field cannot hold is ignored."""
     for tag in (facets.tags.tags if facets.tags is not None else None) or ():
-        ours = tag.key.startswith(TAG_PREFIX)
-        key = tag.key.removeprefix(TAG_PREFIX)
-        yield from _read(key, tag.value, may_override=ours, by_property=False)
+        yield from _read_tag(tag.key, tag.value)
     # Most events capture no property of ours, so look before decoding.
-    if PROPERTY_PREFIX.encode() in bytes(facets.spark_properties):
+    properties = bytes(facets.spark_properties)
+    if PROPERTY_PREFIX.encode() in properties or JOB_TAG_PREFIX.encode() in properties:
         for name, value in _read_properties(facets.spark_properties).items():
             if name.startswith(PROPERTY_PREFIX) and isinstance(value, str):
                 key = name.removeprefix(PROPERTY_PREFIX)
                 yield from _read(key, value, may_override=True, by_property=True)
+            elif name == JOB_TAGS and isinstance(value, str):
+                for key, said in read_job_tags(value.split(",")):
+                    yield from _read_tag(key, said)
+
+
+def job_tag(key: str, value: str) -> str:
+    """Return the tag that says this of a Spark job; it must hold no comma, and its key no ``=``."""
+    return f"{JOB_TAG_PREFIX}{key}={value}"
+
+
+def read_job_tags(tags: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield key and value of the tags of ours among those of a Spark job."""
+    for tag in tags:
+        _, mark, said = tag.partition(JOB_TAG_PREFIX)
+        key, equals, value = said.partition("=")
+        if mark and equals:
+            yield key, value
+
+
+def _read_tag(key: str, value: str) -> Iterator[Saying]:
+    ours = key.startswith(TAG_PREFIX)
+    yield from _read(key.removeprefix(TAG_PREFIX), value, may_override=ours, by_property=False)
 
 
 def _read(key: str, value: str, *, may_override: bool, by_property: bool) -> Iterator[Saying]:

@@ -23,7 +23,9 @@ FAMILIES: Final = (
     "threads and sessions",
     "a stream",
     "a driver",
+    "a notebook",
     "a cluster",
+    "Spark Connect",
 )
 
 

@@ -99,6 +99,7 @@ class _ExecutionStart(msgspec.Struct):
     plan: str = msgspec.field(name="physicalPlanDescription")
     time_ms: int = msgspec.field(name="time")
     root_id: int | None = msgspec.field(default=None, name="rootExecutionId")
+    job_tags: tuple[str, ...] = msgspec.field(default=(), name="jobTags")
 
 
 class _ExecutionEnd(msgspec.Struct):
@@ -171,5 +172,6 @@ class _Reading:
                 spark_jobs=frozenset(jobs),
                 error=end.error or "",
                 plan=begun.plan,
+                job_tags=begun.job_tags,
             )
         )

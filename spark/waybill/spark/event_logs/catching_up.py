@@ -314,8 +314,8 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
         if run.outputs and run.ended_ms is not None and run.run_id not in stored.confirmed
         if not run.is_reported and not run.has_failed and run.failed is None
     ]
-    for _, run in match(succeeded, runs, failed).pairs:
-        yield success_event(run, source="event log")
+    for execution, run in match(succeeded, runs, failed).pairs:
+        yield success_event(run, source="event log", job_tags=execution.job_tags)
 
 
 def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> list[Correction]:
@@ -363,5 +363,5 @@ def _correction(
         output=min(run.outputs, default=None),
         cause=cause.message,
         is_run_known=is_run_known,
-        event=failure_event(run, cause, failure.completed_ms, language="JAVA"),
+        event=failure_event(run, cause, failure.completed_ms, language="JAVA", job_tags=failure.job_tags),
     )

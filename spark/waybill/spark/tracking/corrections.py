@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from waybill.facets.event import DatasetName, Job as EventJob, Parent, ParentRun
+from waybill.facets.overrides import TAG_PREFIX, read_job_tags
 from waybill.spark.tracking.observed_runs import FailedExecution, ObservedRun
 from waybill.spark.tracking.plans import command_of, target_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from openlineage.client.facet_v2 import RunFacet
 
@@ -61,10 +62,13 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
     )
 
 
-def success_event(run: ObservedRun, *, source: str = "session", wrote: bool = True) -> bytes:
+def success_event(
+    run: ObservedRun, *, source: str = "session", wrote: bool = True, job_tags: Iterable[str] = ()
+) -> bytes:
     """The COMPLETE event of a run once more, with the word of this session or of an event log.
 
-    A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED.
+    A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED. The
+    tags of Spark's jobs say what they would say in an event of the listener's.
     """
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
 
@@ -74,8 +78,8 @@ def success_event(run: ObservedRun, *, source: str = "session", wrote: bool = Tr
 
     facets = _parent_of(run)
     facets[EVIDENCE_FACET] = WaybillEvidenceRunFacet(source=source, producer=PRODUCER)
-    if not wrote:
-        facets |= _tags_of({"final_state": "FILTERED", "filteredCause": IGNORED})
+    said = {} if wrote else {"final_state": "FILTERED", "filteredCause": IGNORED}
+    facets |= _tags_of(said, job_tags)
     return event_to_json(
         RunEvent(
             eventTime=_instant_of(run.ended_ms or 0),
@@ -87,13 +91,15 @@ def success_event(run: ObservedRun, *, source: str = "session", wrote: bool = Tr
     )
 
 
-def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str) -> bytes:
+def failure_event(
+    run: ObservedRun, failure: ProgramFailure, time_ms: int, *, language: str, job_tags: Iterable[str] = ()
+) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
     It repeats the run's job and parent, without which a backend would take it for another job's. The facet
     `externalQuery` names the execution that failed, so that nobody reports it twice. The event of an unknown
     run says so by a tag, and has its output. The language is what wrote the details: ``PYTHON`` or
-    ``JAVA``.
+    ``JAVA``. The tags of Spark's jobs are as for `success_event`.
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
@@ -121,7 +127,7 @@ def failure_event(run: ObservedRun, failure: ProgramFailure, time_ms: int, *, la
     if isinstance(run, UnknownRun):
         said["run"] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
-    facets |= _tags_of(said)
+    facets |= _tags_of(said, job_tags)
     return event_to_json(
         RunEvent(
             eventTime=_instant_of(time_ms),
@@ -149,14 +155,14 @@ def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
     return {"parent": facet}
 
 
-def _tags_of(said: Mapping[str, str]) -> dict[str, RunFacet]:
+def _tags_of(said: Mapping[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:
     """The tags that say something of the run's record; none where nothing is said."""
     from openlineage.client.facet_v2 import tags_run
 
     from waybill.facets import PRODUCER
-    from waybill.facets.overrides import TAG_PREFIX
 
-    tags = [tags_run.TagsRunFacetFields(TAG_PREFIX + key, text, "WAYBILL") for key, text in said.items()]
+    whole = dict(read_job_tags(job_tags)) | {TAG_PREFIX + key: text for key, text in said.items()}
+    tags = [tags_run.TagsRunFacetFields(key, text, "WAYBILL") for key, text in whole.items()]
     return {"tags": tags_run.TagsRunFacet(tags, producer=PRODUCER)} if tags else {}
 
 

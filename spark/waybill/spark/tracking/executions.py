@@ -39,6 +39,8 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         root_id: the execution that this one ran within, or its own.
         error: the error's text, empty if there is none.
+        job_tags: the tags of its Spark jobs, even if it failed before the first; only event logs of Spark 4
+            have them.
     """
 
     id: int
@@ -48,6 +50,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     spark_jobs: frozenset[int]
     error: str
     plan: str
+    job_tags: tuple[str, ...] = ()
 
 
 class Executions:

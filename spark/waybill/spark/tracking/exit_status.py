@@ -25,9 +25,11 @@ from waybill.facets.causes import telling
 
 log = logging.getLogger("waybill.spark")
 
-_INTERRUPTED_STATUS: Final = 130
-_CANCELLED: Final = re.compile(r"\bJob \d+ cancelled\b")
-"""In the error of a write whose jobs somebody cancelled, as Spark 3 and 4 have it."""
+_CANCELLED_STATUSES: Final = (130, 143)
+"""Of a program that ended by SIGINT or SIGTERM, as a shell and Java give them."""
+_CANCELLED: Final = re.compile(r"\Ajava\.lang\.InterruptedException\b|\bJob \d+ cancelled\b")
+"""In the error of a write that somebody interrupted, or whose jobs somebody cancelled, as Spark 3 and 4
+have it."""
 
 headline: Final = telling
 """What a failure's message is made of the whole text of an error by."""
@@ -38,7 +40,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
 
     Attributes:
         details: the stack trace or the whole text, if there is more than one line.
-        cancelled: whether somebody stopped it (Ctrl-C, or its jobs), which is no error.
+        cancelled: whether somebody stopped it (Ctrl-C, SIGTERM, or its jobs), which is no error.
     """
 
     message: str
@@ -68,7 +70,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
         if status is None or status == 0:
             return None
         if isinstance(status, int):
-            return cls(f"the program exited with status {status}", cancelled=status == _INTERRUPTED_STATUS)
+            return cls(f"the program exited with status {status}", cancelled=status in _CANCELLED_STATUSES)
         return cls(telling(str(status)) or "the program exited with status 1")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from waybill.spark.errors import SparkSetupError
 from waybill.spark.runtime import spark_home
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ def session(
     app_name: str,
     *,
     master: str | None = None,
+    remote: str | None = None,
     conf: Mapping[str, str] | None = None,
     tags: Mapping[str, str] | None = None,
     **settings: object,
@@ -25,20 +27,32 @@ def session(
     listener's events in the journal. The session is a plain `SparkSession`; as a context manager it stops at
     the end of the block, and an exception that leaves the block ends the application in ERROR.
 
+    A session of Spark Connect is given by `remote`. Its listener is in its server, whose options say where
+    events go; the session marks what it runs by tags, so that each record says which program it is of.
+
     Args:
-        app_name: the application's name, with which the names of its jobs begin.
+        app_name: the application's name, with which the names of its jobs begin; with `remote`, the
+            annotation ``app``.
         master: as `spark.master`; None leaves it to Spark's own settings.
+        remote: the address of a Spark Connect server, ``sc://host:15002``.
         conf: further Spark options.
         tags: run tags, which become annotations of every record, or fields when named ``waybill_<field>``.
         **settings: Waybill's settings by their names, for example ``provenance_enabled=True``.
 
     Raises:
-        SparkSetupError: there is no Java or no JAR, or an untracked session is running.
+        SparkSetupError: there is no Java or no JAR, or an untracked session is running; or, with `remote`,
+            what is given cannot be so for a session of Spark Connect.
         SettingsError: a setting is unknown or invalid.
         SettingsConflictError: the home's live runner works with other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
     spark_home()  # without PySpark there is none
+    if remote is not None:
+        if master is not None:
+            raise SparkSetupError("master and remote exclude each other: a server has its own master")
+        from waybill.spark.tracking.remote import remote_session
+
+        return remote_session(app_name, remote, conf=conf or {}, tags=tags or {}, settings=settings)
     from pyspark.sql import SparkSession
 
     builder = configure(SparkSession.builder.appName(app_name), tags=tags, endpoint=None, **settings)
@@ -64,7 +78,7 @@ def configure(
         **settings: as for `session`.
 
     Raises:
-        SparkSetupError: the builder makes Spark Connect sessions, whose listeners are in their server.
+        SparkSetupError: the builder makes sessions of Spark Connect; these are made by `session`.
         SettingsError: a setting is unknown or invalid.
     """
     from waybill.spark.tracking.tracked import track

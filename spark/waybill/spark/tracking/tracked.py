@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -26,6 +26,11 @@ from waybill.transport import Settings
 
 log = logging.getLogger("waybill.spark")
 
+_CONNECT: Final = (
+    "a session of Spark Connect has its listener in its server; "
+    "make it by waybill.spark.session(…, remote=…), or take spark.master"
+)
+
 
 def track(
     builder: SparkSession.Builder,
@@ -36,9 +41,7 @@ def track(
 ) -> SparkSession.Builder:
     """Turn a builder into one of tracked sessions; see `waybill.spark.configure`."""
     if not isinstance(builder, SparkSession.Builder):
-        raise SparkSetupError(
-            "sessions of Spark Connect cannot be tracked from here; track their server's driver"
-        )
+        raise SparkSetupError(_CONNECT)
     tracked = cast("TrackedBuilder", builder)
     tracked.__class__ = TrackedBuilder
     tracked.waybill_settings = Settings.load(given, origin="waybill.spark")
@@ -88,10 +91,7 @@ class TrackedBuilder(SparkSession.Builder):
     def _refuse_connect(self) -> None:
         remote = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys()
         if remote or "spark.remote" in self._options or self._options.get("spark.api.mode") == "connect":
-            what = "a session of Spark Connect has its listeners in its server"
-            raise SparkSetupError(
-                f"{what}; configure that with `waybill.spark.configure`, or take spark.master"
-            )
+            raise SparkSetupError(_CONNECT)
 
     def _begin(self) -> SparkSession:
         application = Application(self.waybill_settings, self._given("spark.app.name") or "spark")

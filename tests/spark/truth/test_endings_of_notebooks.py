@@ -1,0 +1,183 @@
+"""How what a notebook's cells write ends, in a kernel of Jupyter's that is interrupted, restarted or killed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from endings import ending
+
+from waybill.facets import EVIDENCE, FinalState
+from waybill.transport import Settings, flush
+
+if TYPE_CHECKING:
+    from conftest import Ran
+
+pytestmark = pytest.mark.spark_truth
+pytest.importorskip("ipykernel", reason="Jupyter's kernel is not here; make test-spark-truth has it")
+manager = pytest.importorskip("jupyter_client.manager", reason="as above")
+
+COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
+WAITS_S: Final = 120
+
+BEGIN = """
+import os, sys, time
+import waybill.spark
+from pyspark.sql import functions as F
+
+HOME, OUT = "{home}", "{out}"
+conf = {{"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}}
+spark = waybill.spark.session(
+    "book", home=HOME, runner="none", system_name="tests", master="local[2]", conf=conf)
+spark.sparkContext.setLogLevel("OFF")
+slow = F.udf(lambda value: time.sleep(0.5) or value, "long")
+"""
+
+WRITES = "spark.range(3).write.parquet(OUT + '/{name}')"
+FAILS = (
+    "spark.range(9).repartition(2).selectExpr(\"raise_error('boom') AS x\").write.parquet(OUT + '/failed')"
+)
+WRITES_SLOWLY = "spark.range(100).repartition(2).withColumn('x', slow('id')).write.parquet(OUT + '/slow')"
+
+
+class Notebook:
+    """A kernel in which a tracked session is open, and what it left."""
+
+    def __init__(self, kernel: Any, client: Any, ran: Ran) -> None:  # noqa: ANN401 - Jupyter may not be here
+        self.kernel = kernel
+        self.ran = ran
+        self._client = client
+        self._cell = ""
+
+    def run(self, cell: str) -> str | None:
+        """Run a cell: the name of the exception that it ended with, if any."""
+        self._cell = self._client.execute(cell)
+        return self.ended()
+
+    def begin(self, cell: str) -> None:
+        """Run a cell until it writes to the folder `slow`."""
+        self._cell = self._client.execute(cell)
+        end_s = time.monotonic() + WAITS_S
+        while not (self.ran.out / "slow" / "_temporary").exists():
+            assert time.monotonic() < end_s
+            time.sleep(0.1)
+        time.sleep(1)
+
+    def ended(self) -> str | None:
+        """Wait for the end of the cell that runs."""
+        while (reply := self._client.get_shell_msg(timeout=WAITS_S))["parent_header"]["msg_id"] != self._cell:
+            pass
+        content = reply["content"]
+        return content["ename"] if content["status"] == "error" else None
+
+    def said(self, name: str) -> list[tuple[FinalState, str | None]]:
+        """Final state, and the mark of its evidence, in each record of a folder."""
+        self.ran.read()
+        found = self.ran.written(name)
+        return [(record.final_state, (record.annotations or {}).get(EVIDENCE)) for record in found]
+
+    def application(self) -> FinalState:
+        """The final state of the application."""
+        return self.ran.application("book").final_state
+
+
+@pytest.fixture
+def notebook(not_begun: Ran) -> Iterator[Notebook]:
+    env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(not_begun.folder)}
+    kernel = manager.KernelManager(kernel_name="python3")
+    with ExitStack() as stack:
+        kernel.start_kernel(cwd=str(not_begun.folder), env=env)
+        stack.callback(kernel.shutdown_kernel, now=True)
+        client = kernel.client()
+        client.start_channels()
+        stack.callback(client.stop_channels)
+        client.wait_for_ready(WAITS_S)
+        book = Notebook(kernel, client, not_begun)
+        assert book.run(BEGIN.format(home=not_begun.home, out=not_begun.out)) is None
+        yield book
+
+
+@ending(
+    "a notebook",
+    "a cell's write fails, the next cell writes",
+    really="an exception in the cell, the kernel goes on",
+    record="ERROR with the cause, then COMPLETE; the application COMPLETE",
+)
+def test_a_cell_whose_write_fails(notebook: Notebook) -> None:
+    assert notebook.run(WRITES.format(name="before")) is None
+    assert notebook.run(FAILS) == "SparkRuntimeException"
+    assert notebook.run(WRITES.format(name="after")) is None
+    assert notebook.run("spark.stop()") is None
+    assert notebook.said("before") == notebook.said("after") == [(COMPLETE, None)]
+    assert notebook.said("failed") == [(ERROR, None)]
+    assert "boom" in (notebook.ran.written("failed")[0].annotations or {})["errorCause"]
+    assert notebook.application() is COMPLETE
+
+
+@ending(
+    "a notebook",
+    "a cell is interrupted in the middle of a write, the next cell writes",
+    really="`KeyboardInterrupt` in the cell, no `_SUCCESS`; the kernel goes on",
+    record="CANCELLED, then COMPLETE; the application COMPLETE",
+)
+def test_a_cell_that_is_interrupted_within_a_write(notebook: Notebook) -> None:
+    notebook.begin(WRITES_SLOWLY)
+    notebook.kernel.interrupt_kernel()
+    assert notebook.ended() is not None
+    assert notebook.run(WRITES.format(name="after")) is None
+    assert notebook.run("spark.stop()") is None
+    assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
+    assert notebook.said("slow") == [(CANCELLED, None)]
+    assert notebook.said("after") == [(COMPLETE, None)]
+    assert notebook.application() is COMPLETE
+
+
+@ending(
+    "a notebook",
+    "the kernel is restarted, whatever the last cell did",
+    really="the kernel ends Spark's Java by SIGTERM, then itself",
+    record="the application COMPLETE; a write of the last seconds may keep the mark `listener only`",
+)
+def test_a_kernel_that_is_restarted_while_a_session_is_open(notebook: Notebook) -> None:
+    assert notebook.run(WRITES.format(name="before")) is None
+    assert notebook.run("1 / 0") == "ZeroDivisionError"
+    notebook.kernel.restart_kernel()
+    assert notebook.said("before") in ([(COMPLETE, None)], [(COMPLETE, "listener only")])
+    assert notebook.application() is COMPLETE
+
+
+@ending(
+    "a notebook",
+    "the kernel is shut down in the middle of a write",
+    really="the same, no `_SUCCESS`",
+    record="the write CANCELLED",
+)
+def test_a_kernel_that_is_shut_down_within_a_write(notebook: Notebook) -> None:
+    notebook.begin(WRITES_SLOWLY)
+    notebook.kernel.shutdown_kernel()
+    assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
+    assert notebook.said("slow") == [(CANCELLED, None)]
+
+
+@ending(
+    "a notebook",
+    "the kernel is killed in the middle of a write",
+    really="no `_SUCCESS`",
+    record="none says COMPLETE; once the process is seen to be gone, CANCELLED, marked as inferred",
+)
+def test_a_kernel_that_is_killed_within_a_write(notebook: Notebook) -> None:
+    assert notebook.run(WRITES.format(name="before")) is None
+    notebook.begin(WRITES_SLOWLY)
+    notebook.kernel.shutdown_kernel(now=True)
+    assert not (notebook.ran.out / "slow" / "_SUCCESS").exists()
+    assert notebook.said("slow") == []
+    flush(Settings.load({"home": notebook.ran.home, "system_name": "tests"}, origin="tests", env={}))
+    ((state, evidence),) = notebook.said("slow")
+    assert state is CANCELLED
+    assert (evidence or "").startswith("inferred: ")
+    assert notebook.said("before")[0][0] is COMPLETE
