@@ -25,6 +25,7 @@ WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
 ENDINGS := tests/spark/truth tests/spark/test_executions.py tests/spark/test_termination.py
+CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-lowest test-marquez test-spark-truth test-ecosystem faults storm lint format bench clean
@@ -41,7 +42,7 @@ test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
 
-test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/dev.stamp ## Let Spark's jobs end in every way, on PySpark 3.5, 4.0 and the newest
+test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ## Let Spark's jobs end in every way, on PySpark 3.5, 4.0 and the newest
 	.venv/spark35/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
@@ -107,10 +108,15 @@ clean: ## Remove what these targets made
 # Delta and Iceberg are made for each PySpark, and for the newest later than it comes out.
 .venv/spark35.stamp: SPARK_VERSION := 3.5.9
 .venv/spark40.stamp: SPARK_VERSION := 4.0.5
-.venv/spark%.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml
+.venv/spark%.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml $(CLIENTS)
 	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/spark$*
 	$(PY) -m uv pip install --quiet --python .venv/spark$*/bin/python \
-		--editable '.[collector,spark]' pyspark==$(SPARK_VERSION) pytest pytest-timeout
+		--editable '.[collector,spark]' 'pyspark[connect]==$(SPARK_VERSION)' 'pandas<3' pytest pytest-timeout --requirements $(CLIENTS)
+	@touch $@
+
+# Spark Connect's clients and Jupyter's kernel are for the tests of endings alone.
+.venv/clients.stamp: .venv/dev.stamp $(CLIENTS)
+	$(PY) -m uv pip install --quiet --python $(PY) --requirements $(CLIENTS)
 	@touch $@
 
 .venv/uv-$(UV_VERSION).stamp:

@@ -207,6 +207,18 @@ def test_every_derived_field_can_be_replaced_by_a_tag() -> None:
     )
 
 
+def test_the_tags_of_a_spark_job_are_as_run_tags() -> None:
+    connect = "SparkConnect_SessionTag_User_me_Session_1_Tag_"
+    listed = (
+        f"spark-session-1,{connect}waybill:app=orders=2,waybill:waybill_did=D,waybill:did=plain,waybill:x"
+    )
+    made = record(
+        event("START", facets={"spark_properties": {"properties": {"spark.job.tags": listed}}}),
+        event("COMPLETE", 1),
+    )
+    assert (made.did, made.annotations) == ("D", {"app": "orders=2", "did": "plain"})
+
+
 def test_a_property_beats_a_tag_even_a_later_one() -> None:
     made = record(
         event("START", facets=properties(did="P")), event("COMPLETE", 1, facets=tags(waybill_did="T"))

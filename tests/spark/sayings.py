@@ -75,6 +75,7 @@ def ended(
     plan: str = files("/out/a"),
     error: str = "boom",
     within: int | None = None,
+    job_tags: tuple[str, ...] = (),
 ) -> Execution:
     return Execution(
         id=number,
@@ -84,6 +85,7 @@ def ended(
         spark_jobs=frozenset(jobs),
         error=error,
         plan=plan,
+        job_tags=job_tags,
     )
 
 
@@ -100,6 +102,7 @@ def log_lines(application: str, *executions: Execution, is_ended: bool = True) -
     ]
     for one in executions:
         start = {"executionId": one.id, "rootExecutionId": one.root_id, "time": one.submitted_ms}
+        start |= {"jobTags": list(one.job_tags)} if one.job_tags else {}
         events.append({"Event": f"{sql}Start", **start, "physicalPlanDescription": one.plan})
         for job in one.spark_jobs:
             properties = {"spark.sql.execution.id": str(one.id), "spark.rdd.scope": "{}"}

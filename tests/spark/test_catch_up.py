@@ -67,6 +67,23 @@ def test_a_failed_write_without_a_run_becomes_a_record_of_its_own(store: Store, 
     assert record.annotations == {"errorCause": "lost", "run": "not known"}
 
 
+def test_what_an_execution_is_tagged_with_is_said_of_its_run_though_no_job_began(
+    store: Store, tmp_path: Path
+) -> None:
+    tags = (
+        "SparkConnect_OperationTag_User__Session_1",
+        "SparkConnect_SessionTag_User__Tag_waybill:app=stock",
+    )
+    failed = ended(1, at=AT, plan=files("/out/a"), error="exists", job_tags=tags)
+    succeeded = ended(2, at=(AT[0], AT[1] + 1), plan=files("/out/b"), error="", job_tags=tags)
+    log = tmp_path / APPLICATION
+    log.write_text("\n".join(log_lines(APPLICATION, failed, succeeded)))
+    store.catch_up(log)
+    records = store.records()
+    assert records["file//out/a"].annotations == {"errorCause": "exists", "app": "stock"}
+    assert records["file//out/b"].annotations == {"app": "stock"}
+
+
 def test_the_second_time_nothing_is_corrected(store: Store, tmp_path: Path) -> None:
     log = plain(tmp_path / APPLICATION)
     assert len(store.catch_up(log).corrections) == 2

@@ -75,6 +75,25 @@ def test_an_interruption_is_a_cancellation() -> None:
     assert (noticed.cancelled, status) == (True, -2 if status == -2 else 130)
 
 
+@pytest.mark.parametrize("status", [130, 143])
+def test_a_status_that_tells_of_a_signal_is_a_cancellation(status: int) -> None:
+    failure = ProgramFailure.of_status(status)
+    assert failure is not None
+    assert failure.cancelled
+
+
+@pytest.mark.parametrize(
+    ("error", "cancelled"),
+    [
+        ("java.lang.InterruptedException\n\tat java.base/java.util", True),
+        ("Job 3 cancelled because", True),
+        ("org.apache.spark.SparkException: x\nCaused by: java.lang.InterruptedException: y", False),
+    ],
+)
+def test_a_write_that_somebody_interrupts_is_cancelled(error: str, *, cancelled: bool) -> None:
+    assert ProgramFailure.of_write(error).cancelled is cancelled
+
+
 def test_what_fails_at_a_prompt_ends_nothing() -> None:
     noticed, _ = end("sys.ps1 = '>>> '; raise ValueError")
     assert noticed is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,13 @@ def test_a_builder_of_spark_connect_is_refused_with_the_way_out(home: Path) -> N
     with pytest.raises(waybill.spark.SparkSetupError, match="remote="):
         builder.getOrCreate()
     assert not home.exists()
+
+
+def test_what_spark_connect_needs_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.connect.client", None)
+    monkeypatch.delitem(sys.modules, "waybill.spark.tracking.remote", raising=False)
+    with pytest.raises(waybill.spark.SparkSetupError, match=r"pip install 'pyspark\[connect\]'"):
+        waybill.spark.session("orders", remote="sc://localhost")
 
 
 def test_a_configured_builder_is_still_the_users() -> None:

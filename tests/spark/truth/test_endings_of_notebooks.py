@@ -1,12 +1,14 @@
-"""How what a notebook's cells write ends, in a kernel of Jupyter's that is interrupted, restarted or killed."""
+"""How what a notebook's cells write ends, in a kernel of Jupyter's that somebody stops."""
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -18,9 +20,13 @@ from waybill.transport import Settings, flush
 if TYPE_CHECKING:
     from conftest import Ran
 
-pytestmark = pytest.mark.spark_truth
-pytest.importorskip("ipykernel", reason="Jupyter's kernel is not here; make test-spark-truth has it")
-manager = pytest.importorskip("jupyter_client.manager", reason="as above")
+pytestmark = [
+    pytest.mark.spark_truth,
+    pytest.mark.skipif(
+        not (find_spec("ipykernel") and find_spec("jupyter_client")),
+        reason="Jupyter's kernel is not here; make test-spark-truth has it",
+    ),
+]
 
 COMPLETE, ERROR, CANCELLED = FinalState.COMPLETE, FinalState.ERROR, FinalState.CANCELLED
 WAITS_S: Final = 120
@@ -89,7 +95,7 @@ class Notebook:
 @pytest.fixture
 def notebook(not_begun: Ran) -> Iterator[Notebook]:
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(not_begun.folder)}
-    kernel = manager.KernelManager(kernel_name="python3")
+    kernel = importlib.import_module("jupyter_client.manager").KernelManager(kernel_name="python3")
     with ExitStack() as stack:
         kernel.start_kernel(cwd=str(not_begun.folder), env=env)
         stack.callback(kernel.shutdown_kernel, now=True)
@@ -154,7 +160,7 @@ def test_a_kernel_that_is_restarted_while_a_session_is_open(notebook: Notebook) 
 @ending(
     "a notebook",
     "the kernel is shut down in the middle of a write",
-    really="the same, no `_SUCCESS`",
+    really="it ends Spark's Java by SIGTERM, then itself; no `_SUCCESS`",
     record="the write CANCELLED",
 )
 def test_a_kernel_that_is_shut_down_within_a_write(notebook: Notebook) -> None:
