@@ -101,8 +101,8 @@ def log_lines(application: str, *executions: Execution, is_ended: bool = True) -
         {"Event": "SparkListenerApplicationStart", **begin},
     ]
     for one in executions:
-        start = {"executionId": one.id, "rootExecutionId": one.root_id, "time": one.submitted_ms}
-        start |= {"jobTags": list(one.job_tags)} if one.job_tags else {}
+        start: dict[str, object] = {"executionId": one.id, "rootExecutionId": one.root_id}
+        start |= {"time": one.submitted_ms} | ({"jobTags": one.job_tags} if one.job_tags else {})
         events.append({"Event": f"{sql}Start", **start, "physicalPlanDescription": one.plan})
         for job in one.spark_jobs:
             properties = {"spark.sql.execution.id": str(one.id), "spark.rdd.scope": "{}"}

@@ -534,6 +534,7 @@ def a_root_is_exported(root: Path) -> None:
 def one_line_tracks_a_pipeline() -> None:
     with session("orders", master="local[2]", conf={"a": "b"}, tags={"team": "x"}, home="/data") as spark:
         assert_type(spark, SparkSession)
+    assert_type(session("orders", remote="sc://localhost", tags={"team": "x"}), SparkSession)
     builder = configure(SparkSession.Builder().appName("orders"), endpoint="http://localhost:8090")
     assert_type(builder, SparkSession.Builder)
     assert_type(builder.getOrCreate(), SparkSession)

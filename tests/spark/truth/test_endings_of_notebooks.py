@@ -116,7 +116,7 @@ def notebook(not_begun: Ran) -> Iterator[Notebook]:
 )
 def test_a_cell_whose_write_fails(notebook: Notebook) -> None:
     assert notebook.run(WRITES.format(name="before")) is None
-    assert notebook.run(FAILS) == "SparkRuntimeException"
+    assert notebook.run(FAILS) is not None
     assert notebook.run(WRITES.format(name="after")) is None
     assert notebook.run("spark.stop()") is None
     assert notebook.said("before") == notebook.said("after") == [(COMPLETE, None)]

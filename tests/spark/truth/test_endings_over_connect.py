@@ -91,7 +91,7 @@ def connect_jars() -> list[str]:
     """The JARs of the server, which are in the package since PySpark 4."""
     if list((spark_home() / "jars").glob("spark-connect_*.jar")):
         return []
-    name, version = f"spark-connect_{scala_version()}", pyspark.__version__
+    name, version = f"spark-connect_{scala_version(spark_home())}", pyspark.__version__
     path = Path.home() / ".m2/repository/org/apache/spark" / name / version / f"{name}-{version}.jar"
     if not path.exists():
         pytest.skip(
