@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyspark
 
 if TYPE_CHECKING:
     from conftest import Ran
 
     from waybill.facets import FinalState, ProvenanceRecord
+
+CTRL_C_BREAKS_PYSPARK: Final = pyspark.__version__.startswith(("3.5.", "4.0."))
+"""Whether PySpark's own handler of SIGINT calls py4j in the middle of a call, so that the program fails."""
 
 PREAMBLE = """
 import json

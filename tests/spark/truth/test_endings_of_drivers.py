@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-import pyspark
 import pytest
 from endings import ending
+from stage import CTRL_C_BREAKS_PYSPARK
 
 from waybill.facets import EVIDENCE, FinalState
 from waybill.transport import Settings, flush
@@ -114,13 +114,12 @@ def test_a_driver_that_is_told_to_end_between_two_writes(play: Play) -> None:
 @ending(
     "a driver",
     "SIGTERM or Ctrl-C in the middle of a write",
-    really="exit status 143 or 130, no `_SUCCESS`; under Ctrl-C, PySpark 3.5 breaks down, status 1",
+    really="exit status 143 or 130, no `_SUCCESS`; under Ctrl-C, PySpark 3.5 and 4.0 break down, status 1",
     record="the write and the application CANCELLED; where PySpark breaks down, the application ERROR",
 )
 def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> None:
     text = f"once_it_writes(lambda: os.kill(os.getpid(), signal.{name}))\nwrite_slowly()"
-    # Its own handler of SIGINT calls py4j in the middle of a call.
-    breaks_down = name == "SIGINT" and pyspark.__version__.startswith("3.")
+    breaks_down = name == "SIGINT" and CTRL_C_BREAKS_PYSPARK
     scene = ended(play, text, 1 if breaks_down else -signal.Signals[name])
     assert not scene.is_committed("slow")
     assert scene.states("slow") == [CANCELLED]
