@@ -287,7 +287,7 @@ def test_an_object_store_without_logs_and_one_that_is_not_known_are_named(
     done = store.command(bucket.url, "hdfs://name/logs")
     assert done.returncode == 1
     assert f"there is no event log in {bucket.url}" in " ".join(done.stderr.split())
-    assert "hdfs://name is of no object store that is known" in " ".join(done.stderr.split())
+    assert "hdfs://name/logs is of no object store that is known" in " ".join(done.stderr.split())
 
 
 def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -> None:

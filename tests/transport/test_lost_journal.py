@@ -146,6 +146,56 @@ def test_of_several_that_have_it_open_one_saves_it_and_all_refuse(home: Path) ->
     again.append(EVENT, b"3")
 
 
+@pytest.mark.parametrize("first", ["who has its log open", "who came when its log was gone"])
+def test_what_is_saved_is_what_has_all_of_it_whoever_notices_first(home: Path, first: str) -> None:
+    journal = Journal(home)
+    journal.append(EVENT, b"in the database")
+    journal.checkpoint()
+    journal.append(EVENT, b"in the log")
+    for path in files_of(home, "-*"):
+        path.unlink()
+    script = """
+import sys
+from pathlib import Path
+from waybill.transport import Journal, JournalError
+journal = Journal(Path(sys.argv[1]))
+print("open", flush=True)
+input()
+try:
+    journal.append(1, b"too late")
+except JournalError as error:
+    print(error)
+"""
+    command = [sys.executable, "-c", script, str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as late:
+        assert late.stdout is not None
+        assert late.stdout.readline() == "open\n"
+        delete(home)
+        if first == "who has its log open":
+            with pytest.raises(JournalError, match="nothing more is kept"):
+                journal.append(EVENT, b"too late")
+        assert "nothing more is kept" in late.communicate("\n", timeout=60)[0]
+    with pytest.raises(JournalError, match="nothing more is kept"):
+        journal.append(EVENT, b"too late")
+    assert len(list(home.glob("journal.saved-*"))) == 1
+    assert bodies(Journal(home)) == [b"in the database", b"in the log"]
+
+
+def test_journals_that_each_have_an_entry_of_their_own_are_both_saved(home: Path) -> None:
+    both = []
+    for body in (b"one", b"another"):
+        journal = Journal(home)
+        journal.append(EVENT, body)
+        delete(home)
+        both.append(journal)
+    for journal in both:
+        with pytest.raises(JournalError, match="nothing more is kept"):
+            journal.append(EVENT, b"too late")
+    assert len(list(home.glob("journal.saved-*"))) == 2
+    with pytest.raises(JournalError, match="stop the programs of this home and move away"):
+        Journal(home)
+
+
 @pytest.mark.parametrize("end", ["close", "fork"])
 def test_a_loss_is_noticed_before_what_is_open_is_closed(home: Path, end: str) -> None:
     journal = Journal(home)

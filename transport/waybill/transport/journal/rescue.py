@@ -1,17 +1,18 @@
 """The rescue of a journal whose files were deleted, replaced or truncated while programs had it open.
 
-The first of them that notices saves what it still has open as ``journal.saved-<time>.db`` beside it. All of
-them keep nothing more. Whoever opens the home next goes on with the saved journal, unless another one has
-taken its place: then somebody has to choose.
+The first of them that notices saves what it still has open as ``journal.saved-<time>.db`` beside it, and one
+that had more of it open saves that in its place. All of them keep nothing more. Whoever opens the home next
+goes on with the saved journal, unless another one has taken its place: then somebody has to choose.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import apsw
 
@@ -22,6 +23,7 @@ from waybill.transport.journal.watch import log_of
 from waybill.transport.permissions import open_private
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 log = logging.getLogger("waybill.transport")
@@ -33,6 +35,9 @@ _META_KEY: Final = "saved_as"
 def save(connection: apsw.Connection, path: Path) -> Path:
     """Save what a connection still has of the journal that was at `path`, once for all who have it open.
 
+    Whoever opened the database without the log that the others still have open has less than they: what is
+    saved in the end is what has all of it, whoever comes first.
+
     The caller holds the lock of the journal's writers.
 
     Raises:
@@ -41,7 +46,27 @@ def save(connection: apsw.Connection, path: Path) -> Path:
     note = "SELECT value FROM meta WHERE key = ?"
     if earlier := connection.execute(note, (_META_KEY,)).get:
         return path.with_name(str(earlier))
-    saved = path.with_name(time.strftime("journal.saved-%Y%m%dT%H%M%SZ.db", time.gmtime()))
+    newest, saved, less = _newest(connection), None, []
+    for other in saved_journals(path.parent):
+        with contextlib.suppress(apsw.Error), _reading(other, connection.open_vfs) as there:
+            if _has(there, newest):
+                saved = other
+            elif _has(connection, _newest(there)):
+                less.append(other)
+    if saved is None:
+        saved = _write(connection, path)
+        for other in less:
+            other.unlink()
+    # For the others; the copy does not have it.
+    connection.execute("INSERT INTO meta VALUES (?, ?)", (_META_KEY, saved.name))
+    return saved
+
+
+def _write(connection: apsw.Connection, path: Path) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    endings = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
+    names = (path.with_name(f"journal.saved-{stamp}{ending}.db") for ending in endings)
+    saved = next(one for one in names if not one.exists())
     temporary = saved.with_suffix(".tmp")
     files = Files()
     try:
@@ -52,9 +77,27 @@ def save(connection: apsw.Connection, path: Path) -> Path:
     finally:
         files.remove(temporary)
     files.fsync_folder(path.parent)
-    # For the others; the copy does not have it.
-    connection.execute("INSERT INTO meta VALUES (?, ?)", (_META_KEY, saved.name))
     return saved
+
+
+@contextlib.contextmanager
+def _reading(path: Path, vfs: str | None) -> Iterator[apsw.Connection]:
+    """A database that nobody has open, which is read as it is: nothing is made beside it."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    uri = f"{path.absolute().as_uri()}?immutable=1"
+    with contextlib.closing(apsw.Connection(uri, flags, vfs)) as alone:
+        yield alone
+
+
+def _newest(connection: apsw.Connection) -> tuple[int, int, bytes] | None:
+    """The entry that was kept last: whoever has it has those before it, as far as they are not pruned."""
+    entry = "SELECT seq, received_ms, body FROM entries ORDER BY seq DESC LIMIT 1"
+    return cast("tuple[int, int, bytes] | None", connection.execute(entry).fetchone())
+
+
+def _has(connection: apsw.Connection, entry: tuple[int, int, bytes] | None) -> bool:
+    found = "SELECT 1 FROM entries WHERE (seq, received_ms, body) = (?, ?, ?)"
+    return entry is None or connection.execute(found, entry).fetchone() is not None
 
 
 def check_without_log(path: Path, vfs: str | None) -> None:
@@ -68,8 +111,7 @@ def check_without_log(path: Path, vfs: str | None) -> None:
     """
     if not _has_content(path) or _has_content(log_of(path)):
         return
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    with contextlib.closing(apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags, vfs)) as alone:
+    with _reading(path, vfs) as alone:
         try:
             found = alone.execute("PRAGMA integrity_check(1)").get
         except apsw.CorruptError as error:
