@@ -7,18 +7,15 @@ The server's listener hands on the tags of Spark's jobs where `spark.openlineage
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from waybill.facets.overrides import job_tag
 from waybill.spark.errors import SparkSetupError
 
-try:
-    from pyspark.sql.connect.client import SparkConnectClient
-except ImportError as error:
-    raise SparkSetupError(f"Spark Connect needs pip install 'pyspark[connect]': {error}") from None
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import SparkConnectClient
 
 _SCHEME = "sc://"
 
@@ -42,25 +39,22 @@ def remote_session(
             f"with remote, this program keeps no events, so it has no use for {names}; give that to the "
             "collector that the server's listener sends to"
         )
+    # Without it PySpark may end the program, with status 0.
+    if find_spec("grpc") is None:
+        raise SparkSetupError("Spark Connect needs pip install 'pyspark[connect]'")
     ours = frozenset(_tag(key, value) for key, value in ({"app": app_name} | dict(tags)).items())
     builder = SparkSession.builder.appName(app_name).remote(remote)
     for name, value in conf.items():
         builder.config(name, value)
     session = builder.getOrCreate()
-    client = cast("TaggingClient", session.client)
-    client.__class__ = TaggingClient
-    client.waybill_tags = ours
+    _mark(session.client, ours)
     return session
 
 
-class TaggingClient(SparkConnectClient):
-    """A client that gives its tags to all that it runs; the tags of `addTag` are those of one thread."""
-
-    waybill_tags: frozenset[str]
-
-    def get_tags(self) -> set[str]:
-        """The tags of the calling thread, and those of the session."""
-        return super().get_tags() | self.waybill_tags
+def _mark(client: SparkConnectClient, tags: frozenset[str]) -> None:
+    """Have a client give these tags to all that it runs; those of `addTag` are of one thread."""
+    of_thread = type(client).get_tags
+    client.get_tags = lambda: of_thread(client) | tags  # type: ignore[method-assign]
 
 
 def _tag(key: str, value: str) -> str:
