@@ -24,11 +24,11 @@ SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \
 	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
 
-ENDINGS := tests/spark/truth tests/spark/test_executions.py tests/spark/test_termination.py
+ENDINGS := tests/spark/truth tests/spark/test_class_loaders.py tests/spark/test_executions.py tests/spark/test_termination.py
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-ecosystem faults storm lint format bench clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +46,9 @@ test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ##
 	.venv/spark35/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
+
+test-endings: .venv/dev.stamp ## Of these, run on the newest PySpark what needs nothing else
+	$(PY) -m pytest -m spark_truth --numprocesses=2 --dist=loadfile $(ARGS) tests/spark
 
 test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
 	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }

@@ -101,11 +101,13 @@ def test_jars_that_a_builder_names_are_seen_and_shipped_as_without_a_listener(
     assert found == said(run, options, "plain")
 
 
+@pytest.mark.spark_truth
 def test_jars_that_spark_defaults_name_are_seen(run: Run, catalog: Catalog, tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(f"spark.jars {catalog.jar}\n")
     assert said(run, {}, env={"SPARK_CONF_DIR": str(tmp_path)})["seen"]
 
 
+@pytest.mark.spark_truth
 def test_jars_that_the_environment_names_are_seen_and_its_class_path_hides_no_listener(
     run: Run, catalog: Catalog
 ) -> None:
@@ -115,6 +117,7 @@ def test_jars_that_the_environment_names_are_seen_and_its_class_path_hides_no_li
     assert found["shipped"] == ["catalog-1.0.jar"]
 
 
+@pytest.mark.spark_truth
 def test_packages_that_spark_submit_names_are_seen(run: Run, catalog: Catalog) -> None:
     options = [part for name, value in catalog.packages.items() for part in ("--conf", f"{name}={value}")]
     found = said(run, {}, command=(str(spark_home() / "bin" / "spark-submit"), *options))

@@ -25,7 +25,7 @@ def test_a_builder_of_spark_connect_is_refused_with_the_way_out(home: Path) -> N
 
 
 def test_what_spark_connect_needs_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.delitem(sys.modules, "waybill.spark.tracking.remote", raising=False)
     with pytest.raises(waybill.spark.SparkSetupError, match=r"pip install 'pyspark\[connect\]'"):
         waybill.spark.session("orders", remote="sc://localhost")

@@ -160,6 +160,7 @@ time.sleep(60)
     assert ran.application("job").final_state is FinalState.CANCELLED
 
 
+@pytest.mark.spark_truth
 def test_before_each_call_of_a_handler_of_the_users_all_is_recorded_and_nothing_ends(run: Run) -> None:
     ran = run(
         SESSION
