@@ -15,6 +15,7 @@ BENCHMARKS = (
     ("flush", "--no-archive"),
     ("rebuild",),
     ("rebuild", "--events", "10000000", "--hours", "240", "--only", "waybill", "--rounds", "1"),
+    ("tracked",),
     ("spark",),
     ("spark", "--events", "10000000", "--hours", "240", "--rounds", "1"),
     ("ingest",),
