@@ -69,7 +69,7 @@ class Store:
         if (self.home / "events").exists():
             sources.append(EventsSource(self.home))
         (caught_up,) = catch_up([LoggedApplication.read(log)], sources)
-        self.emit(*(correction.event for correction in caught_up.corrections), *caught_up.confirmations)
+        self.emit(*caught_up.events)
         return caught_up
 
     def command(self, *arguments: object) -> subprocess.CompletedProcess[str]:
