@@ -10,15 +10,17 @@ RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /src
 COPY pyproject.toml uv.lock README.md LICENSE ./
 # The dependencies change less often than the code, so they have their own layer.
-RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export --extra kafka
+RUN uv sync --locked --no-dev --no-install-project --extra collector --extra export --extra kafka --extra postgres --extra sql
+COPY api api
 COPY facets facets
 COPY transport transport
 COPY marquez marquez
 COPY exporter exporter
+COPY lineage lineage
 COPY collector collector
 COPY spark spark
 COPY cli cli
-RUN uv sync --locked --no-dev --no-editable --extra collector --extra export --extra kafka
+RUN uv sync --locked --no-dev --no-editable --extra collector --extra export --extra kafka --extra postgres --extra sql
 
 FROM python:3.13.9-slim-bookworm
 

@@ -13,22 +13,27 @@ PY := .venv/bin/python
 SYNC := UV_PROJECT_ENVIRONMENT=.venv $(PY) -m uv sync --locked --no-python-downloads
 # Without bytecode files, each of the hundreds of processes that the tests start would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
-# Keeps pyright's wrapper from looking for a newer version on the network.
+# Prevents pyright's wrapper from checking for a newer version on the network.
 PYRIGHT := PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(PY) -m pyright
+
+# pyright and import-linter do not follow a package over several folders, so they read one that links to all portions.
+PORTIONS := $(wildcard */waybill/[a-z]* */waybill/__*__.py)
 
 # Tests are not packages, and each folder has its own `conftest`, so mypy checks each folder by itself.
 TESTED := $(filter-out tests/typing tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
-SHARED := tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:tests/spark/truth
+SHARED := tests/pages:tests/collector:tests/exporter:tests/faults:tests/marquez:tests/spark:tests/spark/truth
 
-# The page of the commands is written with the locked typer: others wrap and escape in their own way.
+# Other versions of typer word, wrap and escape their output differently, which changes the pages of commands
+# and mistakes.
 WITHOUT_SPARK := -k "not spark and not test_the_page_is_the_help" --ignore=tests/cli/test_demo.py --ignore=tests/cli/test_dev.py \
-	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/cli
+	--ignore=tests/cli/test_wording.py --ignore=tests/cli/test_mistakes.py \
+	tests/facets tests/transport tests/collector tests/marquez tests/exporter tests/lineage tests/cli
 
 ENDINGS := tests/spark/truth tests/spark/test_class_loaders.py tests/spark/test_executions.py tests/spark/test_termination.py
 CLIENTS := tests/spark/truth/clients.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench clean
+.PHONY: help demo test test-lowest test-marquez test-spark-truth test-endings test-ecosystem faults storm lint format bench docs clean
 
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -36,25 +41,25 @@ help: ## Show these targets
 demo: .venv/demo.stamp ## Follow a year of real flights through a PySpark pipeline (ARGS are passed on)
 	@$(PY) -m waybill.cli demo $(ARGS)
 
-test: .venv/dev.stamp ## Run all tests but the exhaustive ones (ARGS are passed to pytest)
+test: .venv/dev.stamp ## Run all tests except the exhaustive ones (ARGS are passed to pytest)
 	$(PY) -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 test-lowest: .venv/lowest.stamp ## Run the tests that need no Spark with the oldest dependencies that are allowed
 	.venv/lowest/bin/python -m pytest $(ARGS) $(WITHOUT_SPARK)
 
-test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ## Let Spark's jobs end in every way, on PySpark 3.5, 4.0 and the newest
+test-spark-truth: .venv/spark35.stamp .venv/spark40.stamp .venv/clients.stamp ## Run Spark jobs that end in every way, on PySpark 3.5, 4.0 and the newest
 	.venv/spark35/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	.venv/spark40/bin/python -m pytest -m '' $(ARGS) $(ENDINGS)
 	$(PY) -m pytest -m '' $(ARGS) $(ENDINGS)
 
-test-endings: .venv/dev.stamp ## Of these, run on the newest PySpark what needs nothing else
+test-endings: .venv/dev.stamp ## Run those of them that need nothing else, on the newest PySpark
 	$(PY) -m pytest -m spark_truth --numprocesses=2 --dist=loadfile $(ARGS) tests/spark
 
-test-marquez: .venv/dev.stamp ## Run the tests of delivery against the real Marquez at MARQUEZ_URL, too
-	@test -n "$(MARQUEZ_URL)" || { echo "give the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
+test-marquez: .venv/dev.stamp ## Also run the delivery tests against the real Marquez at MARQUEZ_URL
+	@test -n "$(MARQUEZ_URL)" || { echo "set the address of a Marquez that may be filled with test data: make test-marquez MARQUEZ_URL=http://localhost:5000" >&2; exit 1; }
 	MARQUEZ_URL=$(MARQUEZ_URL) $(PY) -m pytest $(ARGS) tests/marquez tests/cli/test_demo.py
 
-test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients: dbt, Airflow and, with Maven, Java's
+test-ecosystem: .venv/dev.stamp .venv/ecosystem.stamp ## Run the tests with real clients (dbt, Airflow and, with Maven, Java's), and the quick start in a fresh environment
 	$(PY) -m pytest -m ecosystem $(ARGS) tests/ecosystem
 
 faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 45 minutes (SEED=n repeats a run)
@@ -63,23 +68,30 @@ faults: .venv/dev.stamp ## Run the exhaustive fault tests, at most 45 minutes (S
 storm: .venv/dev.stamp ## Mix every fault for an hour (STORM_S=seconds, SEED=n)
 	STORM_S=$(STORM_S) $(PY) -m pytest -m exhaustive $(if $(SEED),--seed=$(SEED)) $(ARGS) tests/faults/test_storm.py
 
-lint: .venv/dev.stamp ## Check style, types, the order of the rooms and the dependencies
+lint: .venv/dev.stamp ## Check style, types, the order of the rooms, and the dependencies
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	@for folder in $(TESTED); do MYPYPATH=$$folder:$(SHARED) $(PY) -m mypy $$folder || exit 1; done
+	@mkdir -p .venv/linked/waybill
+	@ln -sfn $(addprefix ../../../,$(PORTIONS)) .venv/linked/waybill/
 	$(PYRIGHT)
-	$(PY) .venv/bin/lint-imports
+	PYTHONPATH=.venv/linked $(PY) .venv/bin/lint-imports
 	$(PY) -m deptry .
 
 format: .venv/dev.stamp ## Format the code and fix what ruff can fix
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
-bench: .venv/dev.stamp ## Measure each figure and its rival (see docs/benchmarks.md)
+bench: .venv/dev.stamp ## Measure each figure and its comparison (see docs/benchmarks.md)
 	$(PY) -m benchmarks $(ARGS)
 
-clean: ## Remove what these targets made
+docs: .venv/docs.stamp ## Build the documentation as a site in dist/site; warnings are errors
+	@rm -rf .venv/docs/wheel
+	@$(PY) -m uv pip install --quiet --no-deps --target .venv/docs/wheel .
+	NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --quiet --strict --site-dir dist/site
+
+clean: ## Remove the files that these targets created
 	rm -rf .venv dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -92,14 +104,14 @@ clean: ## Remove what these targets made
 	$(SYNC) --all-extras
 	@touch $@ .venv/demo.stamp
 
-# Of each package that the project names, the oldest version; of those that they need, any.
+# The oldest version of each package that the project names; any version of their own dependencies.
 .venv/lowest.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml
 	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/lowest
 	$(PY) -m uv pip install --quiet --python .venv/lowest/bin/python --resolution lowest-direct --group test \
 		--editable '.[collector,export,kafka,postgres,sql]'
 	@touch $@
 
-# Each client has an environment of its own, with this project in it, as it would be beside a user's pipelines.
+# Each client has a separate environment that also contains this project, as beside a user's pipelines.
 .venv/ecosystem.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml tests/ecosystem/dbt.txt tests/ecosystem/airflow.txt
 	@for client in dbt airflow; do \
 		$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/ecosystem/$$client && \
@@ -108,7 +120,13 @@ clean: ## Remove what these targets made
 	done
 	@touch $@
 
-# Delta and Iceberg are made for each PySpark, and for the newest later than it comes out.
+# The tools that build the site are not in uv.lock: they never meet the project's own packages.
+.venv/docs.stamp: .venv/uv-$(UV_VERSION).stamp docs/requirements.txt
+	$(PY) -m uv venv --quiet --clear --no-python-downloads --python $(PY) .venv/docs
+	$(PY) -m uv pip install --quiet --python .venv/docs/bin/python --requirements docs/requirements.txt
+	@touch $@
+
+# Delta and Iceberg are released for each PySpark, but some time after the newest comes out.
 .venv/spark35.stamp: SPARK_VERSION := 3.5.9
 .venv/spark40.stamp: SPARK_VERSION := 4.0.5
 .venv/spark%.stamp: .venv/uv-$(UV_VERSION).stamp pyproject.toml $(CLIENTS)
@@ -117,7 +135,7 @@ clean: ## Remove what these targets made
 		--editable '.[collector,spark]' pyspark==$(SPARK_VERSION) 'pandas<3' pytest pytest-timeout --requirements $(CLIENTS)
 	@touch $@
 
-# Spark Connect's clients and Jupyter's kernel are for the tests of endings alone.
+# Spark Connect's clients and Jupyter's kernel are only for the tests of endings.
 .venv/clients.stamp: .venv/dev.stamp $(CLIENTS)
 	$(PY) -m uv pip install --quiet --python $(PY) --requirements $(CLIENTS)
 	@touch $@
@@ -127,9 +145,9 @@ clean: ## Remove what these targets made
 		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-		echo "Waybill needs Python 3.11 or newer, and none is here: install one (on Debian or Ubuntu: python3 python3-venv), or name yours with make PYTHON=/path/to/python." >&2; exit 1; \
+		echo "Waybill needs Python 3.11 or newer, and none was found: install one (on Debian or Ubuntu: python3 python3-venv), or name yours with make PYTHON=/path/to/python." >&2; exit 1; \
 	fi; \
 	echo "$$found -m venv .venv"; \
-	"$$found" -m venv .venv || { rm -rf .venv; echo "$$found cannot make a virtual environment: install its venv module (on Debian or Ubuntu: python3-venv)." >&2; exit 1; }
+	"$$found" -m venv .venv || { rm -rf .venv; echo "$$found cannot create a virtual environment: install its venv module (on Debian or Ubuntu: python3-venv)." >&2; exit 1; }
 	$(PY) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	@touch $@

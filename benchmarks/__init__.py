@@ -1,1 +1,1 @@
-"""What Waybill costs, in comparison with rivals: `python -m benchmarks.<name>`."""
+"""The cost of Waybill, compared with rivals: `python -m benchmarks.<name>`."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 BENCHMARKS = (
+    ("startup",),
     ("emit",),
     ("emit", "--backends"),
     ("compact",),

@@ -19,8 +19,8 @@ class StandIn:
 
     Args:
         state: one of `STATES`.
-        answer_s: how long an answer takes.
-        port: where it listens; 0 for any free port.
+        answer_s: how long an answer takes, in seconds.
+        port: the port to listen on; 0 for any free port.
     """
 
     def __init__(self, state: str, *, answer_s: float = 0.0, port: int = 0) -> None:

@@ -1,12 +1,12 @@
-"""How long the compaction of raw files takes: Waybill's and DuckDB's.
+"""How long it takes to compact raw files: Waybill against DuckDB.
 
     python -m benchmarks.compact              # one million records over 24 hours and 5 systems
     python -m benchmarks.compact --backfill   # the same over 8,760 hours and 5 systems
 
 Both read the same raw files, merge repeats, sort, and write one zstd file per system and hour; DuckDB runs
 benchmarks/compact.sql. Waybill also makes every file durable before it removes the raw ones. Each
-measurement is a fresh process; the two alternate, and the median of the rounds is shown. The rows of both
-are compared.
+measurement is a fresh process; the two alternate, and the median of the rounds is shown. The benchmark checks
+that both wrote the same rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RATIO_MAX: Final = 0.8
 
 
 def main() -> None:
-    """Make the raw files, let both compact them alternately, and print the table."""
+    """Write the raw files, have both compact them in turn, and print the table."""
     parser = parser_of(__doc__, rounds=5)
     parser.add_argument(
         "--records", type=int, default=1_000_000, help="different records (default 1,000,000)"
@@ -99,7 +99,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, float]:
-    """Write raw files as a projection does, batch after batch; return the numbers of rows, files and MB."""
+    """Write raw files as a projection does, batch by batch; return the number of rows, files and MB."""
     from benchmarks.records import records
     from waybill.exporter.compaction import RawWriter
     from waybill.exporter.names import RawName
@@ -120,7 +120,7 @@ def _write_raw(arguments: argparse.Namespace, root: Path) -> tuple[int, int, flo
 
 
 def _work(case: str, folder: Path) -> dict[str, float]:
-    """Compact a folder and return what it took, without the imports."""
+    """Compact a folder and return the time and memory it took, without the imports."""
     compact = {"waybill": _waybill, "duckdb": _duckdb}[case](folder)
     before, start_s = cpu_s(), time.perf_counter()
     compact()

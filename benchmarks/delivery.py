@@ -1,20 +1,20 @@
-"""How waiting events reach a backend: throughput, memory and delay.
+"""Delivery of waiting events to a backend: throughput, memory and delay.
 
     python -m benchmarks.delivery             # throughput beside a bare load generator
     python -m benchmarks.delivery --url URL   # the same with a real Marquez, which is filled with test data
     python -m benchmarks.delivery --waiting   # a million waiting events: memory, delay after an outage
     python -m benchmarks.delivery --flow      # 5,000 files a second, for an hour: how late the graph is
 
-Throughput: both send the same events over as many connections, to a backend that answers after 100 ms,
-which over eight connections is the rate of Marquez. The generator takes them from memory and does not keep
-track of them. Waybill reads them from the journal, keeps the order within runs, and makes each answer
+Throughput: both send the same events over the same number of connections, to a backend that answers after
+100 ms; over eight connections, that is the rate of Marquez. The generator takes the events from memory and
+does not track them. Waybill reads them from the journal, keeps the order within runs, and makes each answer
 durable. Each measurement is a fresh process; the two alternate, and the median of the rounds is shown.
 
 The hour of the flow is an hour of a simulated clock, which advances by 25 ms with each event that the
 backend accepts, by the CPU time of the delivery itself, and by its pauses; the CPU time of the layout is
 shown separately. Its 18 million files take about an hour on two idle cores; `--minutes 10` takes a sixth of
-that, and shows each kind of minute several times. `--waiting` takes about 5 minutes, most of them to fill
-the journal; the throughput takes 5, too.
+that, and shows each kind of minute several times. `--waiting` takes about 5 minutes, mostly to fill the
+journal; the throughput takes about 5, too.
 
 `python -m benchmarks.emit --backends` and `python -m benchmarks.ingest --backends` show emitters and the
 collector while a backend is down, hangs or fails.
@@ -57,7 +57,7 @@ SENT_WITH_MANY_WAITING: Final = 500
 
 
 def main() -> None:
-    """Let both deliver alternately and print the table, or measure the memory."""
+    """Have both deliver in turn and print the table, or measure memory or lag."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -154,7 +154,7 @@ def _fill(journal: Journal, events: int) -> None:
 
 
 def _outlast(delivery: Delivery, url: str, events: int) -> dict[str, float]:
-    """Start the backend after an outage, and deliver some events to it."""
+    """Start the backend after an outage, deliver some events to it, and return the figures."""
     ends_s = time.perf_counter() + OUTAGE_S
     while time.perf_counter() < ends_s:
         step = delivery.step()

@@ -1,12 +1,12 @@
-"""What one `emit` costs: with Waybill's transport, with the client's own, and with the backend up and down.
+"""The cost of one `emit`: with Waybill's transport, with the client's own, and with the backend up and down.
 
     python -m benchmarks.emit              # the transports, 1 and 8 threads
-    python -m benchmarks.emit --backends   # Waybill's with Marquez answering, refusing, hanging, failing
+    python -m benchmarks.emit --backends   # Waybill's, while Marquez answers, refuses, hangs or fails
 
 Each measurement is a fresh process; the cases alternate for several rounds and the median of the rounds is
-shown, so that a machine that becomes slower affects all alike. The client's own work around a transport is
-measured with a transport that does nothing, and subtracted from all. Waybill's transport runs as it does in
-a pipeline: its runner writes the Parquet files and delivers to the same backend meanwhile.
+shown, so that a machine that becomes slower affects all cases alike. The client's own work is measured with
+a transport that does nothing, and subtracted from every case. Waybill's transport runs as it does in a
+pipeline: meanwhile its runner writes the Parquet files and delivers to the same backend.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WARM_UP: Final = 200
 
 
 def main() -> None:
-    """Run the measurement that the arguments ask for and print its table."""
+    """Run the measurement that the arguments select, and print its table."""
     parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--backends", action="store_true", help="our p99 with the backend up and down")
     parser.add_argument("--events", type=int, default=4000, help="events of one measurement (default 4000)")
@@ -120,7 +120,7 @@ def _measured(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_runner(home: Path) -> None:
-    """Kill the runner that an emitter or a collector left."""
+    """Kill the runner that an emitter or a collector left running."""
     from waybill.transport import locks
 
     while locks.is_held(home):
@@ -170,7 +170,7 @@ def _work(job: dict[str, Any]) -> NoReturn:
         "fdatasync_us": fdatasync_us,
     }
     print(json.dumps(result), flush=True)
-    os._exit(0)  # async_http would continue to send its queue
+    os._exit(0)  # otherwise async_http would continue to send its queue
 
 
 def _transport(job: dict[str, Any], home: Path) -> Any:  # noqa: ANN401 - the client's transports share no public type
@@ -237,7 +237,7 @@ def _event(number: int) -> Any:  # noqa: ANN401 - imported late, so that the dri
 
 
 def _fdatasync_us(folder: Path, count: int = 300) -> float:
-    """The median time of an fdatasync after 4 KiB were appended, in microseconds."""
+    """The median time of an fdatasync after appending 4 KiB, in microseconds."""
     path = folder / "fdatasync"
     durations_ns = []
     with path.open("wb", buffering=0) as file:

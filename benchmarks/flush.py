@@ -3,7 +3,7 @@
     python -m benchmarks.flush                # one million records over 24 hours and 5 systems
     python -m benchmarks.flush --no-archive   # without the archive of every entry
 
-The records are in the journal as DeltaFi sends them, 10,000 in an entry. Each round is a fresh process with
+The records are in the journal as DeltaFi sends them, 10,000 per entry. Each round is a fresh process with
 a fresh home; the median of the rounds is shown.
 """
 
@@ -27,7 +27,7 @@ CPU_MAX_S: Final = 7.0
 
 
 def main() -> None:
-    """Fill a journal, flush it, and print what that took."""
+    """Fill a journal, flush it, and print the time and memory that the flush took."""
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--records", type=int, default=1_000_000, help="default 1,000,000")
     parser.add_argument("--hours", type=int, default=24, help="hours they are spread over (default 24)")
@@ -71,7 +71,7 @@ def _round(bodies: list[bytes], arguments: argparse.Namespace, home: Path) -> di
 
 
 def _flushed(home: Path, *, archive: bool) -> dict[str, Any]:
-    """Flush in this process, which is then the home's runner; imports count, as they do for a user."""
+    """Flush in this process, which becomes the home's runner; imports count, as they do for a user."""
     before_s, began_s = cpu_s(), time.perf_counter()
     from waybill.transport import Settings, flush
 

@@ -1,8 +1,8 @@
-"""How the time of what a hostile client may ask for grows: twice as much takes about twice as long.
+"""How costs grow with the size of hostile input: twice as much should take about twice as long.
 
     python -m benchmarks.growth
 
-CPU seconds, the least of the rounds, for n, twice and four times as much of each.
+Each case runs with n, 2n and 4n items; the figures are CPU seconds, the least of the rounds.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 SYSTEM: Final = "edge"
 TIMES: Final = (1, 2, 4)
 RATIO_MAX: Final = 3.0
-"""Were it squared, twice as much took four times as long."""
+"""If a cost were quadratic, twice as much would take four times as long."""
 
 Case = Callable[["Settings", int], Callable[[], object]]
-"""Prepares a home for so many of something, and returns what is measured."""
+"""Prepares a home with a given number of items, and returns the function to measure."""
 
 
 def main() -> None:
-    """Measure each case, and print how it grows."""
+    """Measure each case and print its growth."""
     in_folder(parser_of(__doc__, rounds=2).parse_args(), _measure)
 
 
@@ -39,7 +39,7 @@ def _measure(arguments: Any, folder: Path) -> Results:  # noqa: ANN401 - an argp
     print(f"{'':<34} {'n':>7} {'n, CPU s':>9} {'2n':>7} {'4n':>7} {'2n / n':>7} {'4n / 2n':>7}")
     results: Results = []
     for name, case, number in CASES:
-        _took_s(case, folder, number // 10)  # all that is loaded late is loaded
+        _took_s(case, folder, number // 10)  # loads every module that is loaded late
         took_s = [
             min(_took_s(case, folder, times * number) for _ in range(arguments.rounds)) for times in TIMES
         ]
@@ -97,19 +97,19 @@ def _flush(settings: Settings) -> None:
 
 
 def outputs_of_an_event(settings: Settings, number: int) -> Callable[[], object]:
-    """One event with so many outputs."""
+    """One event with this number of outputs."""
     _keep(settings, [_event("COMPLETE", 5, _names(number))])
     return lambda: _flush(settings)
 
 
 def an_output_in_each_event(settings: Settings, number: int) -> Callable[[], object]:
-    """So many events of one run, each with another output."""
+    """This number of events of one run, each with a different output."""
     _keep(settings, (_event("COMPLETE", 5, [name]) for name in _names(number)))
     return lambda: _flush(settings)
 
 
 def a_late_failure(settings: Settings, number: int) -> Callable[[], object]:
-    """A failure that takes back so many records."""
+    """A failure that takes back this number of records."""
     _keep(settings, [_event("COMPLETE", 5, _names(number))])
     _flush(settings)
     _keep(settings, [_event("FAIL", 4)])
@@ -117,13 +117,13 @@ def a_late_failure(settings: Settings, number: int) -> Callable[[], object]:
 
 
 def explaining(settings: Settings, number: int) -> Callable[[], object]:
-    """The explanation of a file with so many outputs."""
+    """The explanation of a file with this number of outputs."""
     from waybill.exporter import Wanted, explain
     from waybill.exporter.sources import JournalSource
 
     _keep(settings, [_event("COMPLETE", 5, _names(number))])
     _flush(settings)
-    wanted = Wanted(system_name=SYSTEM, annotations_allowed=frozenset())
+    wanted = Wanted(system_name=SYSTEM)
 
     def work() -> None:
         if not explain("run", [JournalSource(settings.home)], settings.root, wanted).is_proven:
@@ -133,12 +133,12 @@ def explaining(settings: Settings, number: int) -> Callable[[], object]:
 
 
 def systems_in_an_hour(settings: Settings, number: int) -> Callable[[], object]:
-    """Figures about so many systems, each with a file of the same hour."""
+    """Figures about this number of systems, each with a file of the same hour."""
     return _figures(settings, number, hours=1)
 
 
 def systems_with_an_hour_each(settings: Settings, number: int) -> Callable[[], object]:
-    """Figures about so many systems, each with a file of another hour."""
+    """Figures about this number of systems, each with a file of a different hour."""
     return _figures(settings, number, hours=number)
 
 

@@ -1,14 +1,14 @@
-"""What the collector accepts: records and events per second over HTTP, each acknowledged after an fsync.
+"""The collector's rate: records and events per second over HTTP, each acknowledged after an fsync.
 
     python -m benchmarks.ingest                    # every case, without a runner
     python -m benchmarks.ingest --runner child     # while a runner writes the Parquet files
     python -m benchmarks.ingest --backends         # events, with Marquez up, down, hanging, failing
     python -m benchmarks.ingest --connections 64 --workers 2
 
-Each case is a fresh collector with its own home. Bodies are built before the clock starts, all different,
-so that none is a repeat; each connection sends the next body as soon as the last is answered. One thread of
-this process drives all connections: it is Python too, and with small bodies it is a part of what is
-measured. Only the server's CPU seconds, those of its workers included, can be compared between machines.
+Each case is a fresh collector with its own home. Bodies are built before the clock starts, and all differ, so
+that none is a repeat. Each connection sends the next body as soon as the last is answered. One thread of this
+process drives all connections: it is Python too, and with small bodies it affects the figures. Only the
+server's CPU seconds, which include those of its workers, can be compared between machines.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def _run_cases(arguments: argparse.Namespace, folder: Path) -> Results:
     print("|---|---|---|---|---|---|---|---|")
     cases = CASES
     if arguments.connections:
-        # Cases that differ in nothing else are one.
+        # With the same number of connections, some cases become equal; each runs once.
         cases = tuple(dict.fromkeys(case._replace(connections=arguments.connections) for case in CASES))
     for at, case in enumerate(cases):
-        # One by one, a client in Python sends at most some ten thousand a second.
+        # One at a time, a client in Python sends at most about ten thousand a second.
         count = arguments.count if case.batch > 1 else min(arguments.count, 100_000)
         elements = lines[:count] if case.what == "records" else _event_lines(count)
         result = _measured(case, _bodies(case, elements), folder / str(at), arguments)
@@ -156,7 +156,7 @@ def collector(home: Path, *options: str) -> tuple[subprocess.Popen[str], tuple[s
 
 
 class _Connection:
-    """One connection, which sends the next body as soon as the last is answered."""
+    """A connection that sends the next body as soon as the last is answered."""
 
     def __init__(self, address: tuple[str, int], case: Case, bodies: list[bytes]) -> None:
         self.latencies_s: list[float] = []
@@ -185,7 +185,7 @@ class _Connection:
 
     @property
     def waits_for(self) -> int:
-        """The event of the socket to wait for."""
+        """The selector event to wait for."""
         return selectors.EVENT_WRITE if self._left else selectors.EVENT_READ
 
     def read(self) -> None:
@@ -196,7 +196,7 @@ class _Connection:
 
 
 def _drive(connections: list[_Connection], until_s: float) -> None:
-    """Send over all connections from one thread: several would wait for each other's interpreter lock."""
+    """Send over all connections from one thread: several threads would compete for the interpreter lock."""
     with selectors.DefaultSelector() as selector:
         for connection in connections:
             if connection.begin(until_s):

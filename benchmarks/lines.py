@@ -1,4 +1,4 @@
-"""Files of JSON lines: terminal events as the Tracker emits them, for the benchmarks of the rebuild."""
+"""Files of JSON lines: terminal events as the Tracker emits them, for the rebuild benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.records import HOUR_MS, records
 from waybill.facets.arrow import SCHEMA, from_table
 
 ANNOTATIONS: Final = ("batchId", "customer", "priority", "region", "resent")
-"""The annotation keys of the records, all of them."""
+"""All annotation keys of the records."""
 
 _CHUNK: Final = 1_000_000
 _BATCH: Final = 20_000
@@ -21,13 +21,13 @@ _EVENT_TYPES: Final = {"ERROR": "FAIL", "CANCELLED": "ABORT"}
 
 
 def write_lines(path: Path, count: int, *, hours: int, repeats: float, seed: int) -> int:
-    """Write terminal events, one a line, and return their number.
+    """Write terminal events, one per line, and return their number.
 
     Args:
         path: the file.
-        count: how many different ones; a million are in memory at once.
-        hours: over how many hours they are spread, at least one for each million.
-        repeats: the share that comes twice.
+        count: the number of different events; up to a million are in memory at once.
+        hours: the number of hours they are spread over, at least one for each million.
+        repeats: the share of events that come twice.
         seed: the same seed gives the same file.
     """
     chunks = [min(_CHUNK, count - start) for start in range(0, count, _CHUNK)]

@@ -1,4 +1,4 @@
-"""What the benchmarks share: options, measurements in fresh processes, medians, the comparison of rows."""
+"""Shared by the benchmarks: options, measurements in fresh processes, medians, comparison of rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from waybill.transport.process import prepare
 
 Results = list[dict[str, Any]]
-"""One item for each measurement: its figures by name, and what was measured."""
+"""One item for each measurement: its case, and its figures by name."""
 
 
 def parser_of(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
@@ -30,7 +30,7 @@ def parser_of(doc: str | None, *, rounds: int) -> argparse.ArgumentParser:
 
 
 def add_rows_options(parser: argparse.ArgumentParser, cases: Sequence[str]) -> None:
-    """Add the options of the benchmarks of files: their rows, and which case to measure."""
+    """Add the options of the benchmarks that write files: their rows, and the case to measure."""
     parser.add_argument(
         "--hours", type=int, default=24, help="hours that the rows are spread over (default 24)"
     )
@@ -56,7 +56,7 @@ def measured(benchmark: str, *words: object, errors: int | None = None) -> dict[
     """Run one measurement in a fresh process and return its figures.
 
     Args:
-        benchmark: the module, which is run with `--worker` and prints its figures as JSON at its end.
+        benchmark: the module, which is run with `--worker` and prints its figures as JSON on its last line.
         words: the arguments of `--worker`.
         errors: where the process writes its log, as `subprocess` takes it.
     """
@@ -80,13 +80,13 @@ def cpu_s() -> float:
 
 
 def peak_mb(process: int | str = "self") -> float:
-    """The peak memory of a process; `getrusage` would include what its parent held at the fork."""
+    """The peak memory of a process in MB; `getrusage` would include its parent's memory at the fork."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     return int(status.partition("VmHWM:")[2].split()[0]) / 1_024
 
 
 def files_of(folder: Path) -> tuple[int, float]:
-    """How many Parquet files there are below a folder, and their size in MB."""
+    """The number of Parquet files below a folder, and their size in MB."""
     sizes = [path.stat().st_size for path in folder.rglob("*.parquet")]
     return len(sizes), sum(sizes) / 1e6
 
@@ -104,7 +104,7 @@ def check_same(ours: Path, theirs: Path, records: int) -> None:
         connection.read_parquet(f"{folder}/**/*.parquet", hive_partitioning=False)
         for folder in (ours, theirs)
     )
-    # A writer without maps writes a list of entries.
+    # A writer without a map type writes a list of entries.
     maps = str(others.types[others.columns.index("annotations")]).startswith("MAP")
     columns = [
         f"map_from_entries({name}) AS {name}" if name == "annotations" and not maps else name

@@ -1,15 +1,15 @@
-"""How long a rebuild of the provenance files from JSON lines takes: Waybill's, DuckDB's and polars's.
+"""How long it takes to rebuild the provenance files from JSON lines: Waybill, DuckDB and polars.
 
     python -m benchmarks.rebuild                       # one million terminal events with the facet, 24 hours
     python -m benchmarks.rebuild --events 10000000 --hours 240 --only waybill --rounds 1
 
 All read the same file, take the records from the facets, merge repeats, sort, and write one zstd file per
-system and hour. DuckDB runs benchmarks/compact.sql over rebuild.sql; what polars runs is below. Polars has
-no maps: it is given the keys of the annotations, and writes lists of keys and values. Waybill also looks
-for events without the facet, makes every file durable, and could continue after a crash. Each measurement
-is a fresh process with all its workers counted; they alternate, and the median of the rounds is shown. The
-rows of all are compared. The second command shows the memory of a large rebuild, and whether its time is
-ten times the first's.
+system and hour. DuckDB runs benchmarks/compact.sql over rebuild.sql; the code for polars is below. Polars has
+no maps: it is given the keys of the annotations, and writes lists of keys and values. Waybill also looks for
+events without the facet, makes every file durable, and could continue after a crash. Each measurement is a
+fresh process, and includes all its workers; they alternate, and the median of the rounds is shown. The
+benchmark checks that all wrote the same rows. The second command shows the memory of a large rebuild, and
+whether it takes ten times as long as the first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ RATIO_MAX: Final = 1.0
 
 
 def main() -> None:
-    """Make the file, let all rebuild from it alternately, and print the table."""
+    """Write the file, have each rebuild from it in turn, and print the table."""
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
     add_rows_options(parser, CASES)
@@ -92,7 +92,7 @@ def _compare(arguments: argparse.Namespace, folder: Path) -> Results:
 
 
 def _work(case: str, lines: Path, out: Path) -> dict[str, float]:
-    """Rebuild and return what it took, child processes included, without the imports of this process."""
+    """Rebuild and return the time and memory, with child processes, without this process's imports."""
     do = {"waybill": _waybill, "duckdb": _duckdb, "polars": _polars}[case](lines, out)
     peak = _Peak()
     before, start_s = cpu_s(), time.perf_counter()
@@ -136,8 +136,9 @@ class _Peak(threading.Thread):
 def _waybill(lines: Path, out: Path) -> Any:  # noqa: ANN401 - the call that is timed
     from waybill.exporter import Wanted, rebuild
     from waybill.exporter.sources import LinesSource
+    from waybill.facets import AnnotationRule
 
-    wanted = Wanted(system_name="benchmark", annotations_allowed=frozenset(ANNOTATIONS))
+    wanted = Wanted(system_name="benchmark", rule=AnnotationRule(frozenset(ANNOTATIONS)))
     return lambda: rebuild(LinesSource((lines,)), out, wanted, workers=os.cpu_count() or 1)
 
 

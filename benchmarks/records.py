@@ -1,9 +1,9 @@
-"""Provenance records as a busy installation of DeltaFi makes them, from a seed.
+"""Provenance records like those of a busy DeltaFi installation, generated from a seed.
 
 A file takes 1.8 s in the median, with a long tail. Five systems share the load unevenly, and a few of
 twenty sources bring most files. Nine of ten files complete; one in fifty is split, and its children follow
-soon. Names, numbers and four annotations are as random as in reality, since that decides the size of the
-Parquet files.
+soon. Names, numbers and four annotations are as random as in reality, since the size of the Parquet files
+depends on that.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def records(count: int, *, hours: int, systems: int, repeats: float, seed: int) 
     """A table of `SCHEMA` in order of `completed`.
 
     Args:
-        count: how many different records.
-        hours: over how many hours their `completed` is spread.
-        systems: from how many systems they come, at most five.
-        repeats: the share of records that come twice, every other time with another annotation.
+        count: the number of different records.
+        hours: the number of hours that their `completed` is spread over.
+        systems: the number of systems that they come from, at most five.
+        repeats: the share of records that come twice; every second repeat has another annotation.
         seed: the same seed gives the same records.
     """
     random = np.random.default_rng(seed)
@@ -83,7 +83,7 @@ def records(count: int, *, hours: int, systems: int, repeats: float, seed: int) 
 
 
 def _uuids(created_ms: np.ndarray, random: np.random.Generator) -> pa.Array:
-    """UUIDs of version 7: 48 bits of time, 74 random ones."""
+    """UUIDs of version 7: 48 bits of time and 74 random bits."""
     octets = random.integers(0, 256, (len(created_ms), 16), dtype=np.uint8)
     for at in range(6):
         octets[:, at] = (created_ms >> (8 * (5 - at))) & 255
@@ -105,7 +105,7 @@ def _parents(did: pa.Array, state: np.ndarray, random: np.random.Generator) -> p
 
 
 def _transforms(source: np.ndarray) -> pa.Array:
-    """Three transforms for each record, the same for one source."""
+    """Three transforms for each record, the same for all records of a source."""
     steps = np.stack([(source + at) % _TRANSFORMS for at in (0, 3, 7)], axis=1).ravel()
     texts = _pick([f"transform-{at:02}" for at in range(_TRANSFORMS)], steps)
     offsets = pa.array(np.arange(0, len(steps) + 1, 3, dtype=np.int32))
@@ -125,7 +125,7 @@ def _annotations(count: int, random: np.random.Generator) -> pa.Array:
 
 
 def _with_repeats(table: pa.Table, count: int, random: np.random.Generator) -> pa.Table:
-    """The table with some rows repeated, every other one of these with an annotation changed."""
+    """The table with some rows repeated, every second repeat with an annotation changed."""
     if not count:
         return table
     rows = np.sort(random.choice(table.num_rows, count, replace=False))

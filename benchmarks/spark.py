@@ -1,4 +1,4 @@
-"""How long a rebuild on Spark takes: Waybill's and plain Spark SQL's, by events and by cores.
+"""How long a rebuild on Spark takes: Waybill against plain Spark SQL, by events and by cores.
 
     python -m benchmarks.spark                                           # one million events; 1 and 2 cores
     python -m benchmarks.spark --events 10000000 --hours 240 --rounds 1  # ten million
@@ -7,7 +7,7 @@ Both read the same JSON lines, take the records from the facets, merge repeats, 
 file per system and hour; plain Spark SQL runs benchmarks/spark.sql over the lines of the file. Waybill also
 looks for events without the facet, folds runs, and makes every file durable. Each measurement is a fresh
 process and JVM; the start of the session, with a first job to warm it up, is not measured. They alternate,
-and the median of the rounds is shown. The rows of both are compared.
+and the median of the rounds is shown. The benchmark checks that both wrote the same rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DRIVER_MEMORY: Final = "4g"
 
 
 def main() -> None:
-    """Make the file, let both rebuild from it alternately, and print the table."""
+    """Write the file, have both rebuild from it in turn, and print the table."""
     parser = parser_of(__doc__, rounds=3)
     parser.add_argument("--events", type=int, default=1_000_000, help="different events (default 1,000,000)")
     add_rows_options(parser, CASES)
@@ -101,16 +101,17 @@ def _work(case: str, cores: int, lines: Path, out: Path) -> dict[str, float]:
 def _waybill(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a session
     from waybill.exporter import Wanted
     from waybill.exporter.sources import LinesSource
+    from waybill.facets import AnnotationRule
     from waybill.spark import rebuild_on_spark
 
-    wanted = Wanted(system_name="benchmark", annotations_allowed=frozenset(ANNOTATIONS))
+    wanted = Wanted(system_name="benchmark", rule=AnnotationRule(frozenset(ANNOTATIONS)))
     rebuild_on_spark(spark, LinesSource((lines,)), out, wanted)
 
 
 def _plain(spark: Any, lines: Path, out: Path) -> None:  # noqa: ANN401 - a session
     spark.read.text(str(lines)).createOrReplaceTempView("lines")
     rows = spark.sql(SQL.read_text())
-    # Spark leaves the column that names the folders out of the files, so it is there twice.
+    # Spark leaves the partition columns out of the files, so the system's name is there twice.
     rows = rows.withColumn("system", rows.system_name)
     rows.write.partitionBy("system", "day", "hour").option("compression", "zstd").parquet(
         str(out / "provenance")

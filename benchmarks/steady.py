@@ -3,10 +3,10 @@
     python -m benchmarks.steady --rate 80000                  # ten minutes at one rate
     python -m benchmarks.steady --rate 20000 40000 80000 --seconds 20
 
-Each rate is a fresh collector with its runner, which writes the archive, raw and compacted files meanwhile.
-Another process sends batches of 100 over 8 connections at the given rate. Every record is different and
-ended just now; late batches are sent as soon as possible. Every half second one more record is sent and
-then queried until it is visible. A rate counts as held when all records were sent at that rate, and each of
+Each rate is a fresh collector with its runner, which meanwhile writes the archive and the raw and compacted
+files. Another process sends batches of 100 over 8 connections at the given rate. Every record is different
+and has just ended; late batches are sent as soon as possible. Every half second, one more record is sent and
+then queried until it is visible. A rate counts as held if all records were sent at that rate, and each of
 these single records was visible in time.
 """
 
@@ -38,7 +38,7 @@ TEMPLATES: Final = 64
 VISIBLE_S: Final = 2.0
 """A record must be visible within this time."""
 SENT_SHARE: Final = 0.99
-"""The share of the rate that must have been sent; the last batches may be late."""
+"""The share of the rate that must be sent; the last batches may be late."""
 PROBE_EVERY_S: Final = 0.5
 JSON: Final = {"Content-Type": "application/json"}
 _PLACE: Final = b"#######-"
@@ -116,7 +116,7 @@ def _measured(home: Path, rate: int, seconds: float) -> Held:
 
 
 def _probe(address: tuple[str, int], until_s: float) -> list[float]:
-    """How long each single record took to become visible."""
+    """How long each single record took to become visible, in seconds."""
     connection = HTTPConnection(*address, timeout=60)
     visible_s: list[float] = []
     while not visible_s or time.perf_counter() < until_s:
@@ -142,7 +142,7 @@ def _answer(connection: HTTPConnection, method: str, path: str, body: bytes | No
 
 
 def _send(address: tuple[str, int], rate: int, seconds: float, pipe: Connection) -> None:
-    """Send at a rate, in another process, which the probe does not hold up."""
+    """Send at a rate; this runs in another process, so that the probe does not delay it."""
     bodies = _templates()
     pipe.send(None)
     pipe.recv()
@@ -171,7 +171,7 @@ def _send_some(address: tuple[str, int], batches: Iterator[tuple[int, float]], b
 
 
 def _templates() -> list[bytes]:
-    """Bodies with places for the number of the batch, in each `did`, and for the current time."""
+    """Bodies with placeholders for the batch number, in each `did`, and for the current time."""
     lines = []
     for line in record_lines(TEMPLATES * BATCH):
         record = json.loads(line)

@@ -1,11 +1,11 @@
-"""What tracking costs a PySpark job: bare, with the OpenLineage listener alone, and with Waybill.
+"""The cost of tracking for a PySpark job: bare, with the OpenLineage listener alone, and with Waybill.
 
     python -m benchmarks.tracked
 
-The job reads Parquet, and writes it again by many small writes, each after a shuffle. *listener* is plain
+The job reads Parquet and writes it again in many small writes, each after a shuffle. *listener* is plain
 configuration with a backend that answers at once. *waybill* is a tracked session whose backend answers at
-once, *hanging* one whose backend never answers. Each measurement is a fresh process, JVM and home; they
-alternate. Measured are the job, which is what a user waits for, and `stop()`.
+once; *hanging* is one whose backend never answers. Each measurement is a fresh process, JVM and home; they
+alternate. The benchmark measures the job, which a user waits for, and `stop()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MASTER: Final = "local[1]"
 
 
 def main() -> None:
-    """Let the job run in each way alternately, and print the table."""
+    """Run the job in each way in turn, and print the table."""
     parser = parser_of(__doc__, rounds=10)
     parser.add_argument("--writes", type=int, default=12, help="writes of a job (default 12)")
     parser.add_argument("--rows", type=int, default=2_000_000, help="rows of each write (default 2,000,000)")

@@ -39,7 +39,7 @@ def main() -> None:
         (lake / "orders.csv").write_text(ORDERS, encoding="utf-8")
         # A temporary home and no runner leave nothing behind; a pipeline needs only provenance_enabled.
         settings: dict[str, Any] = {"home": f"{folder}/home", "runner": "none", "provenance_enabled": True}
-        settings |= {"system_name": "example", "provenance_annotations_allowed": "errorCause"}
+        settings |= {"system_name": "example"}
         try:
             with waybill.spark.session("orders", master="local[2]", **settings) as spark:
                 pipeline(spark, lake)

@@ -1,4 +1,4 @@
-"""Track files through a small pipeline of plain Python, then print what became of each."""
+"""Track files through a small plain-Python pipeline, then print the record of each."""
 
 from __future__ import annotations
 

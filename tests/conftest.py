@@ -9,6 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from waybill.transport import locks
@@ -17,6 +18,10 @@ from waybill.transport.config import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+# A busy machine is not the code's fault, so no example has a time limit of its own; pytest's still holds.
+hypothesis.settings.register_profile("waybill", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("waybill")
 
 FOREIGN = ("WAYBILL_", "OPENLINEAGE_", "MARQUEZ_")
 RUNNER_ENDS_WITHIN_S = 20.0

@@ -20,14 +20,15 @@ import pytest
 
 import waybill
 from waybill.spark.runtime.jars import MAVEN_CENTRAL
-from waybill.transport import WaybillError
+from waybill.transport import Tracker, WaybillError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).parent.parent
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
-ROOMS = ("facets", "transport", "marquez", "exporter", "collector", "spark", "cli")
+ROOMS = ("facets", "transport", "marquez", "exporter", "lineage", "collector", "spark", "cli")
+FACE = ("__init__.py", "__main__.py", "py.typed")
 FOREIGN = re.compile(
     r"(?<![\w.])/(?:work|root|home/\w+|Users/\w+)/"
     r"|\b(?:pypi|pythonhosted|npmjs|maven|debian|crates)\.(?:org|io)\b|apache\.org/maven"
@@ -35,7 +36,7 @@ FOREIGN = re.compile(
 
 
 def sources(room: str) -> list[Path]:
-    """The files of a room, relative to the folder of its portion of the namespace."""
+    """The files of a portion, a room or the face of the package, relative to its folder."""
     portion = REPOSITORY / room
     return [
         path.relative_to(portion)
@@ -61,10 +62,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         yield wheel
 
 
-def test_the_wheel_holds_every_file_of_the_rooms_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    expected = {path.as_posix() for room in ROOMS for path in sources(room)}
-    found = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert found == expected
+def test_the_wheel_holds_every_file_of_the_rooms_and_the_face_once_and_nothing_else(
+    wheel: zipfile.ZipFile,
+) -> None:
+    expected = [path.as_posix() for portion in ("api", *ROOMS) for path in sources(portion)]
+    found = [name for name in wheel.namelist() if ".dist-info/" not in name]
+    assert sorted(found) == sorted(expected)
 
 
 def test_the_wheel_brings_licence_command_and_projections(wheel: zipfile.ZipFile) -> None:
@@ -85,9 +88,68 @@ def test_a_room_is_a_typed_portion_of_the_namespace(room: str) -> None:
     assert {path.parts[:2] for path in files} == {("waybill", room)}
 
 
-def test_the_namespace_is_open_to_other_packages() -> None:
-    assert waybill.__file__ is None
-    assert {Path(folder).parent.name for folder in waybill.__path__} >= set(ROOMS)
+def test_the_face_of_the_package_is_one_module_that_stands_before_the_rooms() -> None:
+    assert sorted(map(str, sources("api"))) == [f"waybill/{name}" for name in FACE]
+    assert waybill.__file__ == str(REPOSITORY / "api" / "waybill" / "__init__.py")
+    assert {Path(folder).parent.name for folder in waybill.__path__} >= {"api", *ROOMS}
+
+
+def test_names_that_users_type_come_from_waybill_itself(tmp_path: Path) -> None:
+    names = python("import waybill; print(*dir(waybill))", tmp_path).split()
+    assert {"Tracker", "find", "flush", "__version__"} <= set(names)
+    assert waybill.__version__ == PROJECT["project"]["version"]
+    assert waybill.Tracker is Tracker
+    assert [name for name in waybill.__all__ if not hasattr(waybill, name)] == []
+    with pytest.raises(AttributeError, match="module 'waybill' has no attribute 'Traker'"):
+        waybill.Traker  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_name_of_the_face_is_used_by_the_typed_api_tests() -> None:
+    text = (REPOSITORY / "tests" / "typing" / "api.py").read_text(encoding="utf-8")
+    assert set(waybill.__all__) - set(re.findall(r"\bwaybill\.(\w+)", text)) == set()
+
+
+def test_help_describes_the_package(tmp_path: Path) -> None:
+    text = python("import waybill; help(waybill)", tmp_path)
+    assert "from waybill import Tracker" in text
+    assert "class Tracker" in text
+
+
+def test_importing_waybill_loads_no_room(tmp_path: Path) -> None:
+    loaded = python("import sys, waybill; print(*sys.modules)", tmp_path).split()
+    assert [name for name in loaded if name.startswith("waybill.")] == []
+    assert {"msgspec", "importlib.metadata"} & set(loaded) == set()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["before Waybill", "after Waybill"])
+def test_a_portion_of_another_package_stays_importable(tmp_path: Path, *, first: bool) -> None:
+    portion = tmp_path / "other" / "waybill" / "plugin"
+    portion.mkdir(parents=True)
+    (portion / "__init__.py").write_text("from waybill import Tracker", encoding="utf-8")
+    where = f"sys.path.insert({0 if first else 'len(sys.path)'}, {str(tmp_path / 'other')!r})"
+    code = f"import sys; {where}; from waybill.plugin import Tracker; print(Tracker.__name__)"
+    assert python(code, tmp_path) == "Tracker\n"
+
+
+def test_a_wheel_that_is_only_on_the_path_will_do(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    code = f"import sys; sys.path.insert(0, {wheel.filename!r}); from waybill import Tracker; print(Tracker)"
+    without_metadata = (
+        "import importlib.metadata as m; m.Distribution.discover = lambda **_: iter(()); import waybill;"
+        "print(waybill.__file__, hasattr(waybill, '__version__'))"
+    )
+    printed = python(f"{code}; {without_metadata}", tmp_path).splitlines()
+    assert printed == [str(Tracker), f"{wheel.filename}/waybill/__init__.py False"]
+
+
+def test_python_m_waybill_is_the_command(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "waybill", "--version"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"waybill {waybill.__version__}\n"
 
 
 def modules() -> dict[str, Path]:
@@ -133,6 +195,20 @@ def test_a_package_is_imported_by_its_face() -> None:
     assert behind == []
 
 
+def test_a_lazy_face_offers_what_its_types_say() -> None:
+    lazy = {
+        name: table
+        for name, path in modules().items()
+        if path.name == "__init__.py"
+        if (table := vars(importlib.import_module(name)).get("_PACKAGES")) is not None
+    }
+    assert "waybill.exporter.query" in lazy
+    for name, table in lazy.items():
+        offered = {one for names in table.values() for one in names}
+        assert offered | {"lazily"} == face_of(name)
+        assert [one for one in offered if not hasattr(importlib.import_module(name), one)] == []
+
+
 def test_no_package_offers_a_name_that_one_of_its_modules_has() -> None:
     """Which of the two one would get would hang on what was imported before."""
     known = modules()
@@ -150,9 +226,10 @@ def test_a_pipeline_loads_no_library_that_it_does_not_use(room: str, tmp_path: P
 
 
 def test_a_command_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
-    loaded = python("import sys, waybill.cli.app; print(*sys.modules)", tmp_path).split()
+    program = "import sys\nfrom waybill.cli.reference import commands\ncommands()\nprint(*sys.modules)"
+    loaded = python(program, tmp_path).split()
     foreign = {"pyarrow", "pyspark", "requests", "openlineage", "pandas", "numpy", "duckdb", "granian"}
-    assert "waybill.cli.commands.doctor" in loaded
+    assert {"waybill.cli.commands.doctor", "waybill.exporter.health"} <= set(loaded)
     assert foreign & set(loaded) == set()
 
 
@@ -226,6 +303,8 @@ def required() -> set[str]:
         wanted += extra
     for group in PROJECT["dependency-groups"].values():
         wanted += [one for one in group if isinstance(one, str)]
+    pinned = (REPOSITORY / "docs" / "requirements.txt").read_text(encoding="utf-8")
+    wanted += [line for line in pinned.splitlines() if not line.startswith("#")]
     return {re.split(r"[^A-Za-z0-9_.-]", text)[0].lower() for text in wanted} - {PROJECT["project"]["name"]}
 
 

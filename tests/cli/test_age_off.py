@@ -44,7 +44,7 @@ def test_a_dry_run_lists_what_each_system_would_lose_and_what_waits_for_its_expo
     options = ("--root", root, "--system-days", "core=1000000", "--only-exported", "--json")
     waiting = json.loads(waybill("age-off", *options, "--dry-run").stdout)
     assert (waiting["removed"], waiting["waiting"]) == ([], [edge])
-    assert waybill("export", tmp_path / "there", "--root", root).returncode == 0
+    assert waybill("export", tmp_path / "there", "--create", "--root", root).returncode == 0
     assert json.loads(waybill("age-off", *options, "--dry-run").stdout)["removed"] == [edge]
     assert files["edge"].exists()
     assert json.loads(waybill("age-off", *options).stdout)["removed"] == [edge]
@@ -55,7 +55,7 @@ def test_archived_entries_are_removed_only_on_request(waybill: Run, tmp_path: Pa
     old = tmp_path / "events/20260101/00/a1-1-2.parquet"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"entries")
-    options = ("--root", tmp_path, "--home", tmp_path / "home", "--json")
+    options = ("--root", tmp_path, "--json")
     assert json.loads(waybill("age-off", *options).stdout)["removed"] == []
     asked = (*options, "--archive-days", "30")
     assert json.loads(waybill("age-off", *asked, "--only-exported").stdout)["waiting"] != []

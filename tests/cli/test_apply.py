@@ -62,7 +62,9 @@ def end(program: subprocess.Popen[str]) -> tuple[int, list[str]]:
     """How many events a program has kept, and what it warned of."""
     out, errors = program.communicate(timeout=180)
     assert program.returncode == 0, errors
-    return int(out.split()[-1]), [line for line in errors.splitlines() if "to change what is agreed" in line]
+    return int(out.split()[-1]), [
+        line for line in errors.splitlines() if "to change the agreed settings" in line
+    ]
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float = 120) -> None:
@@ -98,13 +100,13 @@ def test_two_programs_with_different_roots_both_keep_every_event_and_one_is_told
     assert (kept_second > 5, silent) == (True, [])
     (warning,) = warnings
     assert f"root = '{tmp_path / 'b'}'" in warning
-    assert f"agreed is '{tmp_path / 'a'}'" in warning
+    assert f"agreed: '{tmp_path / 'a'}'" in warning
     report = flush(Settings.load({"home": home}, env={}, cwd=tmp_path))
     assert report.problems == {}
     assert filed(tmp_path / "a") == {"first": kept_first, "second": kept_second}
     assert not (tmp_path / "b").exists()
 
-    command = shlex.split(warning.partition("to change what is agreed: ")[2])
+    command = shlex.split(warning.partition("to change the agreed settings: ")[2])
     assert waybill(*command[1:]).returncode == 0
     assert agreed(Journal(home))["root"] == str(tmp_path / "b")
     end_runner(home)
@@ -246,9 +248,54 @@ def test_nothing_to_change_is_said_and_no_error(waybill: Run, home: Path, tmp_pa
 def test_a_command_says_that_the_living_runner_works_with_other_settings(
     waybill: Run, home: Path, tmp_path: Path, end_runner: Callable[[Path], None]
 ) -> None:
-    opened = Home.open(Settings.load({"home": home, "root": tmp_path / "a"}, env={}, cwd=tmp_path))
-    done = waybill("flush", "--home", home, "--root", tmp_path / "b")
+    opened = Home.open(Settings.load({"home": home, "journal_retain_days": 5}, env={}, cwd=tmp_path))
+    done = waybill("flush", "--home", home, "--journal-retain-days", "6")
     assert done.returncode == 0, done.stderr
-    assert f"works with '{tmp_path / 'a'}'" in done.stderr
+    assert "uses 5.0" in done.stderr
     end_runner(home)
     opened.close()
+
+
+def test_a_home_with_nothing_in_it_yet_begins_with_what_is_applied(called: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "agreement.lock").touch()  # of a home whose journal somebody has moved away
+    words = ("settings", "apply", "--home", home, "--provenance-enabled")
+    assert "provenance_enabled" in called(*words, "--dry-run").stdout
+    assert [path.name for path in home.iterdir()] == ["agreement.lock"]
+    assert "provenance_enabled" in called(*words).stdout
+    assert (
+        json.loads(called("settings", "--home", home, "--json").stdout)["provenance_enabled"]["value"] is True
+    )
+
+
+def test_a_setting_is_unset_so_that_the_default_is_agreed_whatever_the_environment_says(
+    called: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "home": home,
+        "root": tmp_path / "root",
+        "runner": "none",
+        "marquez_url": "http://127.0.0.1:9",
+        "redact": "job.facets.sql",
+        "journal_retain_days": 3,
+    }
+    WaybillTransport(WaybillConfig.from_dict(given)).close()
+    monkeypatch.setenv("MARQUEZ_URL", "http://127.0.0.1:9")
+    words = ("settings", "apply", "--home", home, "--unset", "marquez_url", "--unset", "--redact")
+    (*_, wrong) = called(*words, "--unset", "system_name").stderr.splitlines()
+    assert "'system_name' is not a setting that a home agrees on; give one of home_mode, root" in wrong
+    both = called(*words, "--marquez-url", "http://127.0.0.1:8")
+    assert (both.returncode, "give marquez_url a value or unset it, not both" in both.stderr) == (2, True)
+    plan = json.loads(called(*words, "--dry-run", "--json").stdout)
+    assert plan["changes"] == [
+        {"name": "marquez_url", "before": "http://127.0.0.1:9", "after": None},
+        {"name": "redact", "before": ["job.facets.sql"], "after": []},
+    ]
+    before = agreed(Journal(home))
+    assert before["marquez_url"]
+    assert called(*words).returncode == 0
+    assert agreed(Journal(home)) == {**before, "marquez_url": None, "redact": []}
+    assert "agreed on already" in called(*words).stderr
+    assert called("settings", "apply", "--home", home, "--unset", "root").returncode == 0
+    assert agreed(Journal(home))["root"] == str(home)

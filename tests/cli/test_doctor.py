@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from waybill.cli.commands.doctor import foreign_packages
+from waybill.cli.commands.doctor import regular_packages
 from waybill.transport import Journal, Settings, locks
 from waybill.transport.config import agree
+from waybill.transport.root import MARKER
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -29,6 +31,13 @@ Findings = dict[str, dict[str, Any]]
 def findings(waybill: Run, *arguments: str | Path, **options: Path) -> tuple[int, Findings]:
     done = waybill("doctor", "--json", *arguments, **options)
     return done.returncode, {found["check"]: found for found in json.loads(done.stdout)}
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    Journal(home).close()
+    return home
 
 
 @pytest.fixture
@@ -58,9 +67,11 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home
         "file system",
         "home",
         "fsync",
+        "health",
         "SQLite",
         "settings",
         "root",
+        "files",
         "environment",
         "packages",
         *OF_SPARK,
@@ -69,31 +80,58 @@ def test_a_healthy_machine_is_exit_code_0_and_nothing_is_made(waybill: Run, home
     assert {one["check"] for one in found.values() if one["level"] == "broken"} == set()
     assert "ms median" in found["fsync"]["says"]
     assert found["Marquez"]["level"] == "ok"
-    assert not home.exists()
+    assert not (home / "agreement.lock").exists(), "nothing is agreed on"
+    assert not (home / MARKER).exists()
 
 
-def test_each_check_is_one_line_and_each_mend_another(waybill: Run, home: Path) -> None:
+def test_each_check_is_one_line_and_each_fix_another(waybill: Run, home: Path) -> None:
     lines = waybill("doctor", "--home", home).stdout.splitlines()
     checks = [line for line in lines if line.split()[0] in {"ok", "note", "broken"}]
-    mends = [line for line in lines if line.strip().startswith("mend: ")]
-    assert len(checks) == 9 + len(OF_SPARK)
-    assert len(checks) + len(mends) == len(lines)
+    fixes = [line for line in lines if line.strip().startswith("fix: ")]
+    assert len(checks) == 11 + len(OF_SPARK)
+    assert len(checks) + len(fixes) == len(lines)
+    assert [fix for fix in fixes if "nothing" in fix] == [], "a fix is something to do"
 
 
 def test_a_home_that_others_can_open_is_a_note(waybill: Run, home: Path) -> None:
     Journal(home).close()
     home.chmod(0o755)
     _, found = findings(waybill, "--home", home)
-    assert (found["home"]["level"], found["home"]["says"]) == (
-        "note",
-        f"home_mode is private, and others can open {home}",
-    )
+    says = f"home_mode is private, and others can open {home} until the next emit or flush of its owner"
+    assert (found["home"]["level"], found["home"]["says"]) == ("note", says)
 
 
 def test_a_marquez_that_does_not_answer_is_broken(waybill: Run, home: Path) -> None:
     code, found = findings(waybill, "--home", home, "--marquez-url", "http://127.0.0.1:1")
     assert (code, found["Marquez"]["level"]) == (1, "broken")
-    assert found["Marquez"]["mend"]
+    assert found["Marquez"]["fix"]
+
+
+def test_the_marquez_that_the_home_delivers_to_is_asked(
+    called: Run, settings: Settings, marquez: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = settings.home
+    with contextlib.closing(Journal(home)) as journal:
+        agree(journal, settings.with_values({"marquez_url": marquez}, "tests"))
+    assert findings(called, "--home", home)[1]["Marquez"]["level"] == "ok"
+    monkeypatch.setenv("MARQUEZ_URL", "http://127.0.0.1:1")
+    assert findings(called, "--home", home)[1]["Marquez"]["level"] == "broken", (
+        "which the next emit takes over"
+    )
+    held = locks.take(home)
+    assert held is not None
+    assert findings(called, "--home", home)[1]["Marquez"]["level"] == "ok", "which the runner delivers to"
+    held.release()
+
+
+def test_a_marquez_that_is_down_is_told_once(called: Run, settings: Settings) -> None:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        agree(journal, settings.with_values({"marquez_url": "http://127.0.0.1:1"}, "tests"))
+        journal.commit("runner", put={"marquez": b'{"problem":"nobody answers; start it"}'})
+    code, found = findings(called, "--home", settings.home)
+    assert (code, [one["check"] for one in found.values() if one["level"] == "broken"]) == (1, ["Marquez"])
+    command = f"`waybill settings apply --home {settings.home} --marquez-url URL`"
+    assert found["Marquez"]["fix"] == f"start it, or correct marquez_url: {command}"
 
 
 def test_no_backend_is_only_a_note(waybill: Run, home: Path) -> None:
@@ -102,12 +140,12 @@ def test_no_backend_is_only_a_note(waybill: Run, home: Path) -> None:
 
 
 def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
-    waybill: Run, settings: Settings, tmp_path: Path
+    waybill: Run, settings: Settings
 ) -> None:
     journal = Journal(settings.home)
     agree(journal, settings)
     journal.close()
-    elsewhere = ("--home", settings.home, "--root", tmp_path / "elsewhere")
+    elsewhere = ("--home", settings.home, "--provenance-age-off-days", "30")
     held = locks.take(settings.home)
     assert held is not None
     try:
@@ -115,10 +153,25 @@ def test_a_setting_against_the_home_s_is_a_note_that_tells_what_changes_it(
     finally:
         held.release()
     assert (code, found["settings"]["level"]) == (0, "note")
-    assert "waybill settings apply" in found["settings"]["mend"]
-    assert "root = " in found["settings"]["says"]
+    command = f"waybill settings apply --home {settings.home} --provenance-age-off-days 30.0"
+    assert command in found["settings"]["fix"]
+    assert "provenance_age_off_days = 30" in found["settings"]["says"]
+    assert "its live runner uses" in found["settings"]["says"]
     code, found = findings(waybill, *elsewhere)
     assert (code, found["settings"]["level"]) == (0, "note")
+
+
+def test_a_root_that_programs_may_not_give_is_broken_and_the_homes_own_is_well(
+    called: Run, settings: Settings, tmp_path: Path
+) -> None:
+    with contextlib.closing(Journal(settings.home)) as journal:
+        agree(journal, settings)
+    typo = tmp_path / "typo"
+    done = called("doctor", "--home", settings.home, "--root", typo, "--json")
+    found = {one["check"]: one for one in json.loads(done.stdout)}
+    assert (done.returncode, found["settings"]["level"], found["root"]["level"]) == (1, "broken", "ok")
+    assert f"waybill settings apply --home {settings.home} --root {typo}" in found["settings"]["fix"]
+    assert str(settings.root) in found["root"]["says"]
 
 
 def test_a_variable_that_names_no_setting_is_a_note(
@@ -134,12 +187,16 @@ def test_a_variable_that_names_no_setting_is_a_note(
 
 
 def test_a_damaged_journal_is_broken_and_stops_no_other_check(waybill: Run, home: Path) -> None:
-    home.mkdir()
+    for path in home.glob("journal.db-*"):
+        path.unlink()
     (home / "journal.db").write_bytes(b"not a database at all" * 1000)
     code, found = findings(waybill, "--home", home)
-    assert (code, found["settings"]["level"]) == (1, "broken")
-    assert "journal.db" in found["settings"]["says"]
-    assert len(found) == 9 + len(OF_SPARK)
+    broken = [one for one in found.values() if one["level"] == "broken"]
+    assert (code, [one["check"] for one in broken]) == (1, ["health"]), "one cause is told once"
+    assert "journal.db" in broken[0]["says"]
+    for depending in ("home", "settings", "root"):
+        assert "the journal cannot be opened" in found[depending]["says"]
+    assert len(found) == 11 + len(OF_SPARK)
 
 
 def test_another_waybill_in_the_working_folder_is_broken(waybill: Run, home: Path, tmp_path: Path) -> None:
@@ -161,7 +218,7 @@ def test_another_waybill_is_found_anywhere_on_the_path(
     (tmp_path / "second" / "waybill" / "__init__.py").touch()
     monkeypatch.chdir(tmp_path / "second")
     folders = [str(tmp_path / name) for name in ("first", "missing", "second")]
-    found = foreign_packages([*folders, ""])
+    found = regular_packages([*folders, ""])
     assert found == [tmp_path / "second" / "waybill"]
 
 
@@ -174,19 +231,34 @@ def test_what_is_not_installed_is_not_judged(home: Path) -> None:
     assert "file system" in found
 
 
-def test_a_home_in_memory_is_only_a_note(waybill: Run) -> None:
+def test_a_home_in_memory_is_only_a_note(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Path("/dev/shm")  # noqa: S108 - nothing is written there
     if not memory.is_dir():
         pytest.skip("needs /dev/shm, a file system in memory")
-    code, found = findings(waybill, "--home", memory / "waybill-doctor")
+    monkeypatch.setenv("XDG_DATA_HOME", str(memory))
+    code, found = findings(waybill)
     assert (code, found["file system"]["level"]) == (0, "note")
 
 
-def test_a_home_that_cannot_be_written_is_broken(waybill: Run) -> None:
+def test_a_folder_that_cannot_hold_the_home_is_broken(waybill: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     if not Path("/proc/self").is_dir():
         pytest.skip("needs /proc, where not even root may write")
-    code, found = findings(waybill, "--home", "/proc/self")
+    monkeypatch.setenv("XDG_DATA_HOME", "/proc/self")
+    code, found = findings(waybill)
     assert (code, found["fsync"]["level"]) == (1, "broken")
+    assert "Errno" not in found["fsync"]["says"]
+
+
+def test_before_there_is_a_home_nothing_is_said_of_its_health_and_the_folder_that_would_hold_it_is_checked(
+    waybill: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "not" / "there"))
+    _, found = findings(waybill)
+    for check in ("home", "health"):
+        assert found[check]["level"] == "note"
+        assert found[check]["says"] == f"there is no home at {tmp_path}/not/there/waybill yet"
+        assert found[check]["fix"] == "`waybill init` creates one"
+    assert found["fsync"]["says"].endswith(f" in {tmp_path}, which would hold the home")
 
 
 @pytest.mark.skipif(not OF_SPARK, reason="needs PySpark")

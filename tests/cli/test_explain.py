@@ -6,8 +6,20 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+import pytest
+
+from waybill.transport import Journal, Settings, Tracker
+
 if TYPE_CHECKING:
     from conftest import Kept, Run
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    Journal(home).close()
+    return home
 
 
 def test_a_file_is_followed_from_its_events_to_its_rows(waybill: Run, kept: Kept) -> None:
@@ -22,7 +34,43 @@ def test_a_file_is_followed_from_its_events_to_its_rows(waybill: Run, kept: Kept
     assert plain.count("as folded") == 2
 
 
-def test_an_unknown_file_is_exit_code_1(waybill: Run, home: Path) -> None:
-    done = waybill("explain", "none", "--home", home)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "nothing is known of none" in done.stderr
+def test_a_key_that_is_allowed_later_makes_no_row_altered(called: Run, kept: Kept) -> None:
+    allowed = ["--provenance-annotations-allowed", "later", "--no-provenance-reasons"]
+    for did in (kept.year, kept.second):
+        done = called("explain", did, "--home", kept.home, *allowed, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["is_proven"] is True
+
+
+def test_an_unknown_file_is_exit_code_2(called: Run, home: Path) -> None:
+    did = "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"
+    for given, says in ((did, f"have nothing about {did}"), ("none", "no file has the did 'none'")):
+        done = called("explain", given, "--home", home)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+    told = called("explain", did, "--home", home, "--json")
+    assert (told.returncode, json.loads(told.stdout)["is_proven"]) == (2, False)
+
+
+def test_a_file_that_is_in_no_row_is_not_proven(called: Run, settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="in") as file:
+        pass
+    done = called("explain", file.did, "--home", settings.home)
+    assert (done.returncode, "the layout has no row for it" in done.stderr) == (1, True), done.stderr
+
+
+def test_while_provenance_is_off_the_stored_events_alone_answer(called: Run, settings: Settings) -> None:
+    off = msgspec.structs.replace(settings, provenance_enabled=False)
+    with Tracker(settings=off) as tracker, tracker.file("orders.csv", data_source="in") as file:
+        pass
+    done = called("explain", file.did, "--home", settings.home)
+    assert (done.returncode, "COMPLETE  orders.csv  in" in done.stdout) == (0, True), done.stderr
+    assert "no row to compare this with: provenance_enabled is off" in done.stderr
+    assert f"`waybill settings apply --home {settings.home} --provenance-enabled`" in done.stderr
+
+
+def test_a_file_that_has_not_ended_is_explained_so_far(called: Run, settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="in") as file:
+        done = called("explain", file.did, "--home", settings.home)
+    assert (done.returncode, "1. START at" in done.stdout) == (0, True), done.stderr
+    assert "there is no row to compare this with: it has not ended" in done.stderr

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
 import subprocess
+import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from contract_server import ContractServer
 
-from waybill.transport import Journal, Kind, Settings, flush
+import waybill
+from waybill.exporter.layout import SETTLE_S, Layout
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
+from waybill.transport.config import agree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Kept, Run
 
 
-def found(waybill: Run, kept: Kept, *arguments: str) -> list[dict[str, Any]]:
-    done = waybill("find", "--home", kept.home, "--json", *arguments)
+def found(called: Run, kept: Kept, *arguments: str) -> list[dict[str, Any]]:
+    done = called("find", "--home", kept.home, "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_record_is_a_line_of_json_newest_first(waybill: Run, kept: Kept) -> None:
-    records = found(waybill, kept)
+def test_every_record_is_a_line_of_json_newest_first(called: Run, kept: Kept) -> None:
+    records = found(called, kept)
     assert [record["completed"] for record in records] == sorted(
         (record["completed"] for record in records), reverse=True
     )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", records[0]["completed"])
     assert sorted(record["final_state"] for record in records) == ["COMPLETE", "COMPLETE", "ERROR", "SPLIT"]
     (failed,) = [record for record in records if record["final_state"] == "ERROR"]
     assert failed == {
@@ -41,6 +53,7 @@ def test_every_record_is_a_line_of_json_newest_first(waybill: Run, kept: Kept) -
         "created": failed["created"],
         "completed": failed["completed"],
         "annotations": {"customer": "acme=1", "errorCause": "no header"},
+        "settled": True,
     }
 
 
@@ -53,6 +66,13 @@ def test_every_record_is_a_line_of_json_newest_first(waybill: Run, kept: Kept) -
         (["--data-sink", "lake"], ["first.csv"]),
         (["--system", "tests", "--state", "error"], ["second.csv"]),
         (["--system", "others"], []),
+        (["--state", "error", "--state", "SPLIT"], ["second.csv", "year.csv"]),
+        (["--not-state", "error", "--not-state", "SPLIT"], ["first.csv", "first.csv"]),
+        (["--no-data-sink"], ["second.csv", "year.csv"]),
+        (["--not-data-sink", "lake"], ["first.csv", "second.csv", "year.csv"]),
+        (["--not-data-sink", "lake", "--not-data-sink", "report"], ["second.csv", "year.csv"]),
+        (["--created-since", "1h", "--state", "SPLIT"], ["year.csv"]),
+        (["--created-until", "1h"], []),
         (["--filename", "f*.csv"], ["first.csv", "first.csv"]),
         (["--annotation", "customer=acme=1", "--annotation", "errorCause=no header"], ["second.csv"]),
         (["--annotation", "customer=other"], []),
@@ -61,25 +81,244 @@ def test_every_record_is_a_line_of_json_newest_first(waybill: Run, kept: Kept) -
     ],
 )
 def test_a_record_meets_every_condition(
-    waybill: Run, kept: Kept, arguments: list[str], filenames: list[str]
+    called: Run, kept: Kept, arguments: list[str], filenames: list[str]
 ) -> None:
     words = [word.replace("YEAR", kept.year) for word in arguments]
-    assert sorted(record["filename"] for record in found(waybill, kept, *words)) == filenames
+    assert sorted(record["filename"] for record in found(called, kept, *words)) == filenames
 
 
-def test_without_a_terminal_a_row_is_a_line_with_tabs(waybill: Run, kept: Kept) -> None:
-    done = waybill("find", "--home", kept.home, "--data-sink", "lake")
+SPELLINGS = (
+    str.upper,
+    lambda did: did.replace("-", ""),
+    lambda did: f"{{{did}}}",
+    lambda did: f"urn:uuid:{did}",
+)
+
+
+@pytest.mark.parametrize("spelled", SPELLINGS, ids=["capitals", "no dashes", "braces", "URN"])
+def test_a_did_may_be_spelled_as_any_uuid(
+    called: Run, kept: Kept, settings: Settings, spelled: Callable[[str], str]
+) -> None:
+    assert [one["did"] for one in found(called, kept, "--did", spelled(kept.second))] == [kept.second]
+    assert len(found(called, kept, "--parent", spelled(kept.year))) == 3
+    assert called("explain", spelled(kept.second), "--home", kept.home).returncode == 0
+    # So it may in the journal; and a did that was sent in another spelling is found as it was sent.
+    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
+        done = called("find", "--open", "--did", spelled(file.did), "--home", settings.home, "--json")
+        assert json.loads(done.stdout)["did"] == file.did
+    assert [one.did for one in waybill.find(settings.home, waybill.Query(did=spelled(file.did)))] == [
+        file.did
+    ]
+    sent = spelled(kept.second)
+    record = {
+        "did": sent,
+        "dataSource": "in",
+        "finalState": "COMPLETE",
+        "created": 1_767_225_600_000,
+        "completed": 1_767_225_600_000,
+    }
+    with contextlib.closing(Journal(settings.home)) as journal:
+        journal.append(Kind.PROVENANCE, json.dumps([record]).encode())
+    done = called("find", "--did", sent, "--home", settings.home, "--json")
+    assert json.loads(done.stdout)["did"] == sent
+
+
+@pytest.mark.parametrize("is_on", [False, True])
+def test_python_finds_what_the_command_finds(called: Run, settings: Settings, *, is_on: bool) -> None:
+    settings = settings.with_values({"provenance_enabled": is_on}, "test")
+    with Tracker(settings=settings) as tracker:
+        with tracker.file("first", data_source="in"):
+            pass
+        flush(settings)
+        with tracker.file("second", data_source="in"):
+            pass
+    done = called("find", "--home", settings.home, "--json")
+    shown = [json.loads(line)["filename"] for line in done.stdout.splitlines()]
+    assert [one.filename for one in waybill.find(str(settings.home))] == shown == ["second", "first"]
+
+
+def test_python_says_as_the_command_what_is_not_there(tmp_path: Path, settings: Settings) -> None:
+    with pytest.raises(waybill.WaybillError, match=r"there is no folder .*nowhere"):
+        waybill.find(tmp_path / "nowhere")
+    settings = settings.with_values({"provenance_enabled": True}, "test")
+    with Tracker(settings=settings) as tracker, tracker.file("first", data_source="in"):
+        pass
+    flush(settings)
+    settings.root.rename(tmp_path / "away")
+    with pytest.raises(waybill.WaybillError, match="is not the root"):
+        waybill.find(settings.home)
+
+
+def test_without_a_terminal_a_row_is_a_line_with_tabs(called: Run, kept: Kept) -> None:
+    done = called("find", "--home", kept.home, "--data-sink", "lake")
     heading, row = (line.split("\t") for line in done.stdout.splitlines())
     cells = dict(zip(heading, row, strict=True))
     assert cells["passage"] == "halves > enrich > lake"
     assert (cells["state"], cells["did"]) == ("COMPLETE", kept.first)
 
 
-def test_nothing_found_is_exit_code_0_and_says_where_it_looked(waybill: Run, home: Path) -> None:
-    done = waybill("find", "--home", home)
+@pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
+def test_what_a_tracker_told_is_found_at_once_whether_provenance_is_on_or_off(
+    called: Run, settings: Settings, *, is_on: bool
+) -> None:
+    told = msgspec.structs.replace(settings, provenance_enabled=is_on)
+    with Tracker(settings=told) as tracker, tracker.file("new.csv", data_source="in") as file:
+        file.egress("lake")
+    journal = Journal(settings.home)
+    agree(journal, told)
+    journal.close()
+    done = called("find", "--home", settings.home, "--filename", "new*", "--json")
+    assert [json.loads(line)["filename"] for line in done.stdout.splitlines()] == ["new.csv"], done.stderr
+    assert done.stderr == ""
+    other = settings.home.parent / "other"
+    (other / "provenance" / "raw").mkdir(parents=True)
+    elsewhere = called("find", "--home", settings.home, "--root", other)
+    assert (elsewhere.stdout, elsewhere.stderr.strip()) == ("", f"nothing found below {other}")
+
+
+def test_what_the_journal_let_go_of_is_found_in_the_archive(called: Run, settings: Settings) -> None:
+    off = msgspec.structs.replace(settings, provenance_enabled=False)
+    with Tracker(settings=off) as tracker:
+        for name in ("old.csv", "older.csv"):
+            with tracker.file(name, data_source="in"):
+                pass
+    assert flush(off).left == {}
+    journal = Journal(settings.home)
+    last = journal.last_seq()
+    assert journal.prune(last, 2**60) == last - 1
+    journal.close()
+    with Tracker(settings=off) as tracker, tracker.file("new.csv", data_source="in"):
+        pass
+    done = called("find", "--home", settings.home, "--json")
+    names = [json.loads(line)["filename"] for line in done.stdout.splitlines()]
+    assert sorted(names) == ["new.csv", "old.csv", "older.csv"]
+
+
+@pytest.mark.parametrize("is_filed", [False, True], ids=["unfiled", "filed"])
+@pytest.mark.parametrize(
+    ("query", "dids"),
+    [
+        (waybill.Query(final_state=(waybill.FinalState.ERROR, waybill.FinalState.CANCELLED)), "bc"),
+        (waybill.Query(not_final_states=(waybill.FinalState.ERROR,)), "ac"),
+        (waybill.Query(has_data_sink=False), "bc"),
+        (waybill.Query(has_data_sink=True), "a"),
+        (waybill.Query(not_data_sinks=["lake"]), "bc"),
+        (waybill.Query(created_since_ms=1_767_225_600_001, created_until_ms=1_767_225_600_002), "b"),
+    ],
+)
+def test_python_asks_for_several_and_for_others_in_files_or_not(
+    settings: Settings, query: waybill.Query, dids: str, *, is_filed: bool
+) -> None:
+    at_ms = 1_767_225_600_000
+    paths = (("a", "COMPLETE", "lake"), ("b", "ERROR", None), ("c", "CANCELLED", None))
+    sent = [
+        {"did": did, "dataSource": "in", "finalState": state, "created": at_ms + at, "completed": at_ms + 9}
+        | ({"dataSink": sink} if sink else {})
+        for at, (did, state, sink) in enumerate(paths)
+    ]
+    settings = settings.with_values({"provenance_enabled": True}, "test")
+    with contextlib.closing(Journal(settings.home)) as journal:
+        agree(journal, settings)
+        journal.append(Kind.PROVENANCE, json.dumps(sent).encode())
+    if is_filed:
+        assert flush(settings).files
+    assert sorted(one.did for one in waybill.find(settings.home, query)) == list(dids)
+
+
+def told(run: str, kind: str, at: str = "2026-01-01T00:00:00Z") -> tuple[Kind, bytes, str]:
+    """An event of a client that knows nothing of Waybill."""
+    body = {
+        "eventTime": at,
+        "eventType": kind,
+        "producer": "https://example.com",
+        "run": {"runId": run},
+        "job": {"namespace": "ns", "name": "job"},
+        "outputs": [{"namespace": "db", "name": "table"}],
+    }
+    return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
+
+
+@pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
+def test_a_run_that_has_not_settled_is_shown_as_such(
+    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch, *, is_on: bool
+) -> None:
+    journal = Journal(settings.home)
+    agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=is_on))
+
+    def look() -> list[tuple[str, str, bool]]:
+        done = called("find", "--home", settings.home, "--json")
+        found = [json.loads(line) for line in done.stdout.splitlines()]
+        return [(one["did"], one["final_state"], one["settled"]) for one in found]
+
+    journal.append_many([told("open", "START"), told("r", "START"), told("r", "COMPLETE")])
+    assert look() == [("r", "COMPLETE", False)]
+    shown = called("find", "--home", settings.home, "--state", "complete", "--data-sink", "db/table").stdout
+    assert "COMPLETE (not settled yet)" in shown
+    assert called("find", "--home", settings.home, "--state", "error").stdout == ""
+    layout = Layout(journal, agreed, linger_s=0)
+    if is_on:
+        assert layout.step().applied == 3
+        assert look() == [("r", "COMPLETE", False)], "it is in the layout's state now"
+    now_s = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time_ns", lambda: int((now_s + SETTLE_S + 1) * 1e9))
+        assert look() == [("r", "COMPLETE", True)]
+    if is_on:
+        assert flush(settings).problems == {}
+        assert look() == [("r", "COMPLETE", True)], "it is in a file"
+    journal.append_many([told("r", "FAIL", "2026-01-01T00:00:01Z")])
+    assert ("r", "ERROR", False) in look()
+    journal.close()
+
+
+def test_it_says_how_many_there_are_where_not_all_are_shown(called: Run, kept: Kept) -> None:
+    done = called("find", "--home", kept.home, "--limit", "3", "--json")
+    assert len(done.stdout.splitlines()) == 3
+    assert "showing the newest 3 of 4" in done.stderr
+    for arguments in (["--limit", "4"], ["--limit", "1", "--all"]):
+        done = called("find", "--home", kept.home, *arguments, "--json")
+        assert (len(done.stdout.splitlines()), done.stderr) == (4, "")
+
+
+def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
+    called: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+
+    def lines(*arguments: str) -> list[list[str]]:
+        done = called("find", "--home", kept.home, *arguments)
+        assert done.returncode == 0, done.stderr
+        return [line.split("\t") for line in done.stdout.splitlines()]
+
+    shown = {zone: lines("--tz", zone) for zone in ("UTC", "local", "Asia/Kolkata")}
+    assert [rows[0][0] for rows in shown.values()] == [f"completed ({zone})" for zone in shown]
+    utc, local, named = (datetime.fromisoformat(rows[1][0]) for rows in shown.values())
+    assert (local - utc, named) == (timedelta(hours=5, minutes=30), local)
+    headings, *rows = shown["local"]
+    newest = rows[0][0]  # one or several: they may have ended in the same millisecond
+    since = [row for row in rows if row[0] == newest]
+    assert lines("--tz", "local", "--since", newest) == [headings, *since]
+    assert lines("--since", newest) == []
+    assert called("find", "--home", kept.home, "--tz", "Mars").returncode == 2
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_did_that_is_no_uuid_and_of_no_file_is_exit_code_2(called: Run, kept: Kept) -> None:
+    for option in ("--did", "--parent"):
+        done = called("find", "--home", kept.home, option, "nonsense")
+        assert (done.returncode, option in done.stderr, "nonsense" in done.stderr) == (2, True, True)
+    unknown = called("find", "--home", kept.home, "--did", "01a1fec3-768d-7069-a2a1-b2454eb72dad")
+    assert (unknown.returncode, "nothing found" in unknown.stderr) == (0, True)
+
+
+def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home: Path) -> None:
+    Journal(home).close()
+    done = called("find", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
     assert str(home) in done.stderr
-    assert not home.exists()
+    assert not (home / "provenance").exists()
 
 
 @pytest.mark.parametrize(
@@ -92,10 +331,17 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(waybill: Run, hom
         ["--limit", "0"],
         ["--filename", "[z-a]"],
         ["--filename", "[]"],
+        ["--not-state", "error", "--state", "ERROR"],
+        ["--no-data-sink", "--data-sink", "lake"],
+        ["--not-data-sink", "lake", "--data-sink", "lake"],
+        ["--created-until", "2026-01-01", "--created-since", "2026-01-02"],
+        ["--no-data-sink", "--open"],
+        ["--not-state", "error", "--open"],
+        ["--created-since", "1h", "--open"],
     ],
 )
-def test_an_invalid_condition_is_exit_code_2(waybill: Run, home: Path, arguments: list[str]) -> None:
-    done = waybill("find", "--home", home, *arguments)
+def test_an_invalid_condition_is_exit_code_2(called: Run, home: Path, arguments: list[str]) -> None:
+    done = called("find", "--home", home, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert arguments[0] in done.stderr
     assert "Traceback" not in done.stderr
@@ -124,7 +370,7 @@ def test_a_file_that_cannot_be_read_is_named_after_the_records_of_the_others(
     good = next((tmp_path / "root/provenance/compacted").rglob("*.parquet"))
     bad = good.with_name("00.parquet" if good.name != "00.parquet" else "01.parquet")
     bad.write_bytes(good.read_bytes()[:-9])
-    home = ("--root", tmp_path / "root", "--home", tmp_path / "home")
+    home = ("--root", tmp_path / "root")
     for command in (["find"], ["find", "--json"], ["explain", kept.first]):
         done = waybill(*command, *home)
         assert done.returncode == 1
@@ -170,3 +416,25 @@ def test_on_what_a_record_rests_is_told_apart_from_its_annotations(waybill: Run,
     assert f"evidence: {evidence}" in waybill("find", "--home", home).stdout
     explained = waybill("explain", "r", "--home", home).stdout
     assert f"ABORT at 2026-01-01T00:00:00Z, {evidence}" in explained
+
+
+def test_a_file_is_linked_to_its_job_on_marquez_s_page(called: Run, home: Path) -> None:
+    page = "http://marquez.example:3000"
+    given = {"home": home, "system_name": "tests one", "runner": "none", "marquez_page_url": page}
+    settings = Settings.load(given, env={})
+    with Tracker(settings=settings) as tracker, tracker.file("year.csv", data_source="years") as year:
+        (month,) = year.split(["month.csv"], data_source="months")
+        with month, month.transform("enrich"):
+            month.egress("lake")
+    server = ContractServer().start()
+    flush(settings.with_values({"marquez_url": server.url}, "tests"), timeout_s=60)
+    server.refuse()
+    months = f"{page}/lineage/job/tests_one/years.months?tableLevelNode=job%3Atests_one%3Ayears.months"
+    done = called("find", "--home", home, "--did", month.did)
+    assert f"on Marquez's page: {months}\n" in done.stderr
+    assert ("tests_one", "years.months") in {(one[0].replace(" ", "_"), one[1]) for one in server.graph.jobs}
+    lines = called("find", "--home", home, "--json").stdout.splitlines()
+    urls = {one["filename"]: one["marquez_page"] for one in map(json.loads, lines)}
+    assert urls == {"month.csv": months, "year.csv": months.replace("years.months", "years")}
+    others = called("find", "--home", home, "--did", year.did, "--marquez-page-url", "http://other/m/")
+    assert "on Marquez's page: http://other/m/lineage/job/tests_one/years?" in others.stderr

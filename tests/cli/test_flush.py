@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +17,7 @@ import duckdb
 import pytest
 
 from waybill.transport import Journal, Settings, Tracker
+from waybill.transport.files import Files
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -56,21 +64,76 @@ def test_a_backend_that_is_down_is_exit_code_1_and_holds_no_file_back(
     assert "127.0.0.1:1" in sentence
 
 
-def test_a_home_without_a_journal_stays_as_it_is(waybill: Run, home: Path) -> None:
-    done = waybill("flush", "--home", home)
+def test_a_home_without_a_journal_stays_as_it_is(called: Run, home: Path) -> None:
+    Journal(home).close()
+    for path in home.glob("journal.*"):
+        path.unlink()
+    (home / "agreement.lock").touch()
+    done = called("flush", "--home", home)
     assert (done.returncode, done.stdout) == (0, "")
-    assert "no journal" in done.stderr
-    assert not home.exists()
+    assert "nothing to flush, and no new files\n" in done.stderr
+    assert [path.name for path in home.iterdir()] == ["agreement.lock"]
 
 
-def test_a_flush_says_that_the_layout_is_off(waybill: Run, settings: Settings) -> None:
+@pytest.mark.parametrize("command", ["flush", "drain"])
+def test_with_nothing_to_do_it_says_so(called: Run, settings: Settings, command: str) -> None:
+    track(settings)
+    assert called(command, "--home", settings.home).stdout
+    done = called(command, "--home", settings.home)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "nothing to flush, and no new files\n"
+
+
+@pytest.fixture
+def own() -> Iterator[Path]:
+    """A folder that nobody else could exchange: those of tests are below one that everybody can write."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".waybill-tests-", dir=Path.home()))
+    except (OSError, RuntimeError):
+        pytest.skip("this user has no home folder")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def test_what_waits_in_the_fallback_is_flushed_into_a_home_that_was_not_there(
+    called: Run, settings: Settings, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.home.touch()  # so that no home can be made there
+    track(settings.with_values({"fallback_home": own / "fallback"}, "tests"))
+    settings.home.unlink()
+    monkeypatch.setenv("WAYBILL_FALLBACK_HOME", str(own / "fallback"))
+    done = called("flush", "--home", settings.home, "--root", settings.root, "--provenance-enabled")
+    assert done.returncode == 0, done.stderr
+    assert "orders.csv" in called("find", "--home", settings.home).stdout
+
+
+def test_a_full_disk_is_told_with_its_folder_and_that_nothing_is_lost(
+    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    track(settings)
+
+    def refuse(_: Files, path: Path, __: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Files, "write", refuse)
+    done = called("flush", "--home", settings.home)
+    assert done.returncode == 1
+    (line, *_) = [one for one in done.stderr.splitlines() if "layout" in one]
+    assert f"the layout below {settings.root} cannot be written (the disk is full); free space there" in line
+    assert line.endswith("nothing that was acknowledged is lost")
+    assert "Errno" not in done.stderr
+
+
+def test_what_says_that_the_layout_is_off_has_the_command_that_turns_it_on(
+    waybill: Run, settings: Settings
+) -> None:
     track(settings)
     done = waybill("flush", "--home", settings.home, "--no-provenance-enabled")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "provenance_enabled is off" in done.stderr
-    assert waybill("flush", "--home", settings.home, "--provenance-enabled").stdout, (
-        "turned on, it has its files"
-    )
+    (command,) = re.findall("provenance_enabled is off, .*: `waybill (.*)`", done.stderr)
+    assert f"`waybill {command}`" in waybill("status", "--home", settings.home).stdout
+    assert waybill(*shlex.split(command)).returncode == 0
+    assert waybill("flush", "--home", settings.home).stdout, "turned on, it has its files"
 
 
 def test_verbose_shows_the_runner_s_log_and_changes_no_result(waybill: Run, settings: Settings) -> None:
@@ -89,3 +152,14 @@ def test_a_home_whose_journal_is_missing_is_an_error(waybill: Run, home: Path, c
     assert done.returncode == 1
     assert "is missing from a home that had one" in done.stderr
     assert not (home / "journal.db").exists()
+
+
+def test_a_projection_that_only_lacks_its_files_has_no_entries_left(
+    called: Run, settings: Settings, root: Path
+) -> None:
+    track(settings)
+    assert called("flush", "--home", settings.home).returncode == 0
+    root.rename(root.with_name("away"))
+    done = called("flush", "--home", settings.home)
+    assert (done.returncode, " 0 entries" in done.stderr) == (1, False)
+    assert "waybill: archive has not written its files: " in done.stderr

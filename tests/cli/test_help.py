@@ -7,25 +7,50 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
+import typer
 
-from waybill.cli.reference import TABLE, commands, reference, settings_table
+from waybill.cli.app import COMMANDS, app
+from waybill.cli.http_page import http_page
+from waybill.cli.reference import commands, reference, settings_page
+from waybill.cli.sample import sample
+from waybill.collector.openapi import description
+from waybill.transport.config import SETTINGS
 
 if TYPE_CHECKING:
     from conftest import Run
+    from typer.core import TyperGroup
+
+    from waybill.cli.commanding import Deferred
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    home.mkdir()
+    return home
 
 
 def test_the_page_is_the_help_of_the_commands() -> None:
     assert PAGE.read_text(encoding="utf-8") == reference(), "write it anew: python -m waybill.cli.reference"
 
 
-def test_the_readmes_table_of_settings_is_that_of_the_code() -> None:
-    readme = PAGE.parents[1].joinpath("README.md").read_text(encoding="utf-8")
-    assert TABLE.findall(readme) == [settings_table()], "write it anew: python -m waybill.cli.reference"
+def test_the_page_of_the_settings_has_the_table_and_the_full_file_of_the_code() -> None:
+    page = PAGE.with_name("settings.md").read_text(encoding="utf-8")
+    assert page == settings_page(page), "write it anew: python -m waybill.cli.reference"
+    assert f"\n| `{next(iter(SETTINGS))}` |" in page
+    assert sample({}) in page
+
+
+def test_the_page_of_http_is_the_collectors_own_description() -> None:
+    page = PAGE.with_name("http.md").read_text(encoding="utf-8")
+    assert page == http_page(), "write it anew: python -m waybill.cli.reference"
+    for path in description()["paths"]:
+        assert f" {path}\n" in page
 
 
 def test_every_command_is_on_the_page_with_an_example() -> None:
@@ -36,9 +61,27 @@ def test_every_command_is_on_the_page_with_an_example() -> None:
         assert re.search(rf"^ +(\w+=\w+ )*waybill {name}\b", section, re.MULTILINE), name
 
 
+def test_no_help_names_a_file_that_only_a_checkout_has() -> None:
+    assert re.findall(r"docs/\w+\.md", reference()) == []
+
+
 def test_the_help_names_what_to_give() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert re.findall(r"<int range>|\[\[.*|\.\.\.\]\.\.\..*", page) == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_listed_with_the_first_line_of_its_own_help(name: str) -> None:
+    listed = cast("TyperGroup", typer.main.get_command(app)).commands[name]
+    own = cast("Deferred", listed).loaded
+    assert " ".join(str(own.help).partition("\n\n")[0].split()) == listed.help
+    assert own.get_short_help_str() == listed.get_short_help_str()
+
+
+def test_a_command_that_is_nearly_right_is_suggested(waybill: Run) -> None:
+    done = waybill("fnd")
+    assert done.returncode == 2
+    assert "Did you mean 'find'?" in done.stderr
 
 
 @pytest.mark.parametrize("asked", [("--help",), ("-h",), ("find", "--help")])

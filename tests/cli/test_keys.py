@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from waybill.collector.keys import Keys, match
 from waybill.transport import Journal
 
@@ -12,6 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Run
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    Journal(home).close()
+    return home
 
 
 def test_a_key_is_shown_once_listed_without_it_and_revoked(waybill: Run, home: Path) -> None:
@@ -25,6 +34,25 @@ def test_a_key_is_shown_once_listed_without_it_and_revoked(waybill: Run, home: P
     listed = waybill("keys", "list", "--json", "--home", home).stdout
     assert (json.loads(listed)["name"], key in listed, found.sha256 in listed) == ("spark", False, False)
     assert waybill("keys", "revoke", "spark", "--home", home).returncode == 0
-    assert waybill("keys", "revoke", "spark", "--home", home).returncode == 1
+    assert waybill("keys", "revoke", "spark", "--home", home).returncode == 2
     assert match(Keys(journal).all(), key) is None
     journal.close()
+
+
+def test_a_name_that_another_key_has_is_exit_code_2_and_leaves_that_key(called: Run, home: Path) -> None:
+    words = ("keys", "add", "spark", "--role", "emit", "--home", home)
+    key = called(*words).stdout.strip()
+    done = called(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "waybill: there is a key spark already; revoke it first, or give another name\n"
+    assert match(Keys(Journal(home)).all(), key) is not None
+
+
+def test_a_key_without_a_role_is_exit_code_2_and_the_answer_has_a_whole_command(
+    called: Run, home: Path
+) -> None:
+    done = called("keys", "add", "spark", "--home", home)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "emit, read or admin" in done.stderr
+    assert "`waybill keys add spark --role emit`" in done.stderr
+    assert Keys(Journal(home)).all() == ()

@@ -41,10 +41,13 @@ def poisoned(settings: Settings) -> Settings:
 def test_no_command_that_looks_at_the_home_is_content_with_poison(waybill: Run, poisoned: Settings) -> None:
     status = waybill("status", "--home", poisoned.home)
     assert status.returncode == 1
-    assert "entries that cannot be applied: 1 by layout (`waybill poison list`)" in status.stdout
+    assert (
+        "layout has set aside 1 entry that it cannot apply; to see why: `waybill poison list --home"
+        in status.stdout
+    )
     flushed = waybill("flush", "--home", poisoned.home)
     assert flushed.returncode == 1
-    assert "layout has set aside 1 entries that it cannot apply; `waybill poison list`" in flushed.stderr
+    assert "layout has set aside 1 entry that it cannot apply; `waybill poison list`" in flushed.stderr
     where = waybill("where", f"{Journal(poisoned.home).node}-2", "--home", poisoned.home)
     assert where.stdout.splitlines()[1].split(maxsplit=1) == ["layout", "set aside as poison"]
 
@@ -79,7 +82,7 @@ def test_it_is_listed_and_shown_with_the_reason(waybill: Run, poisoned: Settings
     assert shown.stdout.encode() == (EVENT % 2).replace(b"run-2", b"run-9") + b"\n"
     assert shown.stderr.strip() == f"layout: {REASON}"
     unknown = waybill("poison", "show", "3", "--home", poisoned.home)
-    assert (unknown.returncode, "no such poison" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "no such poison" in unknown.stderr) == (2, True)
 
 
 def test_it_is_applied_as_it_is_when_it_is_tried_again(waybill: Run, poisoned: Settings) -> None:
@@ -94,5 +97,5 @@ def test_it_is_given_up_only_when_the_user_says_so(waybill: Run, poisoned: Setti
     (one,) = waybill("poison", "list", "--json", "--home", poisoned.home).stdout.splitlines()
     assert (json.loads(one)["projection"], json.loads(one)["seq"]) == ("layout", 2)
     done = waybill("poison", "drop", "2", "--yes", "--home", poisoned.home)
-    assert (done.returncode, done.stdout) == (0, "1 given up\n")
+    assert (done.returncode, done.stdout) == (0, "1 dropped\n")
     assert waybill("flush", "--home", poisoned.home).returncode == 0

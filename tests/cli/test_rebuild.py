@@ -41,6 +41,13 @@ def test_every_source_of_a_home_gives_its_records_by_the_homes_own_settings(
     )
 
 
+def test_without_the_home_it_goes_by_the_rule_of_the_files(called: Run, kept: Kept, tmp_path: Path) -> None:
+    Journal(other := tmp_path / "other").close()
+    done = called("rebuild", "--from", "events", kept.home, "--to", tmp_path / "again", "--home", other)
+    assert done.returncode == 0, done.stderr
+    assert find(tmp_path / "again") == find(kept.home)
+
+
 def test_records_are_chosen_by_time_and_system(waybill: Run, kept: Kept, tmp_path: Path) -> None:
     command = ["rebuild", "--from", "journal", "--home", kept.home]
     assert waybill(*command, "--to", tmp_path / "a", "--until", "2020-01-01").returncode == 0
@@ -54,7 +61,7 @@ def test_what_cannot_be_read_is_named_with_its_place_and_is_exit_code_1(waybill:
     done = waybill("rebuild", "--from", "jsonl", tmp_path / "log", "--to", tmp_path / "root")
     assert done.returncode == 1
     assert f"byte 0 of {tmp_path / 'log'}" in done.stderr
-    assert done.stdout.startswith("1 entries of jsonl")
+    assert done.stdout.startswith("1 entry of jsonl")
 
 
 def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
@@ -66,7 +73,7 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
     damaged.write_bytes(b"nonsense")
     done = waybill(*command, "--json")
     assert done.returncode == 1
-    assert "was set aside" in done.stderr
+    assert "was quarantined" in done.stderr
     (aside,) = json.loads(done.stdout)["aside"]
     assert aside["path"] == str(damaged.relative_to(tmp_path / "root"))
     accept_findings(tmp_path / "root", [one for file in check(tmp_path / "root") for one in file.findings])
@@ -76,8 +83,11 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--from", "banana", "--to", "x"], 1, "jsonl"),
-        (["--from", "jsonl", "none.jsonl", "--to", "x"], 1, "none.jsonl is not there"),
+        (["--from", "banana", "--to", "x"], 2, "jsonl"),
+        (["--from", "jsonl", "none.jsonl", "--to", "x"], 2, "none.jsonl does not exist"),
+        (["--from", "jsonl", "--to", "x"], 2, "give at least one"),
+        (["--from", "events", "none", "--to", "x"], 2, "there is no archive below"),
+        (["--from", "marquez", "a", "b", "--to", "x"], 2, "takes one URL"),
         (["--from", "journal"], 2, "--to"),
         (["--from", "journal", "--to", "x", "--since", "yesterday"], 2, "--since"),
     ],
@@ -85,10 +95,30 @@ def test_a_damaged_file_that_is_in_the_way_is_named_and_is_exit_code_1(
 def test_an_invalid_argument_is_one_sentence_that_says_what_to_give(
     waybill: Run, home: Path, arguments: list[str], code: int, said: str
 ) -> None:
+    Journal(home).close()
     done = waybill("rebuild", *arguments, "--home", home)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "said"),
+    [
+        (["marquez", "nourl"], 2, "'nourl': give an http or https URL"),
+        (["marquez", "http://127.0.0.1:1"], 1, "does not answer"),
+        (["marquez-db", "postgresql://127.0.0.1:1/marquez"], 1, "cannot be read"),
+    ],
+    ids=lambda value: value[-1] if isinstance(value, list) else "",
+)
+def test_a_source_that_cannot_be_read_leaves_nothing_behind(
+    called: Run, home: Path, tmp_path: Path, source: list[str], code: int, said: str
+) -> None:
+    Journal(home).close()
+    done = called("rebuild", "--from", *source, "--to", tmp_path / "new" / "root", "--home", home)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_bucket_is_read_and_written_by_its_url(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from waybill.transport import Settings, Tracker, flush
+from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from conftest import Run
@@ -56,7 +56,7 @@ def test_what_marquez_lost_is_listed_and_repaired(
     assert [(one.get("run_id"), one.get("event_type"), one.get("name")) for one in missing] == [
         (file.did, "START", None),
         (file.did, "COMPLETE", None),
-        (None, None, "sftp-in.warehouse"),
+        (None, None, "(to warehouse) · sftp-in"),
     ]
     assert done.stderr.endswith("1 of 1 jobs of the graph are missing\n")
     done = waybill("reconcile", *elsewhere, "--repair")
@@ -65,17 +65,20 @@ def test_what_marquez_lost_is_listed_and_repaired(
     assert waybill("reconcile", *elsewhere, "--since", "1h").returncode == 0
 
 
-def test_a_missing_marquez_is_exit_code_1(waybill: Run, settings: Settings) -> None:
+def test_a_missing_marquez_is_exit_code_2(waybill: Run, settings: Settings) -> None:
     with Tracker(settings=settings) as tracker, tracker.file("orders.csv", data_source="sftp-in"):
         pass
     done = waybill("reconcile", "--home", settings.home, "--since", "2026-13-01")
     assert done.returncode == 2
     done = waybill("reconcile", "--home", settings.home)
-    assert done.returncode == 1
-    assert "is no Marquez that the settings name" in done.stderr
+    assert done.returncode == 2
+    assert f"`waybill settings apply --home {settings.home} --marquez-url URL`" in done.stderr
 
 
-def test_a_home_without_a_journal_has_nothing_to_compare(waybill: Run, home: Path) -> None:
-    done = waybill("reconcile", "--home", home)
+def test_a_home_with_nothing_in_it_has_nothing_to_compare(
+    waybill: Run, home: Path, new_marquez: Callable[[], str]
+) -> None:
+    Journal(home).close()
+    done = waybill("reconcile", "--home", home, "--marquez-url", new_marquez())
     assert (done.returncode, done.stdout) == (0, "")
-    assert not home.exists()
+    assert "0 of 0 delivered run events are missing" in done.stderr

@@ -36,5 +36,5 @@ def test_a_reject_is_listed_shown_corrected_and_accepted(waybill: Run, home: Pat
     assert [entry.body for entry in journal.read(0)] == [GOOD]
     assert waybill("rejects", "drop", by_reason["no JSON"], "--home", home).returncode == 0
     assert Rejects(journal).all() == []
-    assert waybill("rejects", "show", name, "--home", home).returncode == 1
+    assert waybill("rejects", "show", name, "--home", home).returncode == 2
     journal.close()

@@ -40,6 +40,13 @@ with Tracker() as tracker:
 
 
 @pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    home.mkdir()
+    return home
+
+
+@pytest.fixture
 def backends(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """By the environment, a backend that refuses every event, and one that nobody answers for."""
     refusing = ContractServer(fault="422").start()

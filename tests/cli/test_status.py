@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from waybill.marquez import Counters
+from waybill.marquez import Counters, DeadLetter
 from waybill.transport import Journal, Kind, Settings, flush, locks
 from waybill.transport.config import agree
 from waybill.transport.fallback import fallback_of
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
     from conftest import Run
 
 
-def test_a_missing_home_is_empty_and_is_not_made(waybill: Run, home: Path) -> None:
-    done = waybill("status", "--home", home, "--json")
+def test_a_home_with_nothing_in_it_is_empty_and_one_that_is_not_there_is_exit_code_2(
+    called: Run, home: Path
+) -> None:
+    done = called("status", "--home", home, "--json")
+    assert (done.returncode, str(home) in done.stderr, home.exists()) == (2, True, False)
+    Journal(home).close()
+    done = called("status", "--home", home, "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
-    assert found["journal"] == {"entries": 0, "last_seq": 0, "size_bytes": 0, "oldest": None}
+    assert found["journal"].pop("size_bytes") >= 0
+    assert found["journal"] == {"entries": 0, "last_seq": 0, "oldest": None}
     assert (found["projections"], found["runner_alive"], found["dead_letters"]) == ({}, False, 0)
-    assert not home.exists()
 
 
 def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path) -> None:
@@ -45,9 +51,41 @@ def test_depth_lag_and_problem_are_those_of_the_journal(waybill: Run, home: Path
     assert 0 <= marquez.pop("lag_s") < 60
     assert marquez == {"cursor": 3, "behind": 2, "unsettled": 0, "problem": problem}
     plain = waybill("status", "--home", home).stdout
-    (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez")]
-    assert (line[:3], line[4]) == (["marquez", "3", "2"], problem)
+    (line,) = [line.split("\t") for line in plain.splitlines() if line.startswith("marquez\t")]
+    assert line[:3] == ["marquez", "3", "2"]
     assert line[3].endswith(" s")
+    assert f"marquez   {problem}" in plain.splitlines()
+    assert plain.count(problem) == 1, "a problem is told once"
+
+
+def test_the_marks_of_a_flush_are_no_backlog(called: Run, home: Path) -> None:
+    journal = Journal(home)
+    journal.append(Kind.OPENLINEAGE, b"1")
+    journal.mark(b"flush")
+    journal.append(Kind.OPENLINEAGE, b"2")
+    journal.commit("marquez", cursor=0)
+    journal.mark(b"flush")
+    marquez = json.loads(called("status", "--home", home, "--json").stdout)["projections"]["marquez"]
+    assert marquez["behind"] == 2
+    journal.commit("marquez", cursor=3)
+    marquez = json.loads(called("status", "--home", home, "--json").stdout)["projections"]["marquez"]
+    assert (marquez["behind"], marquez["lag_s"]) == (0, 0)
+    journal.close()
+
+
+def test_dead_letters_are_told_once_and_only_where_something_is(called: Run, home: Path) -> None:
+    journal = Journal(home)
+    assert "for good" not in called("status", "--home", home).stdout
+    letter = DeadLetter(
+        seq=1, size_bytes=1, key="run r", received_ms=1, parked_ms=1, tries=1, status=422, words="no"
+    )
+    put = {"dead:1": msgspec.json.encode(letter), "figures": Counters(delivered=7, refused=1).row()}
+    journal.commit("marquez", cursor=0, put=put)
+    journal.close()
+    told = called("status", "--home", home).stdout
+    assert "marquez has refused 1 event for good" in told
+    assert f"`waybill dead-letters list --home {home}`" in told
+    assert (told.count("for good"), told.count("dead letters")) == (1, 0)
 
 
 def test_a_damaged_file_of_the_spool_is_named_until_it_is_deleted(waybill: Run, home: Path) -> None:
@@ -89,7 +127,7 @@ def test_what_became_of_a_backends_events_is_counted(waybill: Run, home: Path) -
     assert found["deliveries"] == {
         "marquez": {"delivered": 7, "failed": 2, "dead_letters": 0, "coalesced": 900, "summaries": 3}
     }
-    assert "marquez\t7\t2\t0\t900\t3" in waybill("status", "--home", home).stdout.splitlines()
+    assert "marquez\t7\t2\t900\t3" in waybill("status", "--home", home).stdout.splitlines()
 
 
 def test_depth_counts_what_is_left_after_pruning(waybill: Run, home: Path) -> None:
@@ -153,8 +191,29 @@ def test_a_note_says_that_a_home_was_put_back_or_copied(
         assert keep(settings, "of the original") == []
 
 
-def test_a_note_says_where_the_final_states_of_plain_spark_submit_come_from(waybill: Run, home: Path) -> None:
-    assert "plain spark-submit runs are the Spark listener's own" in waybill("status", "--home", home).stderr
+def test_a_note_on_plain_spark_comes_where_a_record_rests_on_its_listener_alone(
+    called: Run, settings: Settings
+) -> None:
+    def told(producer: str) -> str:
+        run_id = str(uuid.uuid4())
+        journal = Journal(settings.home)
+        for kind in ("START", "COMPLETE"):
+            event = {
+                "eventType": kind,
+                "eventTime": "2026-01-01T00:00:00Z",
+                "producer": producer,
+                "schemaURL": "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent",
+                "run": {"runId": run_id},
+                "job": {"namespace": "n", "name": "j"},
+            }
+            journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+        journal.close()
+        assert flush(settings).problems == {}
+        return called("status", "--home", settings.home).stderr
+
+    assert "Spark" not in told("https://example.com/airflow")
+    listener = "https://github.com/OpenLineage/OpenLineage/tree/1.53.0/integration/spark"
+    assert "some final states come only from Spark's listener" in told(listener)
 
 
 def test_a_file_that_is_no_journal_is_one_sentence_and_exit_code_1(waybill: Run, home: Path) -> None:

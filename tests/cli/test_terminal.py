@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from conftest import Kept
 
 
-def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
-    """Run a command on a terminal of 100 columns, and return its exit code and output."""
+def on_terminal(command: list[str], answers: str = "", **environment: str) -> tuple[int, str]:
+    """Run a command on a terminal of 100 columns on which this is typed; its exit code and output."""
     main, terminal = pty.openpty()
     variables = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100"} | environment
     with subprocess.Popen(
         command, stdin=terminal, stdout=terminal, stderr=terminal, env=variables
     ) as process:
         os.close(terminal)
+        os.write(main, answers.encode())
         shown = b""
         try:
             while part := os.read(main, 4096):
@@ -37,6 +38,13 @@ def on_terminal(command: list[str], **environment: str) -> tuple[int, str]:
             pass  # on Linux, this means that the other side is closed
     os.close(main)
     return process.returncode, shown.decode()
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    """A home with nothing in it yet."""
+    Journal(home).close()
+    return home
 
 
 def test_a_terminal_gets_colours_and_aligned_columns(script: Path, home: Path) -> None:
@@ -68,6 +76,27 @@ def test_a_flush_shows_its_progress_on_a_terminal(script: Path, home: Path) -> N
     assert "flushing" in shown
 
 
+def test_init_asks_for_what_is_regretted_later_and_again_where_an_answer_cannot_be(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = "\nmaybe\nyes\nedge-7\n\ncustomer, year\n400\n"
+    code, shown = on_terminal([str(script), "init", "--home", "a"], answers)
+    assert code == 0, shown
+    for asked in (
+        "the provenance files and the archive",
+        "Annotation keys",
+        "removes a provenance file [3]:",
+    ):
+        assert asked in shown
+    assert "give true or false" in shown
+    found = Settings.load(env={}, cwd=tmp_path)
+    assert (found.home, found.root, found.system_name) == (tmp_path / "a", tmp_path / "a", "edge-7")
+    assert (found.provenance_enabled, found.provenance_age_off_days) == (True, 400)
+    assert found.provenance_annotations_allowed == {"customer", "year"}
+    assert found.marquez_url is None
+
+
 def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -> None:
     journal = Journal(home)
     held = locks.take(home)
@@ -83,6 +112,27 @@ def test_ctrl_c_is_exit_code_130_without_a_traceback(script: Path, home: Path) -
     held.release()
     journal.close()
     assert (process.returncode, said, noted) == (130, "", "")
+
+
+def test_ctrl_c_at_a_question_is_exit_code_130(script: Path, tmp_path: Path) -> None:
+    main, terminal = pty.openpty()
+    with subprocess.Popen(
+        [script, "init", "--home", "a"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        cwd=tmp_path,
+        # Where the tests run in the background, a shell lets Ctrl-C be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509 - no threads
+    ) as process:
+        os.close(terminal)
+        shown = b""
+        while b"]:" not in shown:
+            shown += os.read(main, 4096)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    os.close(main)
+    assert list(tmp_path.iterdir()) == []
 
 
 HOSTILE: Final = "a\x1b]0;owned\x07\x9b31m\u202egpj.exe\u2066\x7f\r\n2026-01-01\tz"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +41,7 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
         "findings": 0,
         "accepted": 0,
         "differences": 0,
+        "not_compared": [],
     }
     assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
     unseen = waybill("verify", copy, "--seen", "0" * 64)
@@ -59,7 +62,16 @@ def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: 
     assert any(
         line.startswith("- ") and difference["ours"]["did"] in line for line in shown.stdout.splitlines()
     )
-    assert "1 records differ" in shown.stderr
+    assert "1 record differs" in shown.stderr
+
+
+def test_a_key_that_is_allowed_later_makes_no_record_differ(called: Run, kept: Kept) -> None:
+    allowed = ["--provenance-annotations-allowed", "customer,later", "--no-provenance-reasons"]
+    done = called("verify", "--from", "journal", "--home", kept.home, *allowed, "--json")
+    assert done.returncode == 0, done.stdout
+    assert lines(done.stdout)[-1]["differences"] == 0
+    assert lines(done.stdout)[-1]["not_compared"] == ["errorCause"]
+    assert "different annotation rules: errorCause is not compared there" in " ".join(done.stderr.split())
 
 
 def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
@@ -78,7 +90,7 @@ def test_a_root_equals_what_its_events_rebuild_to_except_for_removed_hours(
     assert found["ours"] is None
     assert found["theirs"]["did"] in {kept.year, kept.first, kept.second}
     path.write_bytes(content)
-    export = ("export", tmp_path / "there", "--root", copy, "--delete-after")
+    export = ("export", tmp_path / "there", "--create", "--root", copy, "--delete-after")
     assert waybill(*export).returncode == 0
     done = waybill(*command)
     assert (done.returncode, lines(done.stdout)[-1]["rows"]) == (0, 0), done.stdout
@@ -101,7 +113,36 @@ def test_a_damaged_file_is_named_and_exit_code_1(waybill: Run, kept: Kept, tmp_p
     assert (done.returncode, summary["findings"]) == (1, 1)
     assert (finding["kind"], finding["finding"]) == ("finding", "unreadable")
     assert finding["path"] == str(path.relative_to(copy))
-    assert str(path) in waybill("verify", copy).stdout
+    assert waybill("verify", copy).stdout.count(str(path)) == 1
+
+
+def test_the_commands_that_are_told_about_a_damaged_file_mend_it(
+    called: Run, kept: Kept, tmp_path: Path
+) -> None:
+    copy = copied(kept, tmp_path)
+    (path,) = (copy / "provenance").rglob("*.parquet")
+    path.write_bytes(path.read_bytes()[:100])
+    given = ("--root", copy, "--home", kept.home)
+    for words in (("find", *given), ("explain", kept.first, *given), ("verify", copy)):
+        done = called(*words)
+        told = " ".join(f"{done.stdout}{done.stderr}".split())
+        assert done.returncode == 1, told
+        repair = f"`waybill repair --root {copy}`"
+        assert (told.count(str(path)), told.count(repair), "footer" in told) == (1, 1, False), told
+    assert called(*shlex.split(repair.strip("`"))[1:], "--home", kept.home).returncode == 0
+    done = called("verify", copy)
+    assert (done.returncode, "waybill repair" in done.stdout) == (1, False), done.stdout
+    (accept,) = re.findall(r"filed again: settle it with `waybill (verify .* --accept \w+)`", done.stdout)
+    assert called(*shlex.split(accept)).returncode == 0
+    done = called("verify", copy)
+    assert (done.returncode, "settle it" in done.stdout) == (0, False), done.stdout
+    assert "3 files with 4 rows, 0 findings, 1 accepted" in done.stderr
+
+
+def test_a_reason_goes_with_what_it_accepts(called: Run, kept: Kept) -> None:
+    done = called("verify", kept.home, "--why", "the disk was replaced")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--why: this is the reason for an --accept" in done.stderr
 
 
 def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
@@ -111,7 +152,7 @@ def test_a_finding_is_accepted_by_its_id_and_then_counted_apart(
     (path,) = (copy / "provenance").rglob("*.parquet")
     path.unlink()
     unknown = waybill("verify", copy, "--accept", "0123456789ab", "--json")
-    assert (unknown.returncode, "nothing was accepted" in unknown.stderr) == (1, True)
+    assert (unknown.returncode, "nothing was accepted" in unknown.stderr) == (2, True)
     found = lines(unknown.stdout)[0]["id"]
     done = waybill("verify", copy, "--accept", found, "--why", "on purpose", "--json")
     assert (done.returncode, lines(done.stdout)[-1]["accepted"]) == (0, 1), done.stderr
@@ -141,7 +182,8 @@ def test_what_was_exported_to_a_bucket_is_verified_there(
         damaged = waybill("verify", bucket.url)
         assert damaged.returncode == 1
         for kind in ("unreadable", "manifest"):
-            assert f"{kind} {bucket.url}/{path}: {bucket.url}/{path} " in damaged.stdout
+            assert f"{kind} {bucket.url}/{path}: it is " in damaged.stdout
+        assert "waybill repair" not in damaged.stdout, "it works on folders only"
         assert "/tmp" not in damaged.stdout  # noqa: S108 - what must not be there
         nowhere = waybill("verify", f"{bucket.url}/none")
         assert (nowhere.returncode, nowhere.stdout) == (1, "")

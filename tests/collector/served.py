@@ -79,8 +79,8 @@ class Collector:
         self.url = said[2].rstrip(",")
         self.address = self.url.partition("//")[2]
 
-    def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self.address, timeout=30)
+    def connect(self, timeout_s: float = 30) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.address, timeout=timeout_s)
 
     def ask(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None

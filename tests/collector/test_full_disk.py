@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,7 +60,10 @@ def test_a_collector_is_ready_exactly_while_its_disk_takes_a_batch(start: Start,
         assert collector.post(PATH, large_event()).status == 201
         sent += 1
     assert sent > 2
-    assert "make room there" in ready.json["problems"]["journal"]
+    assert "free space there" in ready.json["problems"]["journal"]
+    command = [sys.executable, "-m", "waybill.cli", "status", "--home", str(collector.home)]
+    status = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (status.returncode, "free space there" in status.stdout) == (1, True), status.stderr
     filler.unlink()
     assert collector.get("/health/ready").status == 200
 

@@ -110,7 +110,9 @@ def test_refusals_are_logged_by_default_with_their_reasons_and_never_with_a_body
         (422, PATH, "wrong: $.eventType", 2),
         (422, "/provenance", "all records are wrong", None),
     } <= found
-    (cause,) = [line for line in lines if "nothing can be kept" in line["message"] and "repeats" not in line]
+    (cause,) = [
+        line for line in lines if "nothing can be stored" in line["message"] and "repeats" not in line
+    ]
     assert cause["level"] == "warning"
     assert {line["level"] for line in lines if line.get("status") in {400, 404, 422}} == {"info"}
 
@@ -121,7 +123,7 @@ def test_a_request_that_fails_is_answered_with_500_and_logged_with_its_traceback
     journal = Journal(collector.home)
     journal.commit("runner", put={"layout": b"{ no status"})
     failed = collector.get(f"/where?receipt={receipt}")
-    assert (failed.status, failed.json["detail"]) == (500, "the server's log says what went wrong")
+    assert (failed.status, failed.json["detail"]) == (500, "see the server's log for the cause")
     journal.commit("runner", delete=["layout"])
     journal.close()
     assert collector.get(f"/where?receipt={receipt}").status == 200

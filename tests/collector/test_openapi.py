@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import Collector
 
+from waybill import facets
 from waybill.collector.openapi import description
 
 CHECKS = [
@@ -85,6 +86,15 @@ def test_every_answer_is_as_described(
         case.call_and_validate(base_url=shared.url, checks=CHECKS)
 
     ask()
+
+
+def test_the_schemas_of_the_facets_are_served_to_anybody(shared: Collector) -> None:
+    names = [name for name in facets.__all__ if name.endswith("Facet")]
+    assert len(names) == 4
+    for name in names:
+        reply = shared.get(f"/schemas/{name}.json")
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/schema+json")
+        assert name in reply.json["$defs"]
 
 
 class Links(HTMLParser):

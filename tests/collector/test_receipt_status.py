@@ -71,7 +71,7 @@ def test_an_entry_is_followed_from_the_journal_to_where_it_was_exported(
         0,
         f"removed {FILE}, exported to {there}",
     )
-    assert waybill(home, "where", f"{receipt}0").returncode == 1
+    assert waybill(home, "where", f"{receipt}0").returncode == 2
 
 
 def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) -> None:
@@ -85,8 +85,9 @@ def test_a_file_in_a_summary_is_said_to_be_in_one(home: Path, tmp_path: Path) ->
     journal.close()
     assert flush(settings, timeout_s=60).left == {}
     assert look(home, receipt).projections["file"] == "in a summary"
-    (line,) = (tmp_path / "copy.jsonl").read_text().splitlines()
-    assert json.loads(line)["run"]["facets"]["waybill_summary"]["records"] == 1
+    sent = [json.loads(line) for line in (tmp_path / "copy.jsonl").read_text().splitlines()]
+    assert [one["eventType"] for one in sent] == ["START", "COMPLETE"]
+    assert [one["run"]["facets"]["waybill_summary"]["records"] for one in sent] == [1, 1]
 
 
 def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_receipt_of_an_earlier_node_says_what_became_of_its_entry(home: Path) 
     journal.append(Kind.OPENLINEAGE, b"new")
     second = journal.node
     assert (look(home, f"{first}-3").in_journal, look(home, f"{first}-3").remark) == (True, None)
-    assert "gave this number twice" in str(look(home, f"{first}-5").remark)
+    assert "used this number twice" in str(look(home, f"{first}-5").remark)
     lost = look(home, f"{first}-8")
     assert (lost.in_journal, lost.projections) == (False, {})
     assert "no longer has it" in str(lost.remark)

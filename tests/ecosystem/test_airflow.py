@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from waybill.transport.home import Home
 
 pytestmark = pytest.mark.ecosystem
 
+GUIDE = Path(__file__).parents[2] / "docs" / "airflow.md"
 DAGS = Path(__file__).with_name("dags")
 
 
 def run_dag(home: Path, root: Path, folder: Path) -> str:
-    """Run the DAG once in this process, as `airflow dags test` does; returns what was logged."""
-    transport = {"type": "waybill.transport.WaybillTransport", "home": home, "root": root, "runner": "none"}
+    """Run the DAG once, by the guide's transport, as `airflow dags test` does; returns what was logged."""
+    (written,) = re.findall(r"^transport = (.*)$", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    transport = {**json.loads(written), "home": home, "root": root, "runner": "none"}
     variables: dict[str, str | Path] = {
         "AIRFLOW_HOME": folder,
         "AIRFLOW__CORE__DAGS_FOLDER": DAGS,

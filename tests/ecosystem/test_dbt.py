@@ -7,7 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 from clients import call, program_of, records_of
+from pasting import blocks
 from served import without_runner
 
 from waybill.facets import FinalState
@@ -17,7 +19,7 @@ from waybill.transport.home import Home
 pytestmark = pytest.mark.ecosystem
 
 PROJECT = Path(__file__).with_name("dbt_project")
-TRANSPORT = "waybill.transport.WaybillTransport"
+GUIDE = Path(__file__).parents[2] / "docs" / "dbt.md"
 
 
 @pytest.fixture
@@ -52,7 +54,11 @@ def states_of(home: Path, root: Path) -> dict[str, FinalState]:
 
 
 def in_yaml(home: Path, root: Path) -> dict[str, object]:
-    return {"type": TRANSPORT, "home": home, "root": root, "runner": "none", "provenance_enabled": True}
+    """The transport as the guide has it, with a home of the test's own."""
+    config = next(
+        block for block in blocks(GUIDE.read_text(encoding="utf-8")) if block.title == "openlineage.yml"
+    )
+    return {**yaml.safe_load(config.text)["transport"], "home": home, "root": root, "runner": "none"}
 
 
 MODELS = {
@@ -60,6 +66,7 @@ MODELS = {
     "orders": FinalState.COMPLETE,
     "totals": FinalState.COMPLETE,
     "broken": FinalState.ERROR,
+    "after": FinalState.CANCELLED,
 }
 
 

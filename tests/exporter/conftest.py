@@ -1,4 +1,4 @@
-"""What the exporter's tests share: a layout, and destinations of an export."""
+"""Fixtures of the exporter's tests: a layout, and destinations of an export."""
 
 from __future__ import annotations
 

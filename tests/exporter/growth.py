@@ -1,7 +1,8 @@
-"""How long work takes as there is more of it."""
+"""How long work takes as the amount of it grows."""
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -10,7 +11,7 @@ _ATTEMPTS = 5
 
 
 def check_linear(prepare: Callable[[int], Callable[[], object]], number: int) -> None:
-    """Check that four times as much takes less than eight times as long; were it squared, it took sixteen.
+    """Check that four times as much takes less than eight times as long; quadratic work would take sixteen.
 
     What else the machine does only adds to a time, so one good attempt is enough.
 
@@ -19,7 +20,7 @@ def check_linear(prepare: Callable[[int], Callable[[], object]], number: int) ->
         number: how many are few.
     """
     few, many = prepare(number), prepare(_TIMES * number)
-    few()  # whatever is loaded late is loaded
+    few()  # everything that loads lazily is loaded
     ratios: list[float] = []
     while len(ratios) < _ATTEMPTS:
         few_s = _cpu_s(few)
@@ -30,6 +31,12 @@ def check_linear(prepare: Callable[[int], Callable[[], object]], number: int) ->
 
 
 def _cpu_s(work: Callable[[], object]) -> float:
-    began_s = time.process_time()
-    work()
-    return time.process_time() - began_s
+    """Time the work without the garbage collector, whose cost depends on everything in this process."""
+    gc.collect()
+    gc.disable()
+    try:
+        began_s = time.process_time()
+        work()
+        return time.process_time() - began_s
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""What the exporter's tests share: records to write, a disk that stops, and a look at what is there."""
+"""Helpers of the exporter's tests: records to write, a disk that stops, and checks of the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOBODY = 65_534
 
 @contextlib.contextmanager
 def without_rights() -> Iterator[None]:
-    """As a user whom a folder's permissions bind: they do not bind the superuser."""
+    """Act as a user whom permissions restrict, unlike the superuser."""
     is_superuser = os.geteuid() == 0
     if is_superuser:
         os.seteuid(NOBODY)
@@ -52,7 +52,7 @@ def without_rights() -> Iterator[None]:
 
 
 def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> ProvenanceRecord:
-    """A record that completed so long after `START_MS`."""
+    """A record that completed this long after `START_MS`."""
     fields: dict[str, object] = {
         "did": did,
         "system_name": "edge",
@@ -68,7 +68,7 @@ def record(did: str = "did-1", *, at_ms: int = 0, **changes: object) -> Provenan
 
 
 def event(run: str, kind: str, at_ms: int, *, job: object = "job", **more: object) -> bytes:
-    """A run event so long after `START_MS`."""
+    """A run event this long after `START_MS`."""
     body = {
         "eventTime": datetime.fromtimestamp((START_MS + at_ms) / 1_000, UTC).isoformat(),
         "eventType": kind,
@@ -81,7 +81,7 @@ def event(run: str, kind: str, at_ms: int, *, job: object = "job", **more: objec
 
 
 def records_strategy() -> st.SearchStrategy[ProvenanceRecord]:
-    """Records of few values, so that keys repeat often, with equal and with differing other fields."""
+    """Records with few distinct values, so that keys often repeat, with equal or different other fields."""
     texts = st.sampled_from(["", "a", "b", "ab"])
     return st.builds(
         ProvenanceRecord,
@@ -108,7 +108,7 @@ def _sorted_annotations(one: ProvenanceRecord) -> ProvenanceRecord:
 
 
 class Layout:
-    """A root, written and read as the projection does it."""
+    """A root, written and read as the projection does."""
 
     def __init__(self, root: Path, files: Files | None = None) -> None:
         self.root = root
@@ -123,7 +123,7 @@ class Layout:
         return RawName(node, first, last)
 
     def compactor(self, window_rows: int = WINDOW_ROWS) -> Compactor:
-        """A compactor that does one thing after the other."""
+        """A compactor with one worker."""
         return Compactor(self.root, nodes=[NODE], files=self.files, workers=1, window_rows=window_rows)
 
     def raw(self) -> list[Path]:
@@ -135,7 +135,7 @@ class Layout:
         return sorted((self.root / "provenance/compacted").rglob("*.parquet"))
 
     def rows(self) -> list[ProvenanceRecord]:
-        """What the compacted files hold, as anybody's reader sees them, each in its place."""
+        """The rows of the compacted files, as any reader sees them, each in its place."""
         found = []
         for path in self.compacted():
             table = pq.ParquetFile(path).read()
@@ -148,7 +148,7 @@ class Layout:
 
 
 def in_order(records: Iterable[ProvenanceRecord]) -> list[ProvenanceRecord]:
-    """By system and hour, as the files are listed, else as they were."""
+    """By system and hour, in the order of the listing."""
     keyed = itertools.groupby(
         sorted(records, key=lambda one: (one.system_name, hour_of(one.completed))),
         key=lambda one: (one.system_name, hour_of(one.completed)),
@@ -161,7 +161,7 @@ class StoppedError(BaseException):
 
 
 class StoppingFiles(Files):
-    """Dies at its N-th call, and is dead from then on; a write that it dies in is half done."""
+    """Dies at its N-th call, and stays dead; a write that it dies in is half done."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -215,6 +215,6 @@ def temporaries(root: Path) -> list[Path]:
 
 
 def split(records: Sequence[ProvenanceRecord], cuts: Sequence[int]) -> list[Sequence[ProvenanceRecord]]:
-    """The records in so many parts."""
+    """The records, divided into this many parts."""
     edges = [0, *sorted(cut % (len(records) + 1) for cut in cuts), len(records)]
     return [records[start:end] for start, end in itertools.pairwise(edges)]

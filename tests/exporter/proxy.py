@@ -1,4 +1,4 @@
-"""What stands between an export and its object store, and can fail as networks and stores do."""
+"""A proxy between an export and its object store that can fail as networks and stores do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Fault(StrEnum):
-    """What becomes of one request."""
+    """The outcome of one request."""
 
     BUSY = "503"
     STALL = "no answer, until the client gives up"
@@ -20,7 +20,7 @@ class Fault(StrEnum):
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes requests on, but for the puts that a plan names.
+    """Passes requests on, except puts that a plan names.
 
     Args:
         address: host and port of what it stands before.
@@ -47,7 +47,7 @@ class Proxy(ThreadingHTTPServer):
         return f"127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that is killed or gives up is part of the test."""
+        """Clients that are killed or give up are part of the test."""
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -139,4 +139,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

@@ -1,4 +1,4 @@
-"""Places to export to, and a look at what is there that needs no code of ours."""
+"""Places to export to, and ways to inspect them without our code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def new_bucket(address: str, patch: pytest.MonkeyPatch, *, through: str | None = None) -> Store:
-    """A bucket of an S3 server, and the environment that leads there.
+    """A bucket of an S3 server, and the environment for it.
 
     Args:
         address: host and port of the server.
@@ -48,7 +48,7 @@ def new_bucket(address: str, patch: pytest.MonkeyPatch, *, through: str | None =
         scheme="http",
         endpoint_override=address,
         allow_bucket_creation=True,
-        # By default a busy machine has 3 seconds to answer.
+        # The default timeout, 3 seconds, is too short for a busy machine.
         connect_timeout=60,
         request_timeout=60,
     )
@@ -79,7 +79,7 @@ class Store:
         self._files = pa.fs.SubTreeFileSystem(folder, files)
 
     def below(self, name: str) -> Store:
-        """A folder of it."""
+        """A folder in it."""
         return Store(f"{self.url}/{name}", self._files, name)
 
     def open(self, *, timeout_s: float = 20.0) -> Destination:
@@ -106,7 +106,7 @@ class Store:
         self._files.delete_file(path)
 
     def rows(self) -> list[ProvenanceRecord]:
-        """What all compacted files hold."""
+        """The rows of all compacted files."""
         return [
             row
             for path, data in self.files().items()

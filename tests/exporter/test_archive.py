@@ -185,7 +185,7 @@ def test_cut_short_at_any_call_every_entry_is_archived_once(tmp_path: Path, sett
 
 
 def cut_short(settings: Settings, at: int) -> bool:
-    """Die at a call, append more, go on in another process; whether the first got through unharmed."""
+    """Die at a call, append more, continue in another process; return whether the first finished unharmed."""
     journal = Journal(settings.home)
     append(journal, b"1", b"2")
     journal.mark(b"flush")
@@ -320,7 +320,7 @@ def test_an_archive_file_of_which_a_byte_is_changed_is_found(
         changed = bytearray(content)
         changed[at] ^= 1 << (at % 8)
         files[1].write_bytes(changed)
-        # Altered or unreadable as a rule; a file that no longer says what its seal is, is unrecorded.
+        # Usually altered or unreadable; a file without a readable seal is unrecorded.
         assert str(files[1].relative_to(settings.root)) in {name for name, _ in findings(settings.root)}, at
     files[1].write_bytes(content)
     assert findings(settings.root) == []

@@ -1,4 +1,4 @@
-"""The archive's age-off: the oldest files go, nothing that is still needed, and the rest proves itself."""
+"""The archive's age-off: only the oldest files that nobody needs go, and the rest verifies."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ HOUR_MS = 3_600_000
 
 
 def later_ms(days: float) -> int:
-    """An instant so long after the end of this hour."""
+    """An instant this long after the end of this hour."""
     now_ms = time.time_ns() // 1_000_000
     return now_ms - now_ms % HOUR_MS + HOUR_MS + int(days * DAY_MS)
 
 
 def keep(settings: Settings, *dids: str) -> None:
-    """Archive and compact a record each, in an archived file each."""
+    """Archive and compact some records, each in its own archive file."""
     journal = Journal(settings.home)
     for did in dids:
         fields = {"did": did, "systemName": did, "finalState": "COMPLETE", "created": START_MS}
@@ -118,7 +118,7 @@ def test_an_age_off_that_cannot_read_a_compacted_file_says_which(settings: Setti
     export(root, open_destination(str(root.with_name("there"))))
     (damaged,) = Layout(root).compacted()
     damaged.write_bytes(b"damaged")
-    with pytest.raises(OSError, match=f"{damaged} cannot be read"):
+    with pytest.raises(OSError, match=f"{damaged} is damaged"):
         age_off_archive(root, days=1, now_ms=later_ms(2), only_exported=True)
 
 

@@ -1,4 +1,4 @@
-"""Azure's protocol, by Microsoft's own emulator: what an export, a compaction and `verify` ask of it."""
+"""Azure's protocol, with Microsoft's emulator: exports, compactions and `verify`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from waybill.facets import merge_all
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The emulator's own account and key, which are no secret."""
+"""The emulator's public account and key."""
 CONTAINER = "box"
 
 
 @pytest.fixture(scope="module")
 def azure() -> Iterator[str]:
-    """The URL of a folder in an emulator of its own."""
+    """The URL of a folder in a new emulator."""
     program = shutil.which("azurite-blob")
     if program is None:
         pytest.skip("azurite-blob is not on the PATH (npm install --global azurite)")
@@ -52,7 +52,7 @@ def azure() -> Iterator[str]:
 
 
 def _make_container(port: int) -> None:
-    """Make the container, as soon as somebody listens."""
+    """Make the container as soon as the emulator listens."""
     headers = {
         "x-ms-date": datetime.now(UTC).strftime("%a, %d %b %Y %H:%M:%S GMT"),
         "x-ms-version": "2021-08-06",

@@ -1,4 +1,4 @@
-"""What a rebuild keeps its progress in: a folder and an object store behave alike."""
+"""The store of a rebuild's progress: a folder and an object store behave alike."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_a_folder_fails_with_the_systems_error_and_an_object_store_with_a_senten
     store = new_bucket(s3, monkeypatch)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "")
-    with pytest.raises(DestinationError, match="mend that, and export again"):
+    with pytest.raises(DestinationError, match="fix that and export again"):
         open_blob_store(store.url.replace("s3://", "s3://none-"), Files()).names()

@@ -1,4 +1,4 @@
-"""Raw files in an object store are compacted there, with the rows that a compaction on a disk gives."""
+"""Compacting raw files in an object store gives the same rows as on a disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = [record(f"{at:03}", at_ms=at * HOUR_MS // 20, system_name="ab"[at % 2]) f
 
 
 def put_raw(store: Store, folder: Path, *records: ProvenanceRecord, node: str = "aa") -> list[str]:
-    """Put the raw files of some records there, in one range."""
+    """Upload the raw files of some records, in one range."""
     layout = Layout(folder / node)
     layout.write(*records, node=node)
     paths = [str(path.relative_to(layout.root)) for path in layout.raw()]

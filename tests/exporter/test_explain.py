@@ -26,7 +26,7 @@ from waybill.transport import Journal, Kind, Settings
 if TYPE_CHECKING:
     from waybill.exporter.verification import Explanation
 
-WANTED = Wanted(system_name="tests", annotations_allowed=frozenset({"errorCause"}))
+WANTED = Wanted(system_name="tests")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def journal(settings: Settings) -> Iterator[Journal]:
 
 
 def work(journal: Journal, settings: Settings, *bodies: bytes, kind: Kind = Kind.OPENLINEAGE) -> None:
-    """Keep these, and flush the layout and the archive."""
+    """Keep these entries, and flush the layout and the archive."""
     journal.append_many((kind, body, "") for body in bodies)
     mark = journal.mark(b"flush")
     layout, archive = Projection(journal, settings, workers=1), Archive(journal, settings)
@@ -53,7 +53,6 @@ def explained(did: str, settings: Settings) -> Explanation:
 
 
 def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal, settings: Settings) -> None:
-    settings = msgspec.structs.replace(settings, provenance_annotations_allowed=frozenset({"errorCause"}))
     work(
         journal,
         settings,
@@ -116,7 +115,7 @@ def test_a_file_that_its_run_is_not_named_after_is_found_with_all_of_the_runs_ev
     assert [step.event_type for step in found.steps] == ["START", "COMPLETE"]
     assert found.is_proven
     assert len(found.rows) == 1
-    # The run itself has no record of its own name, and that is proven too.
+    # The run itself has no record, and that is proven too.
     assert explained("run-7", settings).rows == ()
 
 
@@ -154,7 +153,7 @@ def test_a_row_is_found_though_a_compaction_takes_its_raw_file_meanwhile(
     work(journal, settings, event("r", "COMPLETE", 5))
     compacted, aside = settings.root / "provenance/compacted", tmp_path / "aside"
     compacted.rename(aside)
-    # Listed, yet not there: what a reader sees of a raw file that goes between the two.
+    # Listed but missing: a reader sees this when a raw file is removed in between.
     gone = settings.root / "provenance/raw/20260101/00/aa-1-10.parquet"
     gone.parent.mkdir(parents=True)
     gone.symlink_to(tmp_path / "nowhere")

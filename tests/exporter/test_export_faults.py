@@ -1,4 +1,4 @@
-"""An object store that fails in the middle, and an export that is killed there."""
+"""Object stores that fail, and exports that are killed, halfway."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = [record(f"{at:04}", at_ms=at * 4 * HOUR_MS // 400) for at in range(400)]
 """Four hours of one day: five puts with the manifest."""
 PUTS = 5
 TRIES = 10
-"""More than any fault needs: a busy machine may take longer than the time limit of a request by itself."""
+"""More than any fault needs, because a busy machine may exceed a request's time limit without one."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def layout(layout: Layout) -> Layout:
 
 
 def assert_whole(store: Store) -> None:
-    """Each file there is all of it."""
+    """Check that each file there is complete."""
     for path, data in store.files().items():
         if path.endswith(".parquet"):
             assert pq.ParquetFile(pa.BufferReader(data)).read().num_rows

@@ -1,4 +1,4 @@
-"""What comes of a forgotten run is merged with what came before; other runs are not looked for."""
+"""Later events of a forgotten run are merged with the earlier ones; other runs are not searched for."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 NAMES: Final = ("archive", "layout")
 NOTES: Final = {"archive": ("filed",), "layout": ("folded", "forgotten")}
-"""Prefixes of the state that an earlier version did not have."""
+"""Prefixes of the state keys that an earlier version did not have."""
 
 
 class Clock:
-    """The time by which entries are received; it starts some days after `START_MS`."""
+    """The clock that stamps arrivals; it starts some days after `START_MS`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = START_MS + 72 * HOUR_MS
@@ -80,7 +80,7 @@ class Site:
         self.flush()
 
     def forget(self) -> None:
-        """Let so much time pass that everything is forgotten."""
+        """Let enough time pass that everything is forgotten."""
         self.clock.pass_hours(1)
         self.tell(event(f"next-{len(self.bodies)}", "START", 0))
         assert len(self.journal.state("layout", "run:")) == 1
@@ -92,7 +92,7 @@ class Site:
         }
 
     def set_notes(self, notes: dict[str, dict[str, bytes]]) -> None:
-        """Leave the state as an earlier version does, which knows nothing of these rows."""
+        """Leave the state as an earlier version does, without these rows."""
         for name, now in self.notes().items():
             self.journal.commit(name, put=notes[name], delete=[key for key in now if key not in notes[name]])
         self.restart()
@@ -116,7 +116,7 @@ def site(settings: Settings, clock: Clock) -> Iterator[Site]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files of the archive that are looked into for runs."""
+    """The archive files that are searched for runs."""
     paths: list[Path] = []
 
     def note(path: Path, *, run_ids: Collection[str]) -> Iterator[list[Entry]]:
@@ -132,7 +132,7 @@ FAIL: Final = event("r", "FAIL", 9)
 
 
 def unknown(number: int, kind: str = "COMPLETE") -> list[bytes]:
-    """Events of long ago, of as many runs whose ids tell no time."""
+    """Old events, of this many runs whose ids do not contain a time."""
     return [event(str(uuid.uuid4()), kind, at) for at in range(number)]
 
 
@@ -315,7 +315,7 @@ def test_a_run_that_only_the_journal_before_it_was_put_back_knew_is_looked_for(
         site.journal = Journal(site.settings.home)
         site.restart()
     site.emit(FAIL, *unknown(5))
-    # Where no emitter has looked at the root, the layout's first range shows that the journal was put back.
+    # If no emitter has checked the root, the layout's first range shows that the journal was put back.
     site.flush(["layout", "archive"])
     assert len(site.journal.nodes()) == 2
     site.check()

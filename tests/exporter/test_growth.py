@@ -1,4 +1,4 @@
-"""Whatever comes, the layout's work grows as what was said, and its memory and its rows stay small."""
+"""The layout's work is proportional to its input, and its memory and rows stay small."""
 
 from __future__ import annotations
 
@@ -40,7 +40,15 @@ from waybill.exporter.parquet import (
     read_window,
     spans,
 )
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.facets import (
+    AnnotationRule,
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    fold,
+    merge_all,
+)
 from waybill.facets.arrow import from_table, to_table, to_tables
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.journal import Entry, Node
@@ -50,7 +58,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Site:
-    """A journal and its layout; what is emitted together is one batch."""
+    """A journal and its layout; entries emitted together are one batch."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -113,7 +121,7 @@ def test_a_run_of_many_long_outputs_is_stored_in_bounded_rows(site: Site) -> Non
 def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_has(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waybill.exporter.layout.runs._RUN_BYTES_MAX", 20_000)
+    monkeypatch.setattr("waybill.exporter.layout.stored_runs._RUN_BYTES_MAX", 20_000)
     many = [outputs(*(f"{at}-{n}-" + "x" * 200 for n in range(40))) for at in range(3)]
     bodies = [event("r", "RUNNING", at, outputs=one) for at, one in enumerate(many)]
     for body in (*bodies, event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)):
@@ -121,7 +129,7 @@ def test_a_run_without_room_gets_no_further_outputs_and_ends_with_those_that_it_
     site.emit(flush=True)
     refused = site.journal.poison.all()
     assert [one.seq for one in refused] == [3]
-    assert "its run has too many outputs already" in refused[0].reason
+    assert "its run already has too many outputs" in refused[0].reason
     kept = [*bodies[:2], event("r", "COMPLETE", 5), event("neighbour", "COMPLETE", 6)]
     assert in_order(site.rows()) == in_order(folded(*kept))
 
@@ -165,7 +173,7 @@ def test_a_facet_removes_the_pieces_of_its_run(site: Site) -> None:
 
 
 class OldState:
-    """The state as the version before stored it: the records themselves, and long ids in keys."""
+    """The state as the previous version stored it: the records themselves, and long ids in keys."""
 
     def __init__(self, site: Site, bodies: list[bytes], *, settled: bool) -> None:
         (run,) = {decode_event(body).run.runId for body in bodies}  # type: ignore[union-attr]
@@ -205,7 +213,7 @@ def test_the_state_of_an_earlier_version_is_taken_up(site: Site, run: str, *, se
 
 
 def archived_runs(root: Path) -> ArchivedRuns:
-    """The runs of an archive of which no entry was folded."""
+    """The runs of an archive without folded entries."""
     return ArchivedRuns(root, lambda: [Node(NODE)], "s", filed=Covers, folded_from=lambda: 2)
 
 
@@ -214,7 +222,7 @@ def _runs(stored: dict[str, bytes]) -> UnsettledRuns:
         lambda _prefix: {},
         stored.get,
         stored.update,
-        allowed=frozenset(),
+        rule=AnnotationRule(),
         settle_ms=1,
         retain_ms=10**15,
         forgotten=ForgottenRuns(lambda _keys: {}, lambda: None),
@@ -252,7 +260,7 @@ def test_what_a_batch_stores_of_a_run_does_not_grow_with_what_the_run_has_said(s
         body = event("r", "RUNNING", 1, outputs=outputs(*(f"{at}-{n}-" + "x" * 100 for n in range(50))))
         said_bytes += len(body)
         site.emit(body)
-    # Each is stored once, and merged again as often as the number doubles.
+    # Each is stored once, and merged again each time the number doubles.
     assert stored_bytes < 4 * said_bytes
 
 
@@ -275,7 +283,7 @@ def test_a_late_failure_takes_time_as_the_number_of_outputs() -> None:
 
 
 class Archived:
-    """An archive of so many files, an hour apart."""
+    """An archive of this many files, an hour apart."""
 
     def __init__(self, root: Path, files: int, node: str = NODE) -> None:
         self.runs: list[str] = []
@@ -308,7 +316,7 @@ def test_runs_that_no_file_of_the_archive_holds_are_looked_for_in_its_filters_al
     monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
     known = archived_runs(root)
     assert known.of({str(uuid.uuid4()): archived.until_ms for _ in range(10)}, set()) == {}
-    assert len(read) <= 8  # of 200 questions, one in a hundred is a false positive
+    assert len(read) <= 8  # of 200 look-ups, one in a hundred is a false positive
     wanted = archived.runs[::79]
     assert set(known.of(dict.fromkeys(wanted, archived.until_ms), set())) == set(wanted)
 

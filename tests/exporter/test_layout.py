@@ -27,7 +27,7 @@ from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import GATHER_S
 from waybill.exporter.layout import Layout as Projection
 from waybill.exporter.quarantine import list_quarantined
-from waybill.facets import FinalState, ProvenanceRecord, decode_event, fold
+from waybill.facets import PRODUCER, FinalState, ProvenanceRecord, decode_event, fold
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.files import Files
 from waybill.transport.runner import Projection as Protocol, unsettled
@@ -67,7 +67,7 @@ class Site:
         self.journal.append_many((Kind.OPENLINEAGE, body, "stamped") for body in bodies)
 
     def work(self) -> None:
-        """Step until every entry is dealt with."""
+        """Step until every entry is processed."""
         while self.journal.cursor("layout") < self.journal.last_seq():
             step = self.layout.step()
             assert step.problem is None
@@ -295,6 +295,22 @@ def test_only_allowed_annotations_reach_the_records(settings: Settings) -> None:
     site.journal.close()
 
 
+@pytest.mark.parametrize("reasons", [True, False])
+def test_records_say_why_a_file_failed_unless_that_is_turned_off(
+    settings: Settings, *, reasons: bool
+) -> None:
+    site = Site(msgspec.structs.replace(settings, provenance_reasons=reasons))
+    tracked = facet(did="d", finalState="FILTERED", annotations={"filteredCause": "empty", "secret": "2"})
+    site.emit(
+        event("r", "COMPLETE", 5, facets=tracked, producer=PRODUCER),
+        event("s", "FAIL", 6, facets={"errorMessage": {"message": "disk full"}}),
+    )
+    site.flush()
+    written = [{"errorCause": "disk full"}, {"filteredCause": "empty"}] if reasons else [None, None]
+    assert [row.annotations for row in site.rows()] == written
+    site.journal.close()
+
+
 def test_an_entry_that_cannot_be_read_holds_up_no_other_and_is_poison(site: Site) -> None:
     site.emit(b"no JSON", event("r", "COMPLETE", 5))
     site.journal.append(Kind.PROVENANCE, b'[{"did": 1}]')
@@ -457,7 +473,7 @@ def test_a_runner_that_ends_between_two_steps_of_a_range_takes_nothing_from_what
 
 
 class FullDisk(Files):
-    """Refuses to write while it is full."""
+    """Refuses to write while it is marked as full."""
 
     full = True
 
@@ -474,7 +490,7 @@ def test_a_full_disk_is_a_problem_that_is_told_and_heals(site: Site) -> None:
     site.journal.mark(b"flush")
     site.layout.step()
     step = site.layout.step()
-    assert "No space left" in str(step.problem)
+    assert "the disk is full" in str(step.problem)
     assert step.retry_s
     assert site.layout.pending() > 0
     disk.full = False
@@ -554,7 +570,7 @@ def test_what_nothing_concerns_for_long_is_forgotten_and_the_rest_is_not(setting
     site.flush()
     stored = site.journal.state("layout", "touched:")
     assert set(site.journal.state("layout", "run:")) == {"run:old", "run:marked"}
-    # The minute that the runs were touched in becomes one of yesterday.
+    # Move the minute in which the runs were touched to yesterday.
     minute = int(min(stored).split(":")[1])
     site.journal.commit("layout", put={"pruned": str(minute - 2).encode()})
     _age(site, minutes=5)
@@ -623,7 +639,7 @@ def test_a_run_that_cannot_have_been_forgotten_is_not_looked_for(
 
 
 def _age(site: Site, *, minutes: int) -> None:
-    """Make everything that is stored so much older."""
+    """Make everything stored this much older."""
     changed, gone = {}, []
     for key, value in site.journal.state("layout", "touched:").items():
         _, minute, seq = key.split(":")

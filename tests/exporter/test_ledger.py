@@ -1,4 +1,4 @@
-"""Seals and the ledger: what was altered, removed or slipped in is found, what the exporter does is not."""
+"""Seals and the ledger: altered, removed and inserted files are findings; the exporter's changes are not."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_crash_at_any_step_is_no_finding_then_or_later(tmp_path: Path) -> None
 
 
 class Calendar:
-    """A clock that a test sets."""
+    """A clock that the test sets."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._now_ns = time.time_ns()
@@ -226,7 +226,7 @@ class Calendar:
 
 
 def folded(root: Path) -> list[list[str]]:
-    """What each day of the ledger has."""
+    """The files of each day of the ledger."""
     return [sorted(path.name for path in day.iterdir()) for day in sorted((root / LEDGER).iterdir())]
 
 
@@ -329,7 +329,7 @@ def findings(root: Path) -> list[Finding]:
 
 
 def forged(root: Path, tmp_path: Path) -> bytes:
-    """A sealed file that names the one there as its predecessor."""
+    """A sealed file that names the existing one as its predecessor."""
     other = Layout(tmp_path / "forger")
     (other.root / FILE).parent.mkdir(parents=True)
     shutil.copy(root / FILE, other.root / FILE)
@@ -399,7 +399,7 @@ def test_a_file_that_is_accepted_is_the_ledgers_from_then_on(layout: Layout, tmp
 
 
 class MeanwhileFiles(Files):
-    """Has somebody else begin, too, when the first file gets its name."""
+    """Makes somebody else start too, when the first file gets its name."""
 
     def __init__(self, other: threading.Thread) -> None:
         self.other = other

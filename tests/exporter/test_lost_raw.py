@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Site:
-    """A home and its layout, worked by hand, with a raw file for each record."""
+    """A home and its layout, run by hand, with a raw file for each record."""
 
     def __init__(self, settings: Settings, files: Files | None = None) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""Marquez as a source of a rebuild: over HTTP as it answers, and its database on a real PostgreSQL."""
+"""Marquez as a source of a rebuild: over HTTP, and its database on a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from contract_server import ContractServer, reserialised
 from databases import marquez_database
@@ -18,18 +19,19 @@ from layouts import START_MS, Layout
 from waybill.exporter import SourceError, Wanted, open_source, rebuild
 from waybill.exporter.sources import LinesSource, MarquezDatabaseSource, Source, SourceUnreachableError
 from waybill.exporter.sources.marquez import MarquezSource
+from waybill.facets import AnnotationRule
 from waybill.marquez import EventReader
-from waybill.transport import Settings
+from waybill.transport import Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
 
 REAL = Path(__file__).parent.parent / "facets/expected"
-WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause"}))
+WANTED = Wanted(system_name="host", rule=AnnotationRule(frozenset({"errorCause"})))
 
 
 def events() -> list[dict[str, Any]]:
-    """A real job's events, and many that share few instants, some with more digits than a database keeps."""
+    """A real job's events, and many with few instants, some with more digits than a database keeps."""
     found = [
         json.loads(line)
         for name in ("4.3.0-tables", "4.0.5-fail2")
@@ -98,6 +100,69 @@ def test_marquez_gives_the_rows_of_the_events_it_was_sent(
     assert rebuilt(source, tmp_path / "root") == expected
 
 
+@pytest.mark.parametrize("window", [2, 10**6])
+def test_files_that_marquez_has_only_as_counts_give_no_record_and_are_counted_by_flow(
+    server: ContractServer, tmp_path: Path, window: int
+) -> None:
+    given = {"home": str(tmp_path / "home"), "system_name": "shop", "marquez_url": server.url}
+    settings = Settings.load({**given, "marquez_detail": "summary", "runner": "none"}, env={})
+    with Tracker(settings=settings) as tracker:
+        for number in range(20):
+            with tracker.file(f"{number}.csv", data_source="orders") as file:
+                if number % 4 == 0:
+                    file.error("torn")
+                else:
+                    file.egress("lake")
+        with tracker.file("x.csv", data_source="returns", data_sinks=["a", "b"]):
+            pass
+    flush(settings)
+    # The same events again, as a database that was merged from two copies would give them.
+    server.events.extend(server.events[:])
+    source = MarquezSource(server.url, part_events=window)
+    report = rebuild(source, tmp_path / "root", WANTED)
+    assert (report.records, report.files, report.is_whole) == (0, (), False)
+    counted = {(one.system_name, one.data_source): (one.records, one.summaries) for one in report.coalesced}
+    assert counted == {("shop", "orders"): (20, 1), ("shop", "returns"): (1, 1)}
+    assert all("rebuild --from events" in one.sentence for one in report.coalesced)
+    for later in (
+        rebuild(source, tmp_path / "s", msgspec.structs.replace(WANTED, systems=frozenset({"other"}))),
+        rebuild(source, tmp_path / "t", msgspec.structs.replace(WANTED, until_ms=START_MS)),
+    ):
+        assert later.is_whole
+
+
+@pytest.mark.parametrize("page", [3, 500])
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_an_event_that_marquez_cannot_read_is_named_and_everything_else_is_rebuilt(
+    server: ContractServer, tmp_path: Path, expected: list[ProvenanceRecord], page: int, place: str
+) -> None:
+    fill(server, EVENTS)
+    instants = sorted(event["eventTime"] for event in server.events)
+    moment = {
+        "first": "1999-01-01T00:00:00Z",
+        "middle": instants[9][:22] + "1234Z",
+        "last": "2049-01-01T00:00:00Z",
+    }
+    fill(server, [{**EVENTS[0], "eventTime": moment[place], "run": {"runId": "odd"}}])
+    server.unreadable.add("odd")
+    open_reader = partial(EventReader, page_events=page, retry_waits_s=(0.0,))
+    report = rebuild(MarquezSource(server.url, open_reader=open_reader), tmp_path / "root", WANTED)
+    assert (report.unreadable, report.is_whole, report.damaged) == (1, False, ())
+    assert f"cannot read what it has at {moment[place][:10]}" in str(report.first_unreadable)
+    assert Layout(tmp_path / "root").rows() == expected
+
+
+def test_a_marquez_that_answers_nothing_stops_the_rebuild(server: ContractServer) -> None:
+    fill(server, EVENTS)
+    open_reader = partial(EventReader, retry_waits_s=(0.0,))
+    source = MarquezSource(server.url, open_reader=open_reader)
+    server.fault = "500"
+    with pytest.raises(SourceUnreachableError, match="answers 500"):
+        source.parts()
+    with pytest.raises(SourceUnreachableError, match="answers 500"):
+        list(source.read(f"{START_MS * 1000}-{START_MS * 1000 + 10**7}"))
+
+
 def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
     server: ContractServer,
 ) -> None:
@@ -106,10 +171,11 @@ def test_what_arrives_while_marquez_is_read_hides_nothing_that_was_there(
     extent = reader.extent_us()
     assert extent is not None
     read: list[bytes] = []
-    for batch in reader.read(extent[0], extent[1] + 2):
+    unreadable: list[int] = []
+    for batch in reader.read(extent[0], extent[1] + 2, unreadable.append):
         read += batch
         early = json.loads(batch[0])
-        # Before what was read, and at the very instant that is being read.
+        # Before the events read so far, and at the exact instant that is being read.
         late = {**early, "run": {"runId": f"late{len(read)}"}}
         if len(server.events) < 2 * len(EVENTS):
             fill(server, [{**late, "eventTime": "2020-01-01T00:00:00Z"}, late])

@@ -1,4 +1,4 @@
-"""Rebuilds from object stores and into them: the rows of a rebuild from and to folders."""
+"""Rebuilds from and into object stores give the same rows as from and into folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stores import Store, new_bucket
 from waybill.exporter import Source, SourceError, SourceUnreachableError, Wanted, open_source, rebuild
 from waybill.exporter.rebuilding import RebuildReport, key_of_order, rebuild_remote
 from waybill.exporter.sources import LinesSource, list_objects, open_object
-from waybill.transport import Journal, Kind, Settings, flush
+from waybill.transport import Journal, Kind, NotFoundError, Settings, flush
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ BODIES = [body(number, faceted=number % 2 == 0) for number in range(120)]
 
 
 def expected(folder: Path) -> list[ProvenanceRecord]:
-    """What a rebuild from a file on a disk into a folder gives."""
+    """The result of a rebuild from a local file into a folder."""
     (folder / "lines").write_bytes(b"\n".join(BODIES))
     rebuild(LinesSource((folder / "lines",)), folder / "expected", WANTED)
     return Layout(folder / "expected").rows()
@@ -90,15 +90,15 @@ def test_an_object_is_read_and_sought_by_the_ranges_that_are_asked_for(bucket: S
 def test_a_place_where_nothing_is_or_a_store_that_fails_is_said(
     bucket: Store, tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(SourceError, match="is not there"):
+    with pytest.raises(SourceError, match="does not exist"):
         rebuild(from_url("jsonl", f"{bucket.url}/none", settings=settings), tmp_path / "root", WANTED)
     with pytest.raises(SourceError, match="there is no archive"):
         rebuild(from_url("events", bucket.url, settings=settings), tmp_path / "root", WANTED)
-    with pytest.raises(SourceError, match="no object store"):
+    with pytest.raises(NotFoundError, match="not the URL of a supported object store"):
         rebuild(from_url("jsonl", "ftp://host/file", settings=settings), tmp_path / "root", WANTED)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setattr("waybill.exporter.object_stores._RETRIES", 0)
-    with pytest.raises(SourceUnreachableError, match="do it again"):
+    with pytest.raises(SourceUnreachableError, match="try again"):
         rebuild(from_url("jsonl", f"{bucket.url}/other", settings=settings), tmp_path / "root", WANTED)
 
 
@@ -132,7 +132,7 @@ def test_an_archive_in_a_bucket_gives_the_rows_of_the_live_layout(
 
 
 def there(store: Store, folder: Path) -> RebuildReport:
-    """Rebuild what the test has written into a store."""
+    """Rebuild the test's events into a store."""
     source = LinesSource((folder / "lines",))
     return rebuild_remote(source, store.open(timeout_s=1.0), folder / "staging", WANTED)
 
@@ -180,7 +180,7 @@ def test_a_rebuild_into_a_bucket_that_died_when_it_was_done_hides_nothing_from_t
 def test_what_a_rebuild_of_an_older_version_left_is_neither_resumed_nor_in_the_way(
     store: Store, tmp_path: Path
 ) -> None:
-    """It had the layout, a lock and its report in the folder itself, and the plan in one of its own."""
+    """It had the layout, a lock and its report in the folder itself, and the plan in a subfolder."""
     rows = expected(tmp_path)
     source = LinesSource((tmp_path / "lines",))
     key = key_of_order(source, WANTED, store.open().name)

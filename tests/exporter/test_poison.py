@@ -1,4 +1,4 @@
-"""An entry that is damaged, or stands for far too much, is poison; the layout and the archive go on."""
+"""An entry that is damaged or expands too far is poison; the layout and the archive continue."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_damaged_entry_is_poison_and_its_neighbours_are_filed_and_archived(
 
 def ruin_a_page(journal: Journal) -> None:
     """Clear a page of an entry, in the file."""
-    for number in (7, 8):  # so that the log has no older page any more
+    for number in (7, 8):  # so that the log no longer has an older page
         journal.append(Kind.OPENLINEAGE, ended(number))
         journal.checkpoint()
     journal.close()
@@ -86,7 +86,7 @@ def ruin_a_page(journal: Journal) -> None:
 
 
 def ruin_a_text(journal: Journal) -> None:
-    """Make the system name of an entry no text any more."""
+    """Make an entry's system name invalid as text."""
     connection = apsw.Connection(str(journal.path))
     connection.execute("UPDATE entries SET system_name = CAST(X'e5646765' AS TEXT) WHERE seq = 1")
     connection.close()

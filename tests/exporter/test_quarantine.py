@@ -1,4 +1,4 @@
-"""Damaged files: set aside with a report that says how to have their rows back; the rest goes on."""
+"""Damaged files are quarantined with a report that says how to restore their rows; the rest continues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def findings(root: Path) -> list[tuple[str, str]]:
 
 
 def dismiss(root: Path) -> None:
-    """What whoever has brought the rows back does in the end."""
+    """The last step of somebody who has restored the rows."""
     accept_findings(root, [finding for checked in check(root) for finding in checked.findings])
 
 
@@ -269,7 +269,7 @@ def test_a_report_is_the_same_read_back(layout: Layout) -> None:
     assert list(list_quarantined(layout.root)) == list(report.aside)
     (one,) = report.aside
     assert isinstance(one, Quarantined)
-    assert one.sentence.endswith("`waybill verify --accept`")
+    assert "(it is not a whole Parquet file); restore its rows with `waybill repair" in one.sentence
 
 
 def test_a_quarantine_that_cannot_be_read_is_not_empty(layout: Layout) -> None:

@@ -38,16 +38,23 @@ from waybill.facets.arrow import SCHEMA, from_table, to_table
 
 
 def meets(one: ProvenanceRecord, query: Query) -> bool:
-    """The query as plain Python has it."""
+    """The query in plain Python."""
     wanted = {
         name: value
-        for name in ("did", "parent_did", "data_source", "data_sink", "system_name", "final_state")
+        for name in ("did", "parent_did", "data_source", "data_sink", "system_name")
         if (value := getattr(query, name)) is not None
     }
+    states = (query.final_state,) if isinstance(query.final_state, FinalState) else query.final_state
     return (
         all(getattr(one, name) == value for name, value in wanted.items())
         and (query.filename is None or fnmatch.fnmatchcase(one.filename, query.filename))
         and all((one.annotations or {}).get(key) == value for key, value in query.annotations.items())
+        and (states is None or one.final_state in states)
+        and one.final_state not in query.not_final_states
+        and (query.has_data_sink is None or (one.data_sink is not None) == query.has_data_sink)
+        and one.data_sink not in query.not_data_sinks
+        and (query.created_since_ms is None or one.created >= query.created_since_ms)
+        and (query.created_until_ms is None or one.created < query.created_until_ms)
         and (query.since_ms is None or one.completed >= query.since_ms)
         and (query.until_ms is None or one.completed < query.until_ms)
     )
@@ -65,7 +72,12 @@ QUERIES = st.builds(
     data_sink=maybe("a", ""),
     system_name=maybe("edge", "core/7", "nobody"),
     filename=maybe("a", "?", "a*", "*b", "[!a]", "[a-b]*", "", "."),
-    final_state=maybe(*FinalState),
+    has_data_sink=st.none() | st.booleans(),
+    not_data_sinks=st.lists(st.sampled_from(["a", "", "b"]), max_size=2),
+    final_state=maybe(*FinalState, (), (FinalState.ERROR, FinalState.COMPLETE)),
+    not_final_states=st.lists(st.sampled_from(FinalState), max_size=2),
+    created_since_ms=maybe(0, START_MS, START_MS + 1, 10**18),
+    created_until_ms=maybe(0, START_MS, START_MS + 1, 10**18),
     annotations=st.dictionaries(st.sampled_from(["k", "l"]), st.sampled_from(["a", ""]), max_size=1),
     since_ms=maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
     until_ms=maybe(0, START_MS, START_MS + 1, START_MS + HOUR_MS, 10**18),
@@ -139,7 +151,7 @@ def test_a_filename_is_matched_exactly_or_as_a_pattern(
 
 @pytest.mark.parametrize("pattern", ["[z-a]", "a[9-0]*", "[]", "[!]", "*[].csv"])
 def test_a_pattern_that_nothing_can_match_is_refused(pattern: str) -> None:
-    with pytest.raises(PatternError, match="no pattern"):
+    with pytest.raises(PatternError, match="is not a valid pattern"):
         Query(filename=pattern)
 
 
@@ -155,6 +167,7 @@ def test_an_annotation_with_a_comma_or_a_quote_is_found_whole(layout: Layout) ->
 
 
 def test_an_empty_root_answers_with_nothing(root: Path) -> None:
+    root.mkdir(exist_ok=True)
     assert find(root) == []
     assert find(root, Query(system_name="../..")) == []
 
@@ -196,7 +209,7 @@ def test_an_answer_that_lacks_a_files_records_is_an_error_that_names_it(
     assert sentence in str(raised.value)
     assert sentence in caplog.text
     assert pickle.loads(pickle.dumps(raised.value)).unread == raised.value.unread
-    # An hour that was not asked for, or comes after enough newer records, lacks nothing.
+    # An hour that was not queried, or comes after enough newer records, lacks nothing.
     assert [one.did for one in find(layout.root, Query(since_ms=START_MS + HOUR_MS))] == ["good"]
     assert [one.did for one in find(layout.root, Query(limit=1))] == ["good"]
     with pytest.raises(IncompleteError):
@@ -229,7 +242,7 @@ def test_a_raw_file_that_vanishes_before_it_is_read_is_looked_for_in_the_compact
     layout, later = Layout(tmp_path / "root"), Layout(tmp_path / "later")
     later.write(record("a"))
     later.compactor().compact()
-    # Listed, yet not there: what a reader sees of a raw file that goes between the two.
+    # Listed but missing: a reader sees this when a raw file is removed in between.
     gone = layout.root / f"provenance/raw/20260101/00/{NODE}-1-10.parquet"
     gone.parent.mkdir(parents=True)
     gone.symlink_to(tmp_path / "nowhere")

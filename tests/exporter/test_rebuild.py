@@ -1,4 +1,4 @@
-"""The rebuild: the very rows of the live layout, from wherever the events are stored."""
+"""The rebuild: the same rows as the live layout, wherever the events are stored."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from waybill.exporter.sources import (
     open_source,
 )
 from waybill.facets import ProvenanceRecord, decode_event, fold, merge_all
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Journal, Kind, NotFoundError, Settings
 
 REAL = Path(__file__).parent.parent / "facets/expected"
-ALLOWED = frozenset({"errorCause", "customer"})
+ALLOWED = frozenset({"customer"})
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ RUNS = st.lists(
 def flushed(
     settings: Settings, items: Sequence[tuple[Kind, bytes, str]], cuts: Sequence[int] = ()
 ) -> Journal:
-    """A journal with these entries, its layout and archive worked, with flushes at the cuts."""
+    """A journal with these entries, a layout and an archive, with flushes at the cuts."""
     journal = Journal(settings.home)
     layout = Projection(journal, settings, workers=1, linger_s=0.0)
     archive = Archive(journal, settings)
@@ -92,9 +92,7 @@ def flushed(
 
 
 def wanted_by(settings: Settings) -> Wanted:
-    return Wanted(
-        system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed
-    )
+    return Wanted(system_name=settings.system_name, rule=settings.annotation_rule)
 
 
 def rows(root: Path) -> list[ProvenanceRecord]:
@@ -151,7 +149,7 @@ def test_real_spark_events_rebuild_to_the_rows_of_the_live_layout(tmp_path: Path
     bodies = [line for path in sorted(REAL.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     flushed(settings, [(Kind.OPENLINEAGE, body, "") for body in bodies], [30]).close()
     report = rebuild(LinesSource((REAL / "4.3.0-sql.jsonl", REAL)), tmp_path / "again", wanted_by(settings))
-    # The folder holds expectations too, which are no events.
+    # The folder also contains expected results, which are not events.
     assert report.unreadable > 0
     assert rows(tmp_path / "again") == rows(settings.root) != []
 
@@ -291,7 +289,6 @@ def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "places", "said"),
     [
-        ("banana", [], "journal"),
         ("journal", ["x"], "--home"),
         ("events", ["a", "b"], "one root"),
         ("jsonl", [], "at least one"),
@@ -302,6 +299,11 @@ def test_a_source_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(SourceError, match=said):
         open_source(name, places, settings)
+
+
+def test_a_source_that_there_is_none_of_is_named_with_those_that_there_are(settings: Settings) -> None:
+    with pytest.raises(NotFoundError, match="journal"):
+        open_source("banana", [], settings)
 
 
 @pytest.mark.parametrize("name", ["journal", "events", "jsonl"])
@@ -315,7 +317,7 @@ def test_a_source_that_is_not_there_is_refused(settings: Settings, tmp_path: Pat
 
 
 class Unreliable(msgspec.Struct, frozen=True):
-    """A source that breaks when it is read for the N-th time; a file holds the count."""
+    """A source that breaks when it is read for the N-th time; a file contains the count."""
 
     lines: LinesSource
     counter: Path
@@ -339,16 +341,16 @@ class Unreliable(msgspec.Struct, frozen=True):
 
 
 SMALL = Limits(records=2, runs=2, fold_bytes=1)
-"""Everything that is bounded is bounded tightly."""
+"""All bounds are tight."""
 
 
 def small(path: Path) -> LinesSource:
-    """A file in many parts."""
+    """A file with many parts."""
     return LinesSource((path,), 700)
 
 
 def mixed(path: Path) -> tuple[Path, list[ProvenanceRecord]]:
-    """Runs whose events are far apart, with the facet and without, and what they fold to."""
+    """Runs whose events are far apart, with and without the facet, and their records."""
     bodies = [event(f"r{at}", "START", at, inputs=[dataset(f"in{at}")]) for at in range(12)]
     bodies += [event(f"f{at}", "START", at, facets=facet(f"d{at}")) for at in range(12)]
     bodies += [event(f"r{at}", "COMPLETE", HOUR_MS + at, outputs=[dataset("o")]) for at in range(12)]
@@ -498,7 +500,7 @@ def test_the_same_rebuild_twice_at_once_is_declined(tmp_path: Path) -> None:
 
     def again(what: str, _done: int, _total: int) -> None:
         if what == "reading":
-            with pytest.raises(RebuildError, match="under way"):
+            with pytest.raises(RebuildError, match="running in another process"):
                 rebuild(LinesSource((tmp_path / "log",)), tmp_path / "root", Wanted(system_name="host"))
 
     rebuild(

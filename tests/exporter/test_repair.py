@@ -1,4 +1,4 @@
-"""Gaps of the archive, and the repair: what the journal or the archive still has is filed again."""
+"""Gaps in the archive, and the repair: entries that the journal or the archive still has are refiled."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Site:
         return repair(self.root, WANTED, home=self.settings.home, dry_run=dry_run, files=files)
 
     def claim(self, first: int, last: int) -> None:
-        """Have the archive's projection say that it began so much."""
+        """Make the archive's projection claim to have begun these ranges."""
         raw = RawName.parse(self.archived()[0].name)
         assert raw is not None
         path = self.root / "nodes" / raw.node / "archive.json"

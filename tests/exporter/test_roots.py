@@ -1,4 +1,4 @@
-"""A journal whose numbers were used before, and a root that is not the one that it was."""
+"""Journals whose numbers were used before, and roots that were replaced."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NAMES = ("archive", "layout")
 
 
 class Site:
-    """A home, and its layout and archive worked by hand."""
+    """A home, with its layout and archive run by hand."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -62,7 +62,7 @@ class Site:
         self.acknowledged.update(dids)
 
     def work(self) -> list[str]:
-        """Step until nothing is left or something is told; what is told."""
+        """Step until nothing is left or a problem is reported; return the problem."""
         problems = []
         for projection in (self.archive, self.layout):
             while (step := projection.step()).applied:
@@ -76,7 +76,7 @@ class Site:
         assert {self.journal.cursor(name) for name in NAMES} == {self.journal.last_seq()}
 
     def copy(self, home: Path) -> None:
-        """Copy the home's files while nothing is open, as a snapshot does."""
+        """Copy the home's files while none is open, like a snapshot."""
         self.journal.close()
         shutil.copytree(self.settings.home, home)
 
@@ -94,7 +94,7 @@ def filed(root: Path) -> set[str]:
 
 
 def archived(root: Path) -> list[str]:
-    """The dids of the archive's entries, one for each entry that is no mark."""
+    """The dids of the archive's entries, one for each entry that is not a mark."""
     bodies = (
         entry.body
         for _, path in archived_files(root)
@@ -106,7 +106,7 @@ def archived(root: Path) -> list[str]:
 
 
 def published(root: Path) -> dict[Path, bytes]:
-    """Every file that is published once and for all."""
+    """Every file that is published only once."""
     return {path: path.read_bytes() for path in root.glob("events/*/*/*.parquet")}
 
 
@@ -181,7 +181,7 @@ def test_a_copy_of_a_home_beside_the_original_has_a_node_of_its_own(site: Site, 
 def test_two_homes_with_one_node_that_are_both_at_work_part_at_the_first_claim(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As two machines are that began from one image: nothing tells the files of their journals apart."""
+    """Like two machines made from one image: nothing distinguishes the files of their journals."""
     monkeypatch.setattr("waybill.transport.root.JournalFile.of", lambda _: ONE_FILE)
     site.emit(["common"])
     site.flush()
@@ -232,7 +232,7 @@ def test_a_crash_at_any_call_on_the_way_to_another_node_loses_nothing(
 
 
 def adopt(site: Site) -> int:
-    """As the command does it; how many entries are filed once more."""
+    """Adopt as the command does; return how many entries are filed once more."""
     adoption = plan_adoption(site.journal, site.settings.root, NAMES)
     write_again(site.journal, adoption.cursors["layout"])
     adopt_root(site.journal, site.settings.root, adoption)
@@ -374,7 +374,7 @@ def test_a_root_that_goes_away_while_it_is_written_moves_no_cursor(site: Site) -
 
 
 class Unmounting(Files):
-    """A disk whose mount goes when the first compacted file has been published."""
+    """A disk that is unmounted when the first compacted file has been published."""
 
     def __init__(self, root: Path, aside: Path) -> None:
         self.root = root
@@ -505,7 +505,7 @@ def test_a_home_and_a_root_of_an_earlier_version_are_upgraded_silently(
     root, journal = site.settings.root, site.journal
     site.emit(["old"])
     site.flush()
-    # Nothing of an earlier version knows of markers and claims.
+    # An earlier version knows nothing of markers and claims.
     shutil.rmtree(root / "nodes")
     (root / "waybill-root.json").unlink()
     forget(journal)
@@ -548,7 +548,7 @@ def forget(journal: Journal) -> None:
 def test_a_file_that_has_a_name_is_never_replaced(
     site: Site, caplog: pytest.LogCaptureFixture, place: str, content: bytes | None
 ) -> None:
-    """Another home has published it, and no claim says so: for example, a file that was copied here."""
+    """Another home has published it, but no claim says so: for example, a file copied here."""
     root = site.settings.root
     site.emit(["a"])
     assert site.work() == []

@@ -1,4 +1,4 @@
-"""When an hour is squashed or compacted."""
+"""The schedule: when an hour is squashed or compacted."""
 
 from __future__ import annotations
 

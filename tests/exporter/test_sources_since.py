@@ -1,4 +1,4 @@
-"""Sources that are asked for what arrived since an instant: the parts from before are not even named."""
+"""Sources restricted to entries since an instant do not even name earlier parts."""
 
 from __future__ import annotations
 

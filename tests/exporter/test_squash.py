@@ -27,7 +27,7 @@ from waybill.transport.files import Files
 
 
 class _KeepingFiles(Files):
-    """Dies when a file is to go."""
+    """Dies when a file is about to be removed."""
 
     def remove(self, path: Path) -> None:
         raise StoppedError(path)
@@ -105,7 +105,8 @@ def test_a_damaged_file_and_those_beside_it_stay_for_the_compaction_to_tell(layo
 
 
 def test_what_a_compaction_has_read_is_not_joined_with_what_it_has_not(root: Path) -> None:
-    # It published and was stopped before the raw files went; what it took back must not come back with them.
+    # It published, and was stopped before the raw files were removed; retracted rows must not return with
+    # them.
     layout = Layout(root)
     layout.write(record("gone"))
     layout.write(record("kept"))

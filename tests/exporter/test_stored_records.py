@@ -1,4 +1,4 @@
-"""Stored entries become records in bulk; events that hold none by themselves are left to be folded."""
+"""Stored entries become records in bulk; events without records are left to be folded."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from layouts import event
 
 from waybill.exporter.stored_records import decode_entries
+from waybill.facets import AnnotationRule
 from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport import Kind
 from waybill.transport.journal import Entry
@@ -36,7 +37,7 @@ def test_arrays_and_events_with_the_facet_are_records_and_the_other_run_events_a
     found = decode_entries(
         entries,
         system_name="own",
-        allowed=frozenset({"k"}),
+        rule=AnnotationRule(frozenset({"k"})),
         on_error=lambda one, _error: failed.append(one),
     )
     assert found.records.schema.equals(SCHEMA)
@@ -63,7 +64,7 @@ def test_an_entry_that_cannot_be_read_is_told_and_left_out_alone() -> None:
     found = decode_entries(
         entries,
         system_name="own",
-        allowed=frozenset(),
+        rule=AnnotationRule(),
         on_error=lambda one, _error: failed.append(one.body),
     )
     assert sorted(failed) == sorted([wrong, b"{", b"[1]"])
@@ -72,5 +73,5 @@ def test_an_entry_that_cannot_be_read_is_told_and_left_out_alone() -> None:
 
 
 def test_no_entries_are_an_empty_table() -> None:
-    found = decode_entries([], system_name="", allowed=frozenset(), on_error=lambda _one, _error: None)
+    found = decode_entries([], system_name="", rule=AnnotationRule(), on_error=lambda _one, _error: None)
     assert (found.records.num_rows, found.events) == (0, [])

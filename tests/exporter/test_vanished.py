@@ -1,4 +1,4 @@
-"""A pipeline that is killed between START and COMPLETE, with the real runner: what its record says."""
+"""The record of a pipeline that is killed between START and COMPLETE, with the real runner."""
 
 from __future__ import annotations
 

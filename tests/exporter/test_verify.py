@@ -32,7 +32,7 @@ def kinds(root: Path) -> list[tuple[str, str]]:
 def forge(
     root: Path, *records: ProvenanceRecord, path: str = FILE, row_group_size: int | None = None
 ) -> None:
-    """Write a compacted file as no compactor would."""
+    """Write a compacted file that no compactor would write."""
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(to_table(records), target, store_schema=False, row_group_size=row_group_size)
@@ -96,8 +96,11 @@ def test_damaged_files_and_files_of_another_schema_cannot_be_read(layout: Layout
     other = path.with_name("01.parquet")
     pq.write_table(to_table([record(at_ms=HOUR_MS)]).drop_columns("did"), other)
     assert kinds(layout.root) == [(FILE, "unreadable"), (FILE.replace("00", "01"), "unreadable")]
-    for finding in findings(layout.root):
-        assert finding.what.endswith("put a good copy in its place, or move it away")
+    fix = f"run `waybill repair --root {layout.root}`"
+    assert [finding.what for finding in findings(layout.root)] == [
+        f"it is damaged (it is not a whole Parquet file); {fix}",
+        f"it is damaged (its columns are not those of the provenance layout); {fix}",
+    ]
 
 
 def test_what_is_no_file_of_the_layout_is_found_and_unpublished_files_are_not(layout: Layout) -> None:

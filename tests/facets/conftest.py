@@ -6,13 +6,9 @@ The pools are small on purpose: laws of merging say something only where times, 
 from __future__ import annotations
 
 import msgspec
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event
-
-# A busy machine is no fault of the code's, so no example has a time of its own; pytest's limit still holds.
-settings.register_profile("waybill", deadline=None, print_blob=True)
-settings.load_profile("waybill")
 
 WORDS = st.sampled_from(["", "a", "b"])
 MAYBE = st.none() | WORDS
@@ -75,6 +71,9 @@ RUN_FACETS = {
             "run": st.fixed_dictionaries({"runId": st.sampled_from(["p", "q"])}),
             "job": st.just({"namespace": "n", "name": "parent"}),
         }
+    ),
+    "waybill_presented": st.just(
+        {"jobName": "job", "parent": {"run": {"runId": "q"}, "job": {"namespace": "n", "name": "parent"}}}
     ),
     "errorMessage": st.fixed_dictionaries({"message": st.sampled_from(["first\nsecond", "other", "", "\n"])}),
     "tags": st.fixed_dictionaries({"tags": TAGS}),

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from waybill.facets import (
+    PRODUCER,
     UNREADABLE,
+    AnnotationRule,
     FinalState,
     ProvenanceRecord,
     RunEvent,
@@ -27,13 +29,16 @@ from waybill.facets.columns import decode_table, facet_table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ALLOWED = frozenset({"customer", "b", "é"})
+RULE = AnnotationRule(frozenset({"customer", "b", "é", "errorCause"}))
+rules = st.sampled_from([RULE, AnnotationRule(), AnnotationRule(reasons=False)])
 GOOD = {"did": "d", "finalState": "COMPLETE", "created": 1, "completed": 2}
 
 text = st.one_of(st.sampled_from(["", "a", "},{", "}, {", "\0", "é😀", '"\\\n', "null"]), st.text(max_size=5))
 absent = st.none()
 instant = st.integers(1, 253_402_300_799_999)
-annotation_keys = st.one_of(st.sampled_from(sorted(ALLOWED)), text)
+annotation_keys = st.one_of(
+    st.sampled_from([*sorted(RULE.allowed), "filteredCause", "waybill.errorCause", "waybill.evidence"]), text
+)
 fields: dict[str, st.SearchStrategy[Any]] = {
     "did": text.filter(bool),
     "finalState": st.sampled_from([state.value for state in FinalState]),
@@ -76,26 +81,26 @@ bodies = st.builds(
 )
 
 
-def one_by_one(sent: Sequence[bytes], allowed: frozenset[str] = ALLOWED) -> pa.Table:
+def one_by_one(sent: Sequence[bytes], rule: AnnotationRule = RULE) -> pa.Table:
     records = [record for body in sent for record in decode_records(body, system_name="stamped")]
-    return to_table([keep_annotations(record, allowed) for record in records])
+    return to_table([keep_annotations(record, rule) for record in records])
 
 
-def in_columns(sent: Sequence[bytes], allowed: frozenset[str] = ALLOWED) -> tuple[pa.Table, list[int]]:
+def in_columns(sent: Sequence[bytes], rule: AnnotationRule = RULE) -> tuple[pa.Table, list[int]]:
     failed: list[int] = []
     table = decode_table(
-        sent, system_name="stamped", allowed=allowed, on_error=lambda at, _error: failed.append(at)
+        sent, system_name="stamped", rule=rule, on_error=lambda at, _error: failed.append(at)
     )
     return table, failed
 
 
-@given(st.lists(bodies, min_size=1, max_size=4), st.sampled_from([ALLOWED, frozenset[str]()]))
-def test_columns_hold_what_the_records_do(sent: list[bytes], allowed: frozenset[str]) -> None:
-    table, failed = in_columns(sent, allowed)
+@given(st.lists(bodies, min_size=1, max_size=4), rules)
+def test_columns_hold_what_the_records_do(sent: list[bytes], rule: AnnotationRule) -> None:
+    table, failed = in_columns(sent, rule)
     table.validate(full=True)
     assert table.schema.equals(SCHEMA)
     assert failed == []
-    assert table.equals(one_by_one(sent, allowed))
+    assert table.equals(one_by_one(sent, rule))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +171,7 @@ faceted_events = st.fixed_dictionaries(
     {
         "eventTime": instants,
         "eventType": st.sampled_from(["COMPLETE", "FAIL", "ABORT", "complete"]),
-        "producer": st.just("p"),
+        "producer": st.sampled_from(["p", PRODUCER]),
         "job": st.fixed_dictionaries({"namespace": text, "name": text}),
         "run": st.fixed_dictionaries(
             {
@@ -191,9 +196,9 @@ faceted_events = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(faceted_events, max_size=4), st.sampled_from([ALLOWED, frozenset[str]()]))
+@given(st.lists(faceted_events, max_size=4), rules)
 def test_columns_hold_what_events_with_the_facet_record(
-    sent: list[dict[str, Any]], allowed: frozenset[str]
+    sent: list[dict[str, Any]], rule: AnnotationRule
 ) -> None:
     events = [decode_event(json.dumps(event).encode()) for event in sent]
     named = [(event, f"stamp-{at}") for at, event in enumerate(events) if isinstance(event, RunEvent)]
@@ -206,7 +211,7 @@ def test_columns_hold_what_events_with_the_facet_record(
         except UNREADABLE:
             unreadable.append(at)
     failed: list[int] = []
-    table = facet_table(named, allowed=allowed, on_error=lambda at, _error: failed.append(at))
+    table = facet_table(named, rule=rule, on_error=lambda at, _error: failed.append(at))
     table.validate(full=True)
-    assert table.equals(to_table([keep_annotations(record, allowed) for record in records]))
+    assert table.equals(to_table([keep_annotations(record, rule) for record in records]))
     assert failed == unreadable

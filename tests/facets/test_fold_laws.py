@@ -16,6 +16,7 @@ from waybill.facets import (
     facet_records,
     fold,
     inferred_reason,
+    keep_annotations,
     merge_all,
     merge_states,
     observe,
@@ -111,7 +112,7 @@ def test_stored_states_fold_as_the_whole_set_does(events: list[RunEvent], chance
             state = merge_states(known, state)
         stored[state.run_id] = msgspec.msgpack.encode(state)
     states = (msgspec.msgpack.decode(packed, type=RunState) for packed in stored.values())
-    assert merge_all(record for state in states for record in records_of(state)) == fold(
+    assert merge_all(keep_annotations(record) for state in states for record in records_of(state)) == fold(
         events, system_name="host"
     )
 

@@ -8,13 +8,17 @@ import msgspec
 import pytest
 
 from waybill.facets import (
+    PRODUCER,
+    AnnotationRule,
     FinalState,
     ProvenanceRecord,
     RunEvent,
     decode_event,
     fold,
+    keep_annotations,
     merge_states,
     observe,
+    records_of,
 )
 
 MINUTE_MS = 60_000
@@ -171,6 +175,80 @@ def test_a_run_that_was_declared_an_error_says_why_too() -> None:
     said = tags(waybill_final_state="ERROR") | {"errorMessage": {"message": "half written"}}
     made = record(event("COMPLETE", facets=said))
     assert (made.final_state, made.annotations) == (FinalState.ERROR, {"errorCause": "half written"})
+
+
+def written(rule: AnnotationRule, *events: RunEvent) -> dict[str, str] | None:
+    """The annotations that a rule leaves of the only record of a run."""
+    (only,) = records_of(merge_states(*(observe(one, system_name="host") for one in events)))
+    return keep_annotations(only, rule).annotations
+
+
+FAILED = event("FAIL", facets={"errorMessage": {"message": "disk full"}})
+TOLD = event("FAIL", facets=delta_file(filename="f") | {"errorMessage": {"message": "disk full"}})
+TRACKED = event(
+    "FAIL",
+    producer=PRODUCER,
+    facets=delta_file(annotations={"k": "v"}) | {"errorMessage": {"message": "bad\u00e9" * 500}},
+)
+SKIPPED = event(
+    "COMPLETE",
+    producer=PRODUCER,
+    facets=delta_file(finalState="FILTERED", annotations={"filteredCause": "old"}),
+)
+CORRECTED = event(
+    "COMPLETE", producer=PRODUCER, facets=tags(waybill_final_state="FILTERED", waybill_filteredCause="exists")
+)
+CLOSED = event(
+    "FAIL",
+    producer=PRODUCER,
+    facets=delta_file(annotations={"filteredCause": "noted at the begin"})
+    | {"waybill_inferred": {"reason": "stale"}, "errorMessage": {"message": "nobody ended it"}},
+)
+SHORT = ("bad\u00e9" * 500).encode()[: 1_024 - 3].decode(errors="ignore") + "…"
+STALE = {"waybill.evidence": "inferred: stale"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        (FAILED, {"errorCause": "disk full"}),
+        (TOLD, {"errorCause": "disk full"}),
+        (TRACKED, {"errorCause": SHORT}),
+        (SKIPPED, {"filteredCause": "old"}),
+        (CORRECTED, {"filteredCause": "exists"}),
+        (CLOSED, {"errorCause": "nobody ended it"}),
+    ],
+)
+def test_a_reason_that_waybill_derived_is_kept_whatever_is_allowed(
+    ended: RunEvent, reason: dict[str, str]
+) -> None:
+    rest = STALE if ended is CLOSED else {}
+    assert written(AnnotationRule(), ended) == reason | rest
+    assert written(AnnotationRule(frozenset(reason), reasons=False), ended) == reason | rest
+    assert written(AnnotationRule(reasons=False), ended) == (rest or None)
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        event("FAIL", facets=delta_file(annotations={"errorCause": "mine", "waybill.errorCause": "forged"})),
+        event("COMPLETE", producer=PRODUCER, facets=delta_file(annotations={"errorCause": "mine"})),
+        event("FAIL", producer=PRODUCER, facets=delta_file(annotations={"errorCause": "mine"})),
+        event("FAIL", facets=tags(errorCause="mine") | tags(waybill_errorCause="mine")),
+        event("FAIL", facets=properties(errorCause="mine", **{"waybill.errorCause": "forged"})),
+    ],
+)
+def test_a_senders_own_error_cause_is_filtered_as_ever(ended: RunEvent) -> None:
+    assert written(AnnotationRule(), ended) is None
+    forged = frozenset({"errorCause", "waybill.errorCause"})
+    assert written(AnnotationRule(forged, reasons=False), ended) == {"errorCause": "mine"}
+
+
+def test_a_cause_that_the_pipeline_names_itself_counts_where_it_is_allowed() -> None:
+    said = tags(waybill_errorCause="disk full") | {"errorMessage": {"message": "exit code 3"}}
+    failed = event("FAIL", facets=said)
+    assert written(AnnotationRule(), failed) == {"errorCause": "exit code 3"}
+    assert written(AnnotationRule(frozenset({"errorCause"})), failed) == {"errorCause": "disk full"}
 
 
 def test_what_went_wrong_on_the_way_to_success_is_no_cause() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from waybill.facets import (
+    AnnotationRule,
     FinalState,
     ProvenanceRecord,
     decode_records,
@@ -121,9 +122,9 @@ def test_one_key_with_two_names_is_a_collision(field: str) -> None:
 
 def test_only_allowed_annotations_are_kept_and_none_rather_than_empty() -> None:
     noted = but(annotations={"a": "1", "b": "2"})
-    assert keep_annotations(noted, frozenset({"b", "c"})) == but(annotations={"b": "2"})
-    assert keep_annotations(noted, frozenset()) == RECORD
-    assert keep_annotations(RECORD, frozenset({"a"})) == RECORD
+    assert keep_annotations(noted, AnnotationRule(frozenset({"b", "c"}))) == but(annotations={"b": "2"})
+    assert keep_annotations(noted, AnnotationRule()) == RECORD
+    assert keep_annotations(RECORD, AnnotationRule(frozenset({"a"}))) == RECORD
 
 
 def test_records_as_deltafi_sends_them_are_read_whole() -> None:

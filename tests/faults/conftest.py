@@ -1,4 +1,4 @@
-"""A home and a root that cost no disk."""
+"""A home and a root that need no disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is such a thing: these faults are made, and need no slow disk."""
+    """A folder in memory, if possible: simulated faults need no slow disk."""
     memory = Path("/dev/shm")  # noqa: S108 - the folder below it has a name of its own
     if not os.access(memory, os.W_OK):
         yield tmp_path

@@ -1,4 +1,4 @@
-"""Bad input from the door to the files: a clear error or a correct record, and never harm to a neighbour."""
+"""Bad input, from the endpoint to the files: a clear error or a correct record, and no harm to others."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def site(folder: Path) -> Iterator[Site]:
 
 
 def event(number: int = 1, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    """A terminal event without a facet, with some members replaced."""
+    """A terminal event without the facet, with some members replaced."""
     body: dict[str, Any] = json.loads(emission(3 * number + 1).items[-1][1])
     return body | changes
 
@@ -153,16 +153,16 @@ def as_bytes(value: object) -> bytes:
 
 
 REFUSED: dict[str, tuple[bytes, int, str]] = {
-    "nothing": (b"", 400, "no JSON"),
-    "not JSON": (b"hello", 400, "no JSON"),
-    "half an event": (as_bytes(event())[:-20], 400, "no JSON"),
-    "two events": (as_bytes(event()) * 2, 400, "no JSON"),
+    "nothing": (b"", 400, "not valid JSON"),
+    "not JSON": (b"hello", 400, "not valid JSON"),
+    "half an event": (as_bytes(event())[:-20], 400, "not valid JSON"),
+    "two events": (as_bytes(event()) * 2, 400, "not valid JSON"),
     "an array": (as_bytes([event()]), 422, "object"),
     "a number": (b"1", 422, "object"),
     "null": (b"null", 422, "object"),
     "no UTF-8": (as_bytes(event(more="?")).replace(b"?", b"\xff"), 400, "UTF-8"),
     "nested without end": (b'{"a":' * 50_000, 422, "deep"),
-    "a NUL byte": (as_bytes(event()).replace(b"job", b"j\0b"), 400, "no JSON"),
+    "a NUL byte": (as_bytes(event()).replace(b"job", b"j\0b"), 400, "not valid JSON"),
     "a NUL escaped": (as_bytes(event(producer="https://p/\0")), 422, "NUL"),
     "a NUL in a facet's key": (
         as_bytes(event(job={"namespace": "n", "name": "j", "facets": {"\0": 1}})),
@@ -272,7 +272,7 @@ def test_repeats_and_any_order_change_nothing(site: Site, seed: int) -> None:
     chance = chance_from(seed)
     emissions = [emission(number) for number in range(3_000, 3_030) if number % 3 != 2]
     bodies = [body for one in emissions for _, body, _ in one.items]
-    # The same event, written with other spaces, is another entry and no other event.
+    # The same event with other whitespace is a different entry but the same event.
     again = [json.dumps(json.loads(body), indent=1).encode() for body in bodies]
     sent = bodies * 2 + again
     chance.shuffle(sent)

@@ -1,4 +1,4 @@
-"""Every write, fsync, rename and delete of journal, spool, raw writer, compactor: killed there, or failed."""
+"""Kills and failures at every write, fsync, rename and delete of journal, spool, raw writer and compactor."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from seam.plan import Act, Call, Plan
 from seam.program import run_program
 
 ONE = "FAILPOINT"
-"""Environment variable that picks one case, for example ``FAILPOINT=kill:17``."""
+"""The environment variable that selects one case, for example ``FAILPOINT=kill:17``."""
 SAMPLE = 24
 ACTS = [act for act in Act if act is not Act.POWER]
 
 
 def count_calls(folder: Path) -> list[Call]:
-    """Every call of the program when nothing goes wrong; and that run, too, must meet the oracle."""
+    """Every call of the program without a fault; that run must satisfy the oracle too."""
     ledger = Ledger()
     settings = settings_in(folder / "sound")
     assert run_in_process(lambda teller: run_program(settings, Plan(), teller), ledger) == 0, ledger.faults
@@ -30,7 +30,7 @@ def count_calls(folder: Path) -> list[Call]:
 
 
 def check_case(folder: Path, at: int, act: Act) -> Call | None:
-    """Run the program with one fault and hold what is left against the oracle; which call was hit."""
+    """Run the program with one fault, check the result with the oracle, and return the call that failed."""
     settings = settings_in(folder / f"{act}-{at}")
     ledger = Ledger()
     try:

@@ -1,4 +1,4 @@
-"""A real disk that really has no room or no inode left, where this user may mount one."""
+"""A real disk with really no space or inode left, if this user may mount one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> Path:
-    """Take all room but a little."""
+    """Take almost all space."""
     filler = disk / "filler"
     with filler.open("wb") as file:
         left = os.statvfs(disk)
@@ -63,7 +63,7 @@ def fill(disk: Path) -> Path:
 
 
 def take_inodes(disk: Path) -> Path:
-    """Take all of them, with empty files in a folder that is returned."""
+    """Take all inodes, with empty files in the returned folder."""
     fillers = disk / "fillers"
     fillers.mkdir()
     with pytest.raises(OSError, match="No space left"):
@@ -74,7 +74,7 @@ def take_inodes(disk: Path) -> Path:
 
 
 class Emitter:
-    """A process that emits in one durability, and what became of that."""
+    """A process that emits with one durability, and its results."""
 
     def __init__(self, settings: Settings, durability: str) -> None:
         self.ledger, self.numbers = Ledger(), itertools.count(1)
@@ -105,7 +105,7 @@ def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(disk: Path, durabi
         emitter.emit()
     flush(settings)
     filler = fill(disk)
-    with pytest.raises(JournalFullError, match="make room"):
+    with pytest.raises(JournalFullError, match="free space"):
         for _ in range(EMISSIONS_MAX):
             emitter.emit()
     for _ in range(20):
@@ -123,7 +123,7 @@ def test_a_full_disk_is_said_and_nothing_acknowledged_is_lost(disk: Path, durabi
 
 @pytest.mark.parametrize("durability", ["power", "process"])
 def test_a_disk_without_inodes_is_said_and_nothing_acknowledged_is_lost(disk: Path, durability: str) -> None:
-    """The files of the journal are there already, so it needs no inode to take more."""
+    """The journal's files already exist, so it needs no inode for more entries."""
     settings = settings_in(disk)
     emitter = Emitter(settings, durability)
     for _ in range(20):
@@ -134,7 +134,7 @@ def test_a_disk_without_inodes_is_said_and_nothing_acknowledged_is_lost(disk: Pa
         emitter.emit()
         report = flush(settings)
         assert report.problems.keys() == {"archive", "layout"}
-        assert all("make room" in problem for problem in report.problems.values())
+        assert all("disk is full" in problem for problem in report.problems.values())
     with pytest.raises(JournalError):
         Journal(disk / "another home")
     shutil.rmtree(fillers)

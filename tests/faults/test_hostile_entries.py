@@ -1,4 +1,4 @@
-"""Entries that stand for far more than they are, put into the journal past admission."""
+"""Entries that expand to far more than their size, put into the journal past admission."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ended(run: str, second: int = 0, **more: object) -> bytes:
 
 
 def long_names(outputs: int, chars: int, run: str = "names") -> Iterator[bytes]:
-    """An event of which each output makes a record that repeats long names."""
+    """An event whose every output makes a record that repeats long names."""
     job = {"namespace": "edge", "name": "j" * chars}
     inputs = [{"namespace": "n", "name": "i" * chars}]
     names = [{"namespace": "o", "name": f"out-{at}"} for at in range(outputs)]
@@ -42,7 +42,7 @@ def long_names(outputs: int, chars: int, run: str = "names") -> Iterator[bytes]:
 
 
 def long_outputs(outputs: int, chars: int, prefix: str = "") -> Iterator[bytes]:
-    """Five events of one run, each with other outputs of long names."""
+    """Five events of one run, each with different outputs with long names."""
     for second in range(5):
         names = (f"{prefix}{second}-{at}-".ljust(chars, "x") for at in range(outputs))
         yield ended("outputs", second, outputs=[{"namespace": "o", "name": name} for name in names])

@@ -18,14 +18,14 @@ from seam.oracle import recover_and_check
 
 EMITTER = Path(__file__).parent / "seam" / "emitter.py"
 APART = 10_000
-"""Between the first numbers of two emitters; none lives long enough to emit as many."""
+"""The distance between the first numbers of two emitters; none lives long enough to emit as many."""
 ROUNDS_QUICK = 4
 ROUNDS_EXHAUSTIVE = 40
 LIFE_S_MAX = 1.0
 
 
 class Emitter:
-    """A pipeline's process, and what it says."""
+    """A pipeline's process, and its reports."""
 
     def __init__(self, home: Path, root: Path, first: int, durability: str) -> None:
         self.ledger = Ledger()

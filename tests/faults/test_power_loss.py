@@ -24,7 +24,7 @@ from waybill.transport import WaybillError
 
 OUTAGES = 4
 CALLS_MAX = 260
-"""About as many calls as the program makes between two outages."""
+"""Roughly how many calls the program makes between two outages."""
 QUICK_RUNS = 4
 EXHAUSTIVE_RUNS = 60
 
@@ -40,7 +40,7 @@ MISSING: dict[str, Callable[[Path], bool]] = {
 
 
 def simulate(folder: Path, seed: int, run: int, deaf: Callable[[Path], bool] = lambda _: False) -> None:
-    """One home through several outages; each time everything acknowledged must be there again."""
+    """Run one home through several outages; each time everything acknowledged must still be there."""
     settings = settings_in(folder / f"run-{run}")
     chance = chance_from(seed, run)
     ledger = Ledger()

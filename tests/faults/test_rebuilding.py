@@ -1,4 +1,4 @@
-"""Every write, fsync, rename and delete of a rebuild: killed, failed, or the power gone."""
+"""Kills, failures and power cuts at every write, fsync, rename and delete of a rebuild."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has run out of something else than disk."""
+"""Processes that run out of resources other than disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seam.oracle import recover_and_check
 from waybill.transport import Journal, Kind, WaybillConfig, WaybillTransport
 
 AFTER_THE_NEXT_LOOK_S = 2.1
-"""Having started a runner, an emitter looks after it two seconds later."""
+"""An emitter that has started a runner checks on it two seconds later."""
 
 
 def test_a_pipeline_without_a_free_descriptor_emits_all_the_same(tmp_path: Path) -> None:

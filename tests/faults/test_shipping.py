@@ -1,4 +1,4 @@
-"""Every write, fsync, rename and delete of an export and an age-off: killed, failed, or the power gone."""
+"""Kills, failures and power cuts at every write, fsync, rename and delete of exports and age-offs."""
 
 from __future__ import annotations
 

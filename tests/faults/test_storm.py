@@ -1,4 +1,4 @@
-"""The storm: all faults at once, and in the end nothing that was acknowledged is missing unseen."""
+"""The storm: all faults at once, and in the end nothing acknowledged is missing unnoticed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seam.storm import Storm
 from seam.town import Town
 
 STORM_S = float(os.environ.get("STORM_S", "30"))
-"""How long it blows; `make storm` lets it blow for an hour."""
+"""How long the storm lasts; `make storm` runs it for an hour."""
 ACKNOWLEDGED_PER_S = 10
 
 

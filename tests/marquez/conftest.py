@@ -62,7 +62,7 @@ class Worker:
             backend,
             connections=connections,
             draws=draws,
-            summaries=SummaryRules(detail=detail, collector_url="http://collector:8090", backlog=backlog),
+            summaries=SummaryRules(detail=detail, public_url="http://collector:8090", backlog=backlog),
             clock=lambda: self.now_s,
             rng=Random(1),  # noqa: S311 - jitter
         )

@@ -44,6 +44,7 @@ from contract_graph import Graph
 
 Request = socket.socket | tuple[bytes, socket.socket]
 LINEAGE = "/api/v1/lineage"
+JOB = re.compile(r"/api/v1/namespaces/([^/]+)/jobs/([^/]+)(?:/tags/([^/]+))?")
 STATES = {
     "START": "RUNNING",
     "RUNNING": "RUNNING",
@@ -103,6 +104,12 @@ class ContractServer:
     """The jobs and datasets that `GET /api/v1/lineage` draws."""
     connections: int = 0
     """How many were made."""
+    unreadable: set[str] = field(default_factory=set)
+    """The runs whose events it cannot read: a page that has one of them is answered 500."""
+    tags: dict[str, str | None] = field(default_factory=dict)
+    """The known tags, with their descriptions."""
+    changes: list[str] = field(default_factory=list)
+    """The requests that set or removed a tag, or deleted a job, whatever their response."""
     others: int = 0
     """How many JobEvents and DatasetEvents were stored: totalCount has them, `events` has not."""
 
@@ -168,42 +175,83 @@ class ContractServer:
             if not received.stored:
                 return True
             event = received.event
-            self.graph.take(event, kind_of(event))
+            changed = self.graph.take(event, kind_of(event))
             if kind_of(event) != "RunEvent":
                 self.others += 1
                 return True
             self.events.append(reserialised(event))
             state = STATES.get(str(event.get("eventType")).upper())
-            run_id = event["run"]["runId"]
-            self.runs[run_id] = state or self.runs.get(run_id)
+            for run_id in changed:
+                self.runs[run_id] = state or self.runs.get(run_id)
             return True
 
 
-def described(graph: Graph, kind: str, name: tuple[str, str]) -> tuple[int, str]:
-    """What is known of a job or a dataset."""
-    if name not in (graph.jobs if kind == "jobs" else graph.datasets):
-        return 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
-    content: dict[str, Any] = {"namespace": name[0], "name": name[1]}
-    if kind == "jobs":
-        job = graph.jobs[name]
-        content |= {"description": job.description, "facets": job.facets}
-        content |= {side: job.listed(side) for side in ("inputs", "outputs")}
-    else:
-        content["description"] = graph.datasets[name]
+NOT_FOUND = 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
+
+
+def described(contract: ContractServer, kind: str, name: tuple[str, str]) -> tuple[int, str]:
+    """The known facts about a job or a dataset; a dataset is called as it was asked for."""
+    graph = contract.graph
+    if kind == "datasets":
+        shown = graph.names.get(name, name)
+        if shown not in graph.datasets:
+            return NOT_FOUND
+        said = {"description": graph.datasets[shown], "fields": graph.columns.get(shown, [])}
+        return 200, json.dumps({"namespace": name[0], "name": name[1], **said})
+    job = graph.jobs.get(name)
+    if job is None or job.is_hidden:
+        return NOT_FOUND
+    listed = {side: job.listed(side) for side in ("inputs", "outputs")}
+    latest = next((one for one in [graph.latest_run(name)] if one in contract.runs), None)
+    content = {
+        "namespace": name[0],
+        "name": name[1],
+        "simpleName": job.simple_name,
+        "description": job.description,
+        "location": job.location,
+        "facets": job.facets,
+        "latestRun": latest and said_of_run(contract, latest),
+        "tags": job.tags if job.simple_name == name[1] else [],
+        **listed,
+    }
     return 200, json.dumps(content)
+
+
+def said_of_run(contract: ContractServer, run_id: str) -> dict[str, Any]:
+    """A run as it is in answers."""
+    run = contract.graph.runs[run_id]
+    return {
+        "id": run_id,
+        "state": contract.runs[run_id],
+        "startedAt": written(run.started),
+        "endedAt": written(run.ended),
+        "durationMs": run.duration_ms,
+        "facets": contract.graph.facets_of_run.get(run_id, {}),
+    }
+
+
+def runs_of(contract: ContractServer, job: tuple[str, str], query: dict[str, list[str]]) -> tuple[int, str]:
+    """A page of the runs of a job."""
+    found = contract.graph.jobs.get(job)
+    if found is None or found.is_hidden:
+        return NOT_FOUND
+    runs = [one for one in contract.graph.runs_of(job) if one in contract.runs]
+    offset, limit = (int(query.get(name, [text])[0]) for name, text in (("offset", "0"), ("limit", "100")))
+    page = [said_of_run(contract, one) for one in runs[offset : offset + limit]]
+    return 200, json.dumps({"runs": page, "totalCount": len(runs)})
 
 
 def run_of(
     contract: ContractServer, run_id: str, query: dict[str, list[str]], facets: str | None
 ) -> tuple[int, str]:
-    """What is known of a run; or its facets, which its page asks for with ``type=run``."""
+    """The known facts about a run; or its facets, which its page requests with ``type=run``."""
     if run_id not in contract.runs:
         return 404, json.dumps({"code": 404, "message": f"Run '{run_id}' not found."})
     if facets is None:
-        return 200, json.dumps({"id": run_id, "state": contract.runs[run_id]})
+        return 200, json.dumps(said_of_run(contract, run_id))
     if query.get("type") != ["run"]:
         return 400, json.dumps({"errors": ["query param type must not be null"]})
-    return 200, json.dumps({"runId": run_id, "facets": contract.graph.facets_of_run[run_id]})
+    return 200, json.dumps({"runId": run_id, "facets": contract.graph.facets_of_run.get(run_id, {})})
 
 
 class _Server(ThreadingHTTPServer):
@@ -238,8 +286,16 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = 64 * 1024  # one packet an answer, or delayed acknowledgement costs 40 ms each
     server: _Server
 
+    def do_PUT(self) -> None:
+        self._change()
+
+    def do_DELETE(self) -> None:
+        self._change()
+
     def do_POST(self) -> None:
         contract = self.server.contract
+        if JOB.match(self.path):
+            return self._change()
         raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         body, problem = self._unzipped(raw)
         fault = contract.take_fault(body)
@@ -277,6 +333,45 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, answer, headers)
         return None
 
+    def _change(self) -> None:
+        """Answer a request that sets or removes a tag, or deletes a job."""
+        contract = self.server.contract
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        contract.changes.append(f"{self.command} {self.path}")
+        fault = contract.take_fault(body)
+        if fault is not None:
+            end(self.connection) if not fault[:3].isdigit() else self._answer(int(fault[:3]), "{}")
+        elif refusal := self._refusal(contract):
+            self._answer(*refusal)
+        elif contract.upstream is not None:
+            self._answer(*self._pass_on(body))
+        else:
+            self._answer(*self._changed(contract, body))
+
+    def _changed(self, contract: ContractServer, body: bytes) -> tuple[int, str]:
+        path = urlsplit(self.path).path
+        if self.command == "PUT" and (found := re.fullmatch(r"/api/v1/tags/([^/]+)", path)):
+            contract.tags[unquote(found[1])] = json.loads(body)["description"]
+            return 200, json.dumps({"name": unquote(found[1])} | json.loads(body))
+        found = JOB.fullmatch(path)
+        if found is None:
+            return NOT_FOUND
+        job = unquote(found[1]), unquote(found[2])
+        if found[3] is None and self.command == "DELETE":
+            status, answer = described(contract, "jobs", job)
+            if status == 200:
+                contract.graph.jobs[job].is_hidden = True
+            return status, answer
+        if found[3] is None or self.command == "PUT":
+            return 405, json.dumps({"code": 405, "message": "HTTP 405 Method Not Allowed"})
+        tag = unquote(found[3])
+        status = contract.graph.tag(job, tag, is_set=self.command == "POST")
+        if status == 200 and self.command == "POST":
+            contract.tags.setdefault(tag, None)
+        if status == 500:
+            return 500, json.dumps({"code": 500, "message": "null value in column job_uuid"})
+        return described(contract, "jobs", job)
+
     def do_GET(self) -> None:
         contract = self.server.contract
         fault = contract.take_fault(b"")
@@ -297,12 +392,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(*self._events(contract))
         elif path == LINEAGE:
             self._answer(*self._lineage(contract))
-        elif found := re.fullmatch(r"/api/v1/namespaces/([^/]+)/(jobs|datasets)/([^/]+)", path):
-            self._answer(*described(contract.graph, found[2], (unquote(found[1]), unquote(found[3]))))
-        elif found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)(/facets)?", path):
-            self._answer(*run_of(contract, unquote(found[1]), parse_qs(urlsplit(self.path).query), found[2]))
         else:
-            self._answer(404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"}))
+            self._answer(*self._named(contract, path, parse_qs(urlsplit(self.path).query)))
+
+    def _named(self, contract: ContractServer, path: str, query: dict[str, list[str]]) -> tuple[int, str]:
+        """Answer a request for a job, a dataset, a run or the tags."""
+        if found := re.fullmatch(r"/api/v1/namespaces/([^/]+)/(jobs|datasets)/([^/]+)", path):
+            return described(contract, found[2], (unquote(found[1]), unquote(found[3])))
+        if found := re.fullmatch(r"/api/v1/namespaces/([^/]+)/jobs/([^/]+)/runs", path):
+            return runs_of(contract, (unquote(found[1]), unquote(found[2])), query)
+        if found := re.fullmatch(r"/api/v1/jobs/runs/([^/]+)(/facets)?", path):
+            return run_of(contract, unquote(found[1]), query, found[2])
+        if path == "/api/v1/tags":
+            tags = [{"name": name, "description": says} for name, says in sorted(contract.tags.items())]
+            return 200, json.dumps({"tags": tags})
+        return NOT_FOUND
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the standard library's name
         """Say nothing."""
@@ -322,6 +426,8 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, json.dumps(
                 {"code": 401, "message": "Credentials are required to access this resource."}
             )
+        if JOB.match(self.path):
+            return None
         if self.command == "POST" and urlsplit(self.path).path != LINEAGE:
             return 404, json.dumps({"code": 404, "message": "HTTP 404 Not Found"})
         if self.command == "POST" and self.headers.get_content_type() != "application/json":
@@ -340,7 +446,10 @@ class _Handler(BaseHTTPRequestHandler):
         chosen.sort(key=lambda e: cast("datetime", instant(e["eventTime"])), reverse=descending)
         offset, limit = int(first.get("offset", 0)), int(first.get("limit", 100))
         total = len(chosen) + contract.others
-        return 200, json.dumps({"events": chosen[offset : offset + limit], "totalCount": total})
+        page = chosen[offset : offset + limit]
+        if not contract.unreadable.isdisjoint(event["run"]["runId"] for event in page):
+            return 500, json.dumps({"code": 500, "message": "There was an error processing your request."})
+        return 200, json.dumps({"events": page, "totalCount": total})
 
     def _lineage(self, contract: ContractServer) -> tuple[int, str]:
         query = parse_qs(urlsplit(self.path).query)
@@ -357,7 +466,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(str(self.server.contract.upstream))
         connection = HTTPConnection(str(parts.hostname), parts.port, timeout=60)
         try:
-            connection.request("POST", LINEAGE, body, {"Content-Type": "application/json"})
+            connection.request(self.command, self.path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
         finally:
@@ -499,6 +608,11 @@ def instant(text: object) -> datetime | None:
     except ValueError:
         return None
     return parsed if parsed is not None and parsed.tzinfo is not None else None
+
+
+def written(moment: str | None) -> str | None:
+    """A time as Marquez writes it."""
+    return moment and cast("datetime", instant(moment)).isoformat().replace("+00:00", "Z")
 
 
 def reserialised(event: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ import yaml
 from contract_server import ContractServer
 from served import Collector, event, record
 
+from waybill.exporter.health import ProblemKind
+
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docker-compose.yml"
 BUILT = {"collector"}
@@ -56,7 +58,7 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     collector.post("/api/v1/lineage", b"{}")
     collector.ask("GET", "/metrics", headers={"Host": "elsewhere.example"})
     deadline_s = time.monotonic() + 120
-    awaited = ("delivery_failed_total{", "projection_to_correct{")
+    awaited = ("delivery_failed_total{", 'problem{kind="setting"')
     while not all(any(one in line for line in metrics(collector)) for one in awaited):
         assert time.monotonic() < deadline_s, "its runner says nothing"
         time.sleep(0.2)
@@ -101,6 +103,17 @@ def test_nothing_listens_beyond_this_machine(stack: dict[str, Any]) -> None:
     assert not any(service.get("network_mode") for service in stack["services"].values())
 
 
+@pytest.mark.parametrize(
+    ("setting", "service"), [("WAYBILL_PUBLIC_URL", "collector"), ("WAYBILL_MARQUEZ_PAGE_URL", "page")]
+)
+def test_links_lead_where_a_browser_reaches_the_service(
+    stack: dict[str, Any], setting: str, service: str
+) -> None:
+    (port,) = stack["services"][service]["ports"]
+    published = port.removeprefix("127.0.0.1:").rpartition(":")[0]
+    assert stack["services"]["collector"]["environment"][setting] == f"http://localhost:{published}"
+
+
 def test_what_was_told_outlives_the_containers(stack: dict[str, Any]) -> None:
     kept = {
         volume.partition(":")[0]: name
@@ -126,6 +139,15 @@ def test_every_mounted_file_is_there_and_read_only(stack: dict[str, Any]) -> Non
     assert {mode for _, _, mode in mounts} == {"ro"}
     mounted = {(ROOT / source).resolve() for source, _, _ in mounts}
     assert mounted == {path for path in (ROOT / "monitoring").rglob("*") if path.is_file()}
+
+
+def test_marquez_is_told_to_delete_what_is_old(stack: dict[str, Any]) -> None:
+    marquez = stack["services"]["marquez"]
+    (mount,) = marquez["volumes"]
+    assert mount.split(":")[1] == marquez["environment"]["MARQUEZ_CONFIG"]
+    days = read("marquez.yml")["dbRetention"]["retentionDays"]
+    page = (ROOT / "docs" / "marquez.md").read_text(encoding="utf-8")
+    assert f"older than {days} days" in page
 
 
 def test_the_configuration_names_what_is_mounted_and_served(stack: dict[str, Any]) -> None:
@@ -177,17 +199,9 @@ def rules() -> dict[str, str]:
     return {rule["alert"]: rule["expr"] for group in read("rules.yml")["groups"] for rule in group["rules"]}
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        "waybill_projection_problem == 1",
-        "waybill_projection_to_correct == 1",
-        "waybill_poison_entries > 0",
-        "waybill_dead_letters > 0",
-    ],
-)
-def test_an_alert_tells_of_what_needs_somebody(trouble: str) -> None:
-    assert trouble in rules().values()
+@pytest.mark.parametrize("kind", ProblemKind)
+def test_there_is_an_alert_for_each_kind_of_problem(kind: ProblemKind) -> None:
+    assert f'waybill_problem{{kind="{kind}"}} == 1' in rules().values()
 
 
 def test_every_figure_that_is_asked_for_is_served(collector: Collector) -> None:
@@ -242,7 +256,7 @@ def test_the_image_is_made_of_files_that_are_there(steps: list[tuple[str, str]])
     assert rooms | {"pyproject.toml", "uv.lock", project["project"]["readme"], "LICENSE"} == set(copied)
     told = " ".join(rest for word, rest in steps if word == "RUN")
     extras = set(re.findall(r"--extra (\w+)", told))
-    assert "collector" in extras
+    assert extras == {"collector", "export", "kafka", "postgres", "sql"}, "not Spark, not the demo"
     assert extras <= set(project["project"]["optional-dependencies"])
     (uv,) = re.findall(r"uv==(\S+)", told)
     assert f"UV_VERSION := {uv}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -259,7 +273,7 @@ def test_the_image_serves_its_own_home_as_nobody_special(
     assert own["volumes"] == [f"waybill-home:{last['VOLUME']}"]
     assert own["ports"][0].endswith(f":{last['EXPOSE']}")
     assert (json.loads(last["ENTRYPOINT"]), json.loads(last["CMD"])) == (["waybill"], ["serve"])
-    assert own["command"][:2] == ["serve", "--without-keys"]
+    assert own["command"] == ["serve", "--without-keys", "--allow-host", "collector"]
 
 
 def test_the_health_check_of_the_collector_tells_well_from_ill(

@@ -34,13 +34,13 @@ def test_a_key_that_is_refused_is_said_and_stops_the_delivery(
     marquez.fault = fault
     step = worker.delivery.step()
     assert step.problem is not None
-    assert step.problem.startswith(f"{marquez.url} does not let us in, it answers {fault} (")
-    assert (step.problem.endswith("correct marquez_api_key"), step.to_correct) == (True, "marquez_api_key")
+    assert step.problem.startswith(f"{marquez.url} wants a key and none is given, it answers {fault} (")
+    assert ("; set marquez_api_key: " in step.problem, step.to_correct) == (True, "marquez_api_key")
     worker.run(at_most_s=60)
     heard = len(marquez.received)
     assert heard <= DENIED_IN_A_ROW + 2, "those that were on their way, and two to be sure"
     assert worker.problem is not None
-    assert worker.problem.endswith("}), so nothing is sent any more; correct marquez_api_key")
+    assert "}), so nothing is sent any more; set marquez_api_key: " in worker.problem
     worker.run(at_most_s=DENIED_RETRY_S / 2 - 120)
     assert len(marquez.received) == heard
     worker.run(at_most_s=DENIED_RETRY_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import requests
 
+from waybill.facets import FinalState
 from waybill.marquez import EventReader, dead_letters, reconcile, reconcile_new, repair
 from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JobGraph, Node, row_key
 from waybill.marquez.graph.event_facets import NOTES_MAX_BYTES, JobFacets, Owner, job_facets_of
-from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, RENEW_AFTER_MS, Path as FilePath
+from waybill.marquez.graph.job_graph import EDGES_MAX, NOTE_AFTER_MS, Outcome, Path as FilePath
 from waybill.transport import Journal, Kind, Settings, Tracker
+from waybill.transport.journal import Entry
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -101,24 +104,26 @@ def test_a_flow_reads_from_source_over_transforms_to_sinks_with_splits_and_fan_o
     pass_a_year(tracker)
     draw(url)
     nodes, edges = drawn(url, system, "dataset:months")
-    assert edges == [
-        "[months.enrich] > months.enrich",
-        "[months.partition] > lake",
-        "[months.summarise] > report",
-        "[months.validate] > months.validate",
-        "[years.months] > lake",
-        "[years.months] > report",
-        "[years.split] > months",
-        "[years.unpack] > years.unpack",
-        "months > [months.validate]",
-        "months > [years.months]",
-        "months.enrich > [months.partition]",
-        "months.enrich > [months.summarise]",
-        "months.validate > [months.enrich]",
-        "years > [years.unpack]",
-        "years > [years]",
-        "years.unpack > [years.split]",
-    ]
+    assert edges == sorted(
+        [
+            "[enrich · months] > enrich · months",
+            "[partition · months] > lake",
+            "[summarise · months] > report",
+            "[validate · months] > validate · months",
+            "[years.months] > lake",
+            "[years.months] > report",
+            "[(split) · years] > months",
+            "[unpack · years] > unpack · years",
+            "months > [validate · months]",
+            "months > [years.months]",
+            "enrich · months > [partition · months]",
+            "enrich · months > [summarise · months]",
+            "validate · months > [enrich · months]",
+            "years > [unpack · years]",
+            "years > [years]",
+            "unpack · years > [(split) · years]",
+        ]
+    )
     assert nodes == sorted({name for edge in edges for name in edge.split(" > ")})
 
 
@@ -129,7 +134,7 @@ def test_the_graph_is_the_same_from_either_end_and_after_everything_is_told_agai
     draw(url)
     first = drawn(url, system, "dataset:years")
     assert drawn(url, system, "dataset:report") == first
-    assert drawn(url, system, "job:months.enrich") == first
+    assert drawn(url, system, "job:enrich · months") == first
     journal.commit("marquez", cursor=0, delete=journal.state("marquez"))
     draw(url)
     assert drawn(url, system, "dataset:years") == first
@@ -161,18 +166,20 @@ def test_the_graph_is_the_same_whatever_run_came_last(
     draw(url, journal=journal)
     journal.close()
     _, edges = drawn(url, system, "dataset:months")
-    assert edges == [
-        "[months.lake] > lake",
-        "[months.report] > report",
-        "[years.months] > lake",
-        "[years.months] > report",
-        "[years.split] > months",
-        "months > [months.lake]",
-        "months > [months.report]",
-        "months > [years.months]",
-        "years > [years.split]",
-        "years > [years]",
-    ]
+    assert edges == sorted(
+        [
+            "[(to lake) · months] > lake",
+            "[(to report) · months] > report",
+            "[years.months] > lake",
+            "[years.months] > report",
+            "[(split) · years] > months",
+            "months > [(to lake) · months]",
+            "months > [(to report) · months]",
+            "months > [years.months]",
+            "years > [(split) · years]",
+            "years > [years]",
+        ]
+    )
 
 
 def test_summaries_leave_the_graph_as_every_file_draws_it(
@@ -219,15 +226,18 @@ def test_a_marquez_that_lost_everything_has_each_state_and_the_graph_again_after
     graph = drawn(before.url, system, "dataset:years")
     reader = EventReader(url)
     found = reconcile(journal, reader)
-    assert len(found.missing) == found.compared == len(before.events)
-    assert [one.name for one in found.missing_jobs] == [
-        "months.enrich",
-        "months.partition",
-        "months.summarise",
-        "months.validate",
-        "years.split",
-        "years.unpack",
-    ]
+    of_files = [event for event in before.events if "waybill_summary" not in event["run"]["facets"]]
+    assert len(found.missing) == found.compared == len(of_files)
+    assert [one.name for one in found.missing_jobs] == sorted(
+        [
+            "enrich · months",
+            "partition · months",
+            "summarise · months",
+            "validate · months",
+            "(split) · years",
+            "unpack · years",
+        ]
+    )
     repair(journal, [*found.missing, *found.missing_jobs])
     draw(url)
     assert drawn(url, system, "dataset:years") == graph
@@ -245,18 +255,18 @@ def test_a_job_or_an_edge_that_marquez_forgot_is_told_again_once_somebody_compar
         with tracker.file("file", data_source="in") as file, file.transform("clean"):
             file.egress(sink)
     worker = draw(marquez.url)
-    graph = drawn(marquez.url, system, "job:in.clean")
+    graph = drawn(marquez.url, system, "job:clean · in")
     reader = EventReader(marquez.url)
     assert [one.missing_jobs for one in reconcile_new(journal, reader)] == [()]
     for forgotten in ("job", "edge"):
         if forgotten == "job":
-            del marquez.graph.jobs[system, "in.clean"]
+            del marquez.graph.jobs[system, "clean · in"]
         else:
-            marquez.graph.jobs[system, "in.clean"].edges.popitem()
+            marquez.graph.jobs[system, "clean · in"].edges.popitem()
         (found,) = reconcile_new(journal, reader)
-        assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "in.clean")]
+        assert [(one.namespace, one.name) for one in found.missing_jobs] == [(system, "clean · in")]
         worker.run()
-        assert drawn(marquez.url, system, "job:in.clean") == graph
+        assert drawn(marquez.url, system, "job:clean · in") == graph
         assert list(reconcile_new(journal, reader)) == []
     assert worker.delivery.pending() == 0
 
@@ -280,8 +290,8 @@ def test_a_path_without_transforms_is_a_job_named_after_its_sink(
     with tracker.file("a.csv", data_source="in") as file:
         file.egress("out")
     draw(url)
-    _, edges = drawn(url, system, "job:in.out")
-    assert edges == ["[in.out] > out", "[in] > out", "in > [in.out]", "in > [in]"]
+    _, edges = drawn(url, system, "job:(to out) · in")
+    assert edges == ["[(to out) · in] > out", "[in] > out", "in > [(to out) · in]", "in > [in]"]
 
 
 def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
@@ -292,7 +302,7 @@ def test_two_sources_that_share_a_transform_and_no_sink_stay_two_flows(
             file.egress(sink)
     draw(url)
     nodes, _ = drawn(url, system, "dataset:a")
-    assert nodes == ["[a.clean]", "[a]", "a", "x"]
+    assert nodes == ["[a]", "[clean · a]", "a", "x"]
 
 
 def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journal, draw: Draw) -> None:
@@ -311,30 +321,122 @@ def test_records_of_deltafi_are_drawn_too(url: str, system: str, journal: Journa
     draw(url)
     _, edges = drawn(url, system, "dataset:sftp")
     assert edges == [
-        "[sftp.decompress] > sftp.decompress",
-        "[sftp.load] > db",
-        "sftp > [sftp.decompress]",
-        "sftp.decompress > [sftp.load]",
+        "[decompress · sftp] > decompress · sftp",
+        "[load · sftp] > db",
+        "decompress · sftp > [load · sftp]",
+        "sftp > [decompress · sftp]",
     ]
 
 
-def job_events(marquez: ContractServer) -> list[str]:
-    return [e["job"]["name"] for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
+def of_transforms(marquez: ContractServer) -> list[dict[str, Any]]:
+    """The events of the runs that stand for the files of a transform, in the order of arrival."""
+    facets = [(event, event.get("run", {}).get("facets", {})) for event in marquez.stored]
+    return [event for event, of_run in facets if "transform" in of_run.get("waybill_summary", {})]
 
 
-def test_an_edge_is_told_once_also_after_a_restart(
+def test_files_of_a_minute_are_one_run_of_their_transform_and_none_is_counted_twice(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
+) -> None:
+    for number in range(5):
+        with tracker.file("file", data_source="in") as file, file.transform("clean"), file.transform("load"):
+            if number == 3:
+                file.error("torn")
+            else:
+                file.egress("out")
+        draw(marquez.url)
+    journal.mark(b"flush")
+    draw(marquez.url)
+    found = of_transforms(marquez)
+    assert not any(event["schemaURL"].endswith("/JobEvent") for event in marquez.stored)
+    by_job: dict[str, Counter[str]] = {}
+    for event in found:
+        facet = event["run"]["facets"]["waybill_summary"]
+        if event["eventType"] == "START":
+            assert event["eventTime"] == facet["windowStart"] < facet["windowEnd"]
+            continue
+        counted = by_job.setdefault(event["job"]["name"], Counter())
+        counted.update({"passed": facet.get("passed", 0), **facet["byFinalState"]})
+        assert event["eventType"] == ("FAIL" if "ERROR" in facet["byFinalState"] else "COMPLETE")
+    assert by_job == {
+        "clean · in": {"passed": 5},
+        "load · in": {"passed": 0, "COMPLETE": 4, "ERROR": 1},
+    }
+    errors = [
+        event["run"]["facets"]["errorMessage"]["message"] for event in found if event["eventType"] == "FAIL"
+    ]
+    assert errors == ["torn"]
+    assert set(marquez.runs.values()) == {"COMPLETED", "FAILED"}, "none is left running"
+
+
+def test_each_minute_has_a_run_also_while_nothing_new_is_drawn(
+    marquez: ContractServer, tracker: Tracker, draw: Draw
+) -> None:
+    with tracker.file("file", data_source="in") as file, file.transform("clean"):
+        file.egress("out")
+    draw(marquez.url)
+    assert [event["eventType"] for event in of_transforms(marquez)] == ["START", "COMPLETE"]
+    graph = JobGraph({}, "node")
+    path, outcome = FilePath(Node("s", "in"), ("clean",), "out"), Outcome(FinalState.COMPLETE)
+    (job,) = graph.learn(path, 1_000)
+    graph.count([job], outcome, Entry(1, 1_000, Kind.OPENLINEAGE, "", b""))
+    assert graph.due(1_000, caught_up=False) == []
+    assert graph.due(1_000, caught_up=True) == [job.node], "a job that is new is drawn at once"
+    assert graph.event(job.node) is not None
+    graph.count([job], outcome, Entry(2, 2_000, Kind.OPENLINEAGE, "", b""))
+    assert graph.due(99_000, caught_up=True) == [], "the one before has not been taken"
+    graph.told(job.node, 3_000)
+    assert graph.due(61_999, caught_up=True) == []
+    assert graph.wait_s(61_999) == 0.001
+    assert graph.due(62_000, caught_up=True) == [job.node]
+
+
+def test_an_edge_that_is_new_is_drawn_beside_those_before(
     marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
 ) -> None:
-    for _ in range(5):
+    for sink in ("out", "archive"):
         with tracker.file("file", data_source="in") as file, file.transform("clean"):
-            file.egress("out")
+            file.egress(sink)
         draw(marquez.url)
-    assert job_events(marquez) == ["in.clean"]
-    with tracker.file("file", data_source="in") as file, file.transform("clean"):
-        file.egress("archive")
+    assert drawn(marquez.url, system, "job:clean · in")[1][:2] == [
+        "[clean · in] > archive",
+        "[clean · in] > out",
+    ]
+
+
+def test_a_job_of_an_earlier_version_keeps_its_name(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, system: str, journal: Journal
+) -> None:
+    node = Node(system, "in.clean")
+    edges = {"inputs": [[system, "in"]], "outputs": [[system, "out"]]}
+    row = {"node": node, **edges, "notes": {}, "told_ms": 5}
+    journal.commit("marquez", put={row_key(node): json.dumps(row).encode()})
+    with tracker.file("file", data_source="in") as file, file.transform("clean"), file.transform("load"):
+        file.egress("out")
+    journal.mark(b"flush")
     draw(marquez.url)
-    assert job_events(marquez) == ["in.clean", "in.clean"]
-    assert drawn(marquez.url, system, "job:in.clean")[1][:2] == ["[in.clean] > archive", "[in.clean] > out"]
+    assert {event["job"]["name"] for event in of_transforms(marquez)} == {"in.clean", "load · in"}
+    assert known(marquez.url, system, "jobs", "in.clean")["description"].startswith(
+        "The transform clean of files"
+    )
+
+
+@pytest.mark.parametrize("transforms", [("split",), ("v1.2",), ("(split)",), ("a · b",), ("a", "b")])
+def test_names_of_transforms_are_taken_for_nothing_else(
+    marquez: ContractServer, tracker: Tracker, draw: Draw, transforms: tuple[str, ...]
+) -> None:
+    with tracker.file("file", data_source="in") as file:
+        for transform in transforms:
+            with file.transform(transform):
+                pass
+        file.split(["part"], data_source="parts")
+    draw(marquez.url)
+    ends = {event["job"]["name"]: event for event in of_transforms(marquez) if event["eventType"] != "START"}
+    assert len(ends) == len(transforms) + 1
+    says = {event["job"]["facets"]["documentation"]["description"] for event in ends.values()}
+    assert says == {
+        "Splits files of the data source in into others.",
+        *(f"The transform {transform} of files of the data source in." for transform in transforms),
+    }
 
 
 def test_a_backend_that_is_down_is_told_later_also_after_a_restart(
@@ -344,40 +446,47 @@ def test_a_backend_that_is_down_is_told_later_also_after_a_restart(
         file.egress("out")
     marquez.faults.extend(["503"] * 3)
     draw(marquez.url)
-    assert drawn(marquez.url, system, "job:in.clean")[1] == [
-        "[in.clean] > out",
+    assert drawn(marquez.url, system, "job:clean · in")[1] == [
+        "[clean · in] > out",
         "[in] > out",
-        "in > [in.clean]",
+        "in > [clean · in]",
         "in > [in]",
     ]
 
 
-def test_a_refused_job_event_is_no_dead_letter_and_holds_up_nothing(
+def test_a_run_of_a_transform_that_is_refused_is_no_dead_letter_and_holds_up_nothing(
     marquez: ContractServer, tracker: Tracker, draw: Draw, journal: Journal
 ) -> None:
     with tracker.file("file", data_source="in") as file, file.transform("clean"):
         file.egress("out")
-    marquez.fault_of = lambda body: "422" if b"/JobEvent" in body else None
+    marquez.fault_of = lambda body: "422" if b"TRANSFORM" in body else None
     worker = draw(marquez.url)
     assert worker.delivery.pending() == 0
     assert list(marquez.runs.values()) == ["COMPLETED"]
     assert dead_letters(journal) == []
 
 
-def test_a_job_event_is_what_the_specification_says(
+def test_the_events_of_a_transform_are_what_the_specification_says(
     marquez: ContractServer, tracker: Tracker, draw: Draw, system: str
 ) -> None:
     with tracker.file("file", data_source="in") as file, file.transform("clean"):
         file.egress("out")
     draw(marquez.url)
-    (event,) = [e for e in marquez.stored if e["schemaURL"].endswith("/JobEvent")]
-    assert event.keys() == {"eventTime", "producer", "schemaURL", "job", "inputs", "outputs"}
-    assert event["inputs"] == [{"namespace": system, "name": "in"}]
-    facets = event["job"]["facets"]
-    assert facets["jobType"]["jobType"] == "TRANSFORM"
-    assert facets["documentation"]["description"] == (
-        "The flow clean, as files of the data source in pass it."
-    )
+    for event in of_transforms(marquez):
+        assert event.keys() == {
+            "eventType",
+            "eventTime",
+            "producer",
+            "schemaURL",
+            "run",
+            "job",
+            "inputs",
+            "outputs",
+        }
+        (read,) = event["inputs"]
+        assert (read["namespace"], read["name"]) == (system, "in")
+        assert read["facets"]["documentation"]["description"] == "Files of the data source in."
+        assert event["job"]["facets"]["jobType"]["jobType"] == "TRANSFORM"
 
 
 def known(url: str, system: str, kind: str, name: str) -> dict[str, Any]:
@@ -407,15 +516,17 @@ def test_owners_tags_and_documentation_of_the_files_events_are_those_of_the_flow
     }
     journal.append(Kind.OPENLINEAGE, json.dumps(noted).encode())
     draw(url)
-    for name in ("months.validate", "months.load"):
+    for name in ("validate · months", "load · months"):
         job = known(url, system, "jobs", name)
-        assert job["description"].endswith("as files of the data source months pass it. Ask Ann.")
+        assert job["description"].endswith(
+            "of files of the data source months. Ask Ann. Owners: team:flights."
+        )
         assert job["facets"]["ownership"]["owners"] == [{"name": "team:flights", "type": "MAINTAINER"}]
         (tag,) = job["facets"]["tags"]["tags"]
         assert (tag["key"], tag["value"]) == ("tier", "gold")
-    for name in ("years.unpack", "years.split"):
+    for name in ("unpack · years", "(split) · years"):
         assert "ownership" not in known(url, system, "jobs", name)["facets"], "another data source's own"
-    between = known(url, system, "datasets", "months.validate")
+    between = known(url, system, "datasets", "validate · months")
     assert between["description"] == "Files of the data source months that have passed validate."
 
 
@@ -436,46 +547,44 @@ def test_a_facet_that_is_not_as_its_schema_has_it_says_nothing(facets: object) -
 
 
 def test_emitters_that_disagree_are_passed_on_once_a_minute() -> None:
-    journey, now_ms = JobGraph({}), 1_000_000
+    graph, now_ms = JobGraph({}), 1_000_000
     ann, ben = (JobFacets(owners=(Owner(name),)) for name in ("ann", "ben"))
     path = FilePath(Node("s", "in"), ("clean",), "out")
-    (node,) = journey.learn(path, now_ms)
-    journey.event(node)
-    assert journey.told(node, now_ms)
-    assert journey.learn(path._replace(notes=ann), now_ms + 1) == {node}, "the first word is told at once"
-    journey.event(node)
-    assert journey.learn(path._replace(notes=ann), now_ms + 1) == set()
-    assert journey.told(node, now_ms + 1)
-    assert journey.learn(path._replace(notes=ben), now_ms + 2) == set()
-    assert journey.learn(path, now_ms + NOTE_AFTER_MS + 2) == set(), "one who says nothing takes nothing away"
-    assert journey.learn(path._replace(notes=ben), now_ms + NOTE_AFTER_MS + 3) == {node}
-    again = JobGraph({row_key(node): journey.row(node)})
-    assert json.loads(again.event(node))["job"]["facets"]["ownership"]["owners"] == [{"name": "ben"}]
+
+    def owners(path: FilePath, at_ms: int) -> list[str]:
+        (job,) = graph.learn(path, at_ms)
+        graph.count([job], Outcome(FinalState.COMPLETE), Entry(1, at_ms, Kind.OPENLINEAGE, "", b""))
+        if graph.due(at_ms, caught_up=True) == []:
+            return []
+        body = graph.event(job.node)
+        graph.told(job.node, at_ms)
+        facet = json.loads(body or b"{}")["job"]["facets"].get("ownership", {"owners": [{"name": "nobody"}]})
+        return [owner["name"] for owner in facet["owners"]]
+
+    assert owners(path, now_ms) == ["nobody"]
+    assert owners(path._replace(notes=ann), now_ms + 1) == ["ann"], "the first word is told at once"
+    assert owners(path._replace(notes=ben), now_ms + 2) == []
+    assert owners(path, now_ms + NOTE_AFTER_MS + 2) == ["ann"], "one who says nothing takes nothing away"
+    assert owners(path._replace(notes=ben), now_ms + 3 * NOTE_AFTER_MS) == ["ben"]
+    again = JobGraph(dict(graph.changed()))
+    assert again.learn(path, now_ms)[0].notes == ben
 
 
-def test_what_is_in_use_is_told_again_after_a_day() -> None:
-    journey, path = JobGraph({}), FilePath(Node("s", "in"), ("clean",), "out")
-    (node,) = journey.learn(path, 1)
-    journey.event(node)
-    assert journey.told(node, 1)
-    assert journey.learn(path, RENEW_AFTER_MS) == set()
-    assert journey.learn(path, RENEW_AFTER_MS + 2) == {node}
-    assert journey.learn(path, RENEW_AFTER_MS + 3) == set()
-
-
-def test_what_is_learned_while_a_job_is_being_told_is_told_too() -> None:
-    journey = JobGraph({})
-    (node,) = journey.learn(FilePath(Node("s", "in"), ("clean",), "out"), 1)
-    journey.event(node)
-    assert journey.learn(FilePath(Node("s", "in"), ("clean",), "archive"), 2) == {node}
-    assert not journey.told(node, 3)
-    assert journey.untold() == [node]
-    again = JobGraph({row_key(node): journey.row(node)})
-    assert again.untold() == [node]
-    assert json.loads(again.event(node))["outputs"] == [
-        {"namespace": "s", "name": "archive"},
-        {"namespace": "s", "name": "out"},
-    ]
+def test_what_is_learned_while_a_run_is_on_its_way_is_sent_with_the_next() -> None:
+    graph = JobGraph({})
+    outcome, entry = Outcome(FinalState.COMPLETE), Entry(1, 1, Kind.OPENLINEAGE, "", b"")
+    (job,) = graph.learn(FilePath(Node("s", "in"), ("clean",), "out"), 1)
+    graph.count([job], outcome, entry)
+    assert graph.due(1, caught_up=True) == [job.node]
+    graph.event(job.node)
+    graph.count(graph.learn(FilePath(Node("s", "in"), ("clean",), "archive"), 2), outcome, entry)
+    assert graph.due(2, caught_up=True) == []
+    again = JobGraph(dict(graph.changed()))
+    assert again.untold() == [job.node], "what was on its way when a runner died is sent again"
+    graph.told(job.node, 3)
+    assert graph.due(3, caught_up=True) == [job.node]
+    outputs = json.loads(graph.event(job.node) or b"{}")["outputs"]
+    assert [(one["namespace"], one["name"]) for one in outputs] == [("s", "archive"), ("s", "out")]
 
 
 def test_names_that_differ_for_each_file_fill_no_memory() -> None:
@@ -495,15 +604,15 @@ def test_whatever_stands_in_the_journal_is_no_trouble(
         journal.append(Kind.OPENLINEAGE, body)
     journal.append(Kind.PROVENANCE, b"[{}]")
     draw(marquez.url, at_most_s=5.0)
-    assert job_events(marquez) == []
+    assert of_transforms(marquez) == []
 
 
 @pytest.mark.parametrize(
     ("sink", "is_split", "last"),
-    [("out", False, "out"), (None, True, "in.clean"), (None, False, "in")],
+    [("out", False, "out"), (None, True, "clean · in"), (None, False, "in")],
     ids=["left", "came apart", "ended on its way"],
 )
 def test_a_path_is_drawn_as_far_as_it_went(sink: str | None, last: str, *, is_split: bool) -> None:
-    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges())
-    assert edges[0] == (Node("s", "in.clean"), Node("s", "in"), False)
+    edges = list(FilePath(Node("s", "in"), ("clean",), sink, is_split).edges(lambda step: step.node))
+    assert (edges[0].job.node, edges[0].dataset) == (Node("s", "clean · in"), Node("s", "in"))
     assert edges[-1].dataset.name == last

@@ -51,23 +51,23 @@ def run(code: str, home: Path, folder: Path) -> str:
 
 def test_the_figures_are_those_of_the_code() -> None:
     said = [
-        f"at most {pending.HELD_MAX:,} are in view",
-        f"more than {pending.HELD_MAX:,} runs are in trouble at once",
+        f"no more than {pending.HELD_MAX:,} at a time",
+        f"more than {pending.HELD_MAX:,} runs fail at once",
         f"(or {pending.HELD_MAX // pending.BLOCKED_KEY_MAX}, each with {pending.BLOCKED_KEY_MAX} events",
-        f"usually they are at most {pending.READ_MAX}",
-        f"no answer in {client.ANSWER_TIMEOUT_S:.0f} s",
+        f"usually at most {pending.READ_MAX}",
+        f"no response in {client.ANSWER_TIMEOUT_S:.0f} s",
         f"up to {circuit.RETRY_AFTER_MAX_S / 60:.0f} minutes",
         f"every {circuit.BARRED_RETRY_S / 2:.0f} to {circuit.BARRED_RETRY_S:.0f} s",
-        f"within {schedule.KEY_EVERY_S:.0f} s of a new",
-        f"in {circuit.DENIED_RETRY_S / 120:.0f} to {circuit.DENIED_RETRY_S / 60:.0f} minutes looks",
-        f"anything from 0 to {circuit.BACKOFF_BASE_S} s",
-        f"up to {schedule.RETRY_EVERY_MAX_S:.0f} s",
+        f"within {schedule.KEY_EVERY_S:.0f} s after you set a new",
+        f"every {circuit.DENIED_RETRY_S / 120:.0f} to {circuit.DENIED_RETRY_S / 60:.0f} minutes tests",
+        f"back-off of up to {circuit.BACKOFF_BASE_S} s",
+        f"2 s and so on to {schedule.RETRY_EVERY_MAX_S:.0f} s",
         f"pauses of up to {circuit.PROBE_ANSWERING_EVERY_MAX_S:.0f} s while the backend answers",
         f"up to {circuit.PROBE_EVERY_MAX_S:.0f} s while it does not",
         f"failed {schedule.POISON_TRIES} times in a row and for {schedule.POISON_AFTER_S / 60:.0f} minutes",
         f"{client.COMPRESS_FROM_BYTES // 1024} KiB or more",
-        f"The last {dead_letter_box.LETTERS_MAX:,} are kept",
-        f"with events of {dead_letter_box.BODIES_MAX_BYTES // 2**20} MiB at most",
+        f"keeps the last {dead_letter_box.LETTERS_MAX:,}",
+        f"up to {dead_letter_box.BODIES_MAX_BYTES // 2**20} MiB in total",
     ]
     assert [words for words in said if words not in PROSE] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import shutil
 import socket
@@ -10,19 +11,22 @@ import ssl
 import subprocess
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from shown_runs import running_runs
+
+from waybill.transport import Journal, Kind, Settings, Tracker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Worker
     from contract_server import ContractServer
-
-    from waybill.transport import Journal
 
 Keep = Callable[..., int]
 Numbers = Callable[[list[dict[str, Any]], str], list[int]]
@@ -90,8 +94,8 @@ def test_while_nobody_listens_events_wait_and_then_arrive_once(
     marquez.refuse()
     worker.run(at_most_s=200)
     assert worker.problem == (
-        f"{marquez.url} does not answer: Connection refused; "
-        "events wait in the journal and are tried again by themselves"
+        f"{marquez.url} does not answer: Connection refused, and events wait in the journal until it does; "
+        "start it, or correct marquez_url: write `marquez_url: URL` into waybill.yaml"
     )
     marquez.start()
     worker.run()
@@ -172,7 +176,7 @@ def test_a_wrong_address_is_said_and_tried_slowly(
     step = worker.delivery.step()
     assert step.problem is not None
     assert step.problem.startswith(f"{marquez.url} {words}")
-    assert step.problem.endswith("where its API is")
+    assert "correct marquez_url to where its API is: " in step.problem
     assert step.to_correct == "marquez_url"
     worker.run(at_most_s=3600)
     assert 60 <= len(marquez.received) <= 125
@@ -302,3 +306,58 @@ def test_a_backend_that_fails_every_other_time_gets_everything_once(
     marquez.faults.extend(["500", None, "503", "429", None, "502", "close", None] * 20)
     worker.run()
     assert [numbers_of(marquez.stored, f"run-{run}") for run in range(10)] == [list(range(10))] * 10
+
+
+def test_after_outages_no_run_is_running_whose_end_is_known(
+    home: Path,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    event_of: Callable[..., bytes],
+    seed: int,
+) -> None:
+    system = f"outages-{uuid.uuid4()}"
+    with Tracker(settings=Settings.load({"home": home, "system_name": system, "runner": "none"})) as tracker:
+        for number in range(5):
+            with tracker.file(f"{number}.csv", data_source="orders", data_sinks=["lake"]) as file:
+                with file.transform("load"):
+                    file.egress("lake")
+                if number == 2:
+                    file.error("torn")
+    task, application, write, lost, left = (str(uuid.uuid4()) for _ in range(5))
+    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
+    of_task, of_application = (
+        {"parent": {"run": {"runId": run}, "job": {"namespace": system, "name": job}} | facet}
+        for run, job in ((task, "dag.task"), (application, "app"))
+    )
+    inferred = of_application | {"waybill_inferred": {"reason": "its application has ended"} | facet}
+    sent: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("START", task, "dag.task", {}),
+        ("START", application, "app", of_task),
+        ("START", write, "app.write", of_application),
+        ("START", lost, "app.read", of_application),
+        ("START", left, "left", {}),
+        ("FAIL", write, "app.write", of_application),
+        ("COMPLETE", write, "app.write", of_application),
+        ("COMPLETE", application, "app", of_task),
+        ("RUNNING", application, "app", of_task),
+        ("RUNNING", write, "app.write", of_application),
+        ("ABORT", lost, "app.read", inferred),
+        ("START", lost, "app.read", of_application),
+        ("COMPLETE", task, "dag.task", {}),
+    ]
+    journal = Journal(home)
+    for kind, run, job, facets in sent:
+        named = {"run": {"runId": run, "facets": facets}, "job": {"namespace": system, "name": job}}
+        journal.append(Kind.OPENLINEAGE, event_of(run, eventType=kind, **named))
+    chosen = Random(seed)  # noqa: S311 - no secret
+    marquez.faults.extend(chosen.choice([*UNSTORED, *STORED, None, None, None]) for _ in range(100))
+    for stored in itertools.count(5, 5):
+        worker = new_worker(journal, marquez.url, draws=True)
+        worker.run(until=lambda stored=stored: len(marquez.stored) >= stored)  # type: ignore[misc]
+        is_done = not worker.delivery.pending()
+        worker.delivery.finish()
+        worker.delivery.close()
+        if is_done:
+            break
+    journal.close()
+    assert running_runs(marquez) == {left}

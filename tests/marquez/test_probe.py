@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +31,11 @@ def test_nobody_there_is_said(marquez: ContractServer) -> None:
     result = probe(marquez.url)
     assert (result.answers, result.status, result.latency_ms) == (False, None, None)
     assert result.problem is not None
-    assert result.problem.startswith(f"{marquez.url} does not answer: Connection refused; ")
+    assert result.problem.startswith(f"{marquez.url} does not answer: Connection refused, and events wait")
+    assert result.problem.endswith("or correct marquez_url: write `marquez_url: URL` into waybill.yaml")
+    asked = probe(marquez.url, home=Path("/my home"))
+    assert asked.problem is not None
+    assert asked.problem.endswith("`waybill settings apply --home '/my home' --marquez-url URL`")
 
 
 def test_a_backend_that_hangs_is_given_up_in_time(marquez: ContractServer) -> None:
@@ -47,8 +54,17 @@ def test_a_wrong_key_is_said_without_showing_it(marquez: ContractServer) -> None
     result = probe(marquez.url, "wrong-key")
     assert (result.answers, result.status) == (False, 401)
     assert result.problem is not None
-    assert "marquez_api_key" in result.problem
+    assert f"{marquez.url} refuses the key that is given" in result.problem
+    assert "correct marquez_api_key: write `marquez_api_key: KEY`" in result.problem
     assert "wrong-key" not in result.problem
+
+
+def test_a_key_that_nobody_gave_is_not_called_refused(marquez: ContractServer) -> None:
+    marquez.api_key = "right"
+    problem = probe(marquez.url).problem
+    assert problem is not None
+    assert f"{marquez.url} wants a key and none is given, it answers 401" in problem
+    assert "set marquez_api_key: write `marquez_api_key: KEY`" in problem
 
 
 def test_a_page_that_is_not_marquez_is_said(marquez: ContractServer) -> None:
@@ -56,14 +72,14 @@ def test_a_page_that_is_not_marquez_is_said(marquez: ContractServer) -> None:
     result = probe(marquez.url)
     assert (result.answers, result.status) == (False, 200)
     assert result.problem is not None
-    assert "not as Marquez's API does; correct marquez_url" in result.problem
+    assert "not as Marquez's API does" in result.problem
 
 
 def test_an_address_with_nothing_behind_it_is_said(marquez: ContractServer) -> None:
     result = probe(f"{marquez.url}/elsewhere")
     assert (result.answers, result.status) == (False, 404)
     assert result.problem is not None
-    assert "correct marquez_url to where its API is" in result.problem
+    assert "correct marquez_url to where its API is: write `marquez_url: URL` into" in result.problem
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -73,6 +89,24 @@ def test_a_marquez_in_trouble_is_said(marquez: ContractServer, status: int) -> N
     assert (result.answers, result.status) == (False, status)
     assert result.problem is not None
     assert f"answers {status} (" in result.problem
+
+
+def test_a_web_page_of_a_proxy_is_not_quoted() -> None:
+    class Gateway(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(502)
+            self.end_headers()
+            self.wfile.write(b"\n<!DOCTYPE html><html><title>502</title><body>secrets of nginx</body></html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = probe(f"http://127.0.0.1:{server.server_address[1]}")
+        server.shutdown()
+    assert result.problem is not None
+    assert "answers 502 (a web page: 502), and events wait" in result.problem
 
 
 def test_secrets_in_the_address_are_not_shown(marquez: ContractServer) -> None:

@@ -46,7 +46,6 @@ REPEATS = {"500-stored", "close-stored"}
     steps=st.lists(st.integers(1, 12), max_size=4),
 )
 @settings(
-    deadline=None,
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import requests
 
 from waybill.marquez import EventReader, MarquezReadError, open_reader, reconcile, reconcile_new, repair
-from waybill.transport import Journal, Kind, Settings
+from waybill.transport import Journal, Kind, NotFoundError, Settings
 
 if TYPE_CHECKING:
     from conftest import Worker
@@ -31,6 +33,12 @@ def delivered(worker: Worker, keep: Keep) -> Worker:
             keep(f"run-{run}", number, eventType=kind, eventTime=MOMENT.format(number, run))
     worker.run()
     return worker
+
+
+def send(url: str, body: bytes) -> int:
+    """Send an event past Waybill; returns the status."""
+    headers = {"Content-Type": "application/json"}
+    return requests.post(f"{url}/api/v1/lineage", data=body, headers=headers, timeout=60).status_code
 
 
 def forget(marquez: ContractServer, *numbers: int, run: str = "run-1") -> None:
@@ -81,7 +89,7 @@ def test_a_summary_stands_for_the_events_in_it_and_is_repaired_as_they_would_be(
     journal.mark(b"flush")
     worker = new_worker(journal, marquez.url, detail="summary")
     worker.run()
-    assert len(marquez.stored) == 1
+    assert [event["eventType"] for event in marquez.stored] == ["START", "COMPLETE"]
     before, run_id = dict(marquez.runs), marquez.stored[0]["run"]["runId"]
     found = reconcile(journal, EventReader(marquez.url))
     assert (found.compared, found.missing) == (1, ())
@@ -93,7 +101,7 @@ def test_a_summary_stands_for_the_events_in_it_and_is_repaired_as_they_would_be(
     worker.run()
     assert reconcile(journal, EventReader(marquez.url)).missing == ()
     assert marquez.runs == before
-    assert marquez.stored[0] == marquez.stored[1]
+    assert marquez.stored[:2] == marquez.stored[2:]
 
 
 def test_what_is_set_aside_was_not_delivered_and_is_not_missing(
@@ -218,11 +226,134 @@ def test_nothing_is_missing_of_what_was_just_sent(
     assert (found.compared, found.missing) == (9, ())
 
 
+@dataclass
+class Runs:
+    """Runs of two jobs, one of them with a parent, that were delivered; all in a namespace of their own."""
+
+    namespace: str
+    ids: dict[str, list[str]]
+    """By the job's name at the backend."""
+    keep: Keep
+    begun: datetime
+    """A time of their own, because a backend may keep what other tests sent."""
+
+    def members(self, job: str, run: str, kind: str, second: int) -> dict[str, Any]:
+        """The members of an event."""
+        parent = {
+            "run": {"runId": self.ids["plain"][0]},
+            "job": {"namespace": self.namespace, "name": "above"},
+        }
+        facets = {"parent": FACET | parent} if job == "above.child" else {}
+        return {
+            "eventType": kind,
+            "eventTime": (self.begun + timedelta(seconds=second)).isoformat(),
+            "job": {"namespace": self.namespace, "name": job.removeprefix("above.")},
+            "run": {"runId": run, "facets": facets},
+        }
+
+
+FACET = {"_producer": "https://example.com", "_schemaURL": "https://example.com/schema"}
+
+
+@pytest.fixture
+def runs(journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep) -> Runs:
+    ids = {job: [str(uuid.uuid4()) for _ in range(3)] for job in ("plain", "above.child")}
+    runs = Runs(f"tests-{uuid.uuid4()}", ids, keep, datetime.now(UTC))
+    for job, run_ids in ids.items():
+        for run in run_ids:
+            for second, kind in enumerate(("START", "COMPLETE")):
+                keep("", **runs.members(job, run, kind, second))
+    new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    return runs
+
+
+def missing_of(journal: Journal, url: str, page_runs: int = 1000) -> list[tuple[str, str]]:
+    """The run and the type of each missing event."""
+    found = reconcile(journal, EventReader(url, page_runs=page_runs))
+    return [(one.run_id, one.event_type) for one in found.missing]
+
+
+def test_a_job_that_somebody_deleted_comes_back_with_its_runs(
+    journal: Journal, marquez: ContractServer, url: str, runs: Runs, new_worker: type[Worker]
+) -> None:
+    assert missing_of(journal, url) == []
+    at = f"{url}/api/v1/namespaces/{runs.namespace}/jobs/above.child"
+    assert requests.delete(at, timeout=60).status_code == 200
+    expected = [(run, kind) for run in runs.ids["above.child"] for kind in ("START", "COMPLETE")]
+    assert missing_of(journal, url) == expected
+    repair(journal, reconcile(journal, EventReader(url)).missing)
+    new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    assert missing_of(journal, url) == []
+    shown = requests.get(f"{at}/runs", timeout=60).json()["runs"]
+    assert {one["id"]: one["state"] for one in shown} == dict.fromkeys(runs.ids["above.child"], "COMPLETED")
+
+
+@pytest.mark.parametrize("job", ["plain", "above.child"])
+def test_a_run_in_a_lesser_state_gets_its_end_again(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    runs: Runs,
+    new_worker: type[Worker],
+    event_of: Callable[..., bytes],
+    job: str,
+) -> None:
+    run = runs.ids[job][1]
+    assert send(url, event_of("", **runs.members(job, run, "RUNNING", 9))) == 201
+    assert missing_of(journal, url) == [(run, "COMPLETE")]
+    found = list(reconcile_new(journal, EventReader(url)))
+    assert [[one.run_id for one in part.missing] for part in found] == [[], [run]]
+    assert list(reconcile_new(journal, EventReader(url))) == []
+    new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    assert missing_of(journal, url) == []
+
+
+def test_an_inferred_end_closes_an_open_run_and_gives_way_to_any_other(
+    journal: Journal,
+    marquez: ContractServer,
+    url: str,
+    runs: Runs,
+    new_worker: type[Worker],
+    event_of: Callable[..., bytes],
+) -> None:
+    run = str(uuid.uuid4())
+    start, abort = (runs.members("plain", run, kind, at) for at, kind in enumerate(("START", "ABORT")))
+    runs.keep("", **start)
+    runs.keep("", **abort | {"run": {"runId": run, "facets": {"waybill_inferred": FACET}}})
+    new_worker(journal, marquez.url, connect_timeout_s=5.0, answer_timeout_s=60.0).run()
+    for kind, missing in (("RUNNING", [(run, "ABORT")]), ("COMPLETE", [])):
+        assert send(url, event_of("", **runs.members("plain", run, kind, 9))) == 201
+        assert missing_of(journal, url) == missing
+
+
+def test_an_end_that_counts_for_more_is_left_alone(
+    journal: Journal, url: str, runs: Runs, event_of: Callable[..., bytes]
+) -> None:
+    assert send(url, event_of("", **runs.members("plain", runs.ids["plain"][0], "FAIL", 9))) == 201
+    assert missing_of(journal, url) == []
+
+
+@pytest.mark.parametrize("page_runs", [1, 2, 1000])
+def test_a_run_that_is_gone_while_its_events_are_there_gets_its_first_event_and_its_end_again(
+    journal: Journal, marquez: ContractServer, runs: Runs, new_worker: type[Worker], page_runs: int
+) -> None:
+    before = dict(marquez.runs)
+    gone = [run_ids[1] for run_ids in runs.ids.values()]
+    for run in gone:
+        del marquez.runs[run]
+    expected = [(run, kind) for run in gone for kind in ("START", "COMPLETE")]
+    assert missing_of(journal, marquez.url, page_runs=page_runs) == expected
+    repair(journal, reconcile(journal, EventReader(marquez.url)).missing)
+    new_worker(journal, marquez.url).run()
+    assert missing_of(journal, marquez.url) == []
+    assert marquez.runs == before
+
+
 def test_only_a_marquez_can_be_asked(home: Path) -> None:
     hub = {"backend": "datahub", "endpoint": "http://hub:8080"}
     second = {"backend": "marquez", "name": "second", "endpoint": "http://second:5000"}
     settings = Settings.load({"home": home, "backends": [hub, second]}, env={})
     open_reader(settings, "second").close()
     for name in ("marquez", "datahub", "nobody"):
-        with pytest.raises(MarquezReadError, match="is no Marquez"):
+        with pytest.raises(NotFoundError, match="is not a Marquez"):
             open_reader(settings, name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from waybill.marquez import dead_letter_body, dead_letters, drop_dead_letters, replay_dead_letters
 
 if TYPE_CHECKING:
@@ -61,15 +63,16 @@ def test_a_replayed_start_leaves_no_finished_run_running(
     assert marquez.runs == {"run": "COMPLETED"}
 
 
-def test_a_replayed_terminal_event_does_not_take_the_place_of_a_later_one(
-    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep
+@pytest.mark.parametrize("ends", [("FAIL", "COMPLETE"), ("COMPLETE", "FAIL"), ("ABORT", "FAIL")])
+def test_a_replayed_terminal_event_leaves_the_run_in_the_state_of_its_record(
+    journal: Journal, marquez: ContractServer, worker: Worker, keep: Keep, ends: tuple[str, str]
 ) -> None:
-    bad = keep("run", 0, eventType="FAIL")
-    keep("run", 1, eventType="COMPLETE")
-    refuse_one(marquez, worker, b'"FAIL"')
+    bad = keep("run", 0, eventType=ends[0])
+    keep("run", 1, eventType=ends[1])
+    refuse_one(marquez, worker, f'"{ends[0]}"'.encode())
     replay_dead_letters(journal, [bad])
     worker.run()
-    assert marquez.runs == {"run": "COMPLETED"}
+    assert marquez.runs == {"run": "FAILED"}
 
 
 def test_what_is_refused_again_stays_with_the_words_of_now(

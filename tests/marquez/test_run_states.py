@@ -58,6 +58,26 @@ def test_a_later_terminal_event_takes_the_place_of_an_earlier_one(
     assert marquez.runs == {"run": "FAILED"}
 
 
+@pytest.mark.parametrize("lesser", ["COMPLETE", "ABORT", "complete"])
+def test_a_failure_is_sent_again_after_a_lesser_end_as_spark_s_listener_sends_it(
+    journal: Journal,
+    marquez: ContractServer,
+    new_worker: type[Worker],
+    keep: Keep,
+    numbers_of: Numbers,
+    lesser: str,
+) -> None:
+    keep("run", 0, eventType="START")
+    keep("run", 1, eventType="FAIL")
+    keep("run", 2, eventType=lesser)
+    new_worker(journal, marquez.url).run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1]
+    keep("run", 3, eventType="COMPLETE")
+    new_worker(journal, marquez.url).run()
+    assert numbers_of(marquez.stored, "run") == [0, 1, 2, 1, 3, 1]
+    assert marquez.runs == {"run": "FAILED"}
+
+
 def test_the_end_of_a_run_is_known_after_a_restart(
     journal: Journal, marquez: ContractServer, new_worker: type[Worker], keep: Keep, numbers_of: Numbers
 ) -> None:

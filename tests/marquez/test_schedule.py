@@ -85,7 +85,7 @@ KEYS = st.lists(st.none() | st.sampled_from("abcdef"), min_size=1, max_size=60)
 
 
 @given(keys=KEYS, script=st.lists(ANSWERS, max_size=60), data=st.data())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_any_backend_that_recovers_gets_each_event_once_in_the_order_of_its_key(
     keys: list[str | None], script: list[Answer], data: st.DataObject
 ) -> None:
@@ -112,7 +112,7 @@ def test_any_backend_that_recovers_gets_each_event_once_in_the_order_of_its_key(
 
 
 @given(keys=KEYS, poison=st.sets(st.integers(1, 60), max_size=4), script=st.lists(ANSWERS, max_size=30))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_poison_is_parked_and_nothing_else_is(
     keys: list[str | None], poison: set[int], script: list[Answer]
 ) -> None:
@@ -185,7 +185,6 @@ def test_the_window_reads_past_a_blocked_key_and_comes_back_for_what_it_left() -
 
 
 @given(keys=st.lists(st.sampled_from("abc"), min_size=1, max_size=30), data=st.data())
-@settings(deadline=None)
 def test_no_event_is_given_out_before_it_is_durable_that_the_one_before_it_is_dealt_with(
     keys: list[str], data: st.DataObject
 ) -> None:
@@ -237,7 +236,6 @@ def test_a_circuit_opens_at_once_when_nobody_answers_and_after_three_answers_of_
     jump=st.integers(0, 2 * PAGE_ENTRIES),
     restart_every=st.integers(1, 20),
 )
-@settings(deadline=None)
 def test_acks_restored_from_their_rows_are_the_same(
     settled: list[int], jump: int, restart_every: int
 ) -> None:

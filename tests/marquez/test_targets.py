@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 
 from waybill.marquez import Delivery, dead_letters, open_deliveries
+from waybill.marquez.links import note_collector
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
@@ -149,22 +150,38 @@ def test_the_runner_works_them_all(home: Path, marquez: ContractServer, keep: Ke
 
 
 @pytest.mark.parametrize(
-    ("given", "link"),
+    ("given", "noted", "link"),
     [
-        ({"listen": "collector:8090"}, "http://collector:8090"),
-        ({"listen": "0.0.0.0:8091"}, f"http://{socket.gethostname()}:8091"),
-        ({"public_url": "https://lineage.example.com/waybill/"}, "https://lineage.example.com/waybill"),
+        ({}, "https://collector:8290", "https://collector:8290"),
+        ({"listen": "elsewhere:1"}, "http://127.0.0.1:8290", "http://127.0.0.1:8290"),
+        ({"public_url": "https://lineage.example.com/waybill/"}, "http://127.0.0.1:8290", None),
+        ({}, None, ""),
     ],
 )
 def test_a_summary_points_to_where_users_reach_the_collector_and_has_the_sizes_that_were_told(
-    home: Path, journal: Journal, marquez: ContractServer, open_all: Open, given: dict[str, str], link: str
+    home: Path,
+    journal: Journal,
+    marquez: ContractServer,
+    open_all: Open,
+    given: dict[str, str],
+    noted: str | None,
+    link: str | None,
 ) -> None:
+    if noted is not None:
+        note_collector(journal, noted)
     with Tracker(settings=Settings.load({"home": home, "runner": "none"}, env={})) as tracker:
         for size_bytes in (1_000, None, 24):
             tracker.file("a.csv", data_source="in").egress("lake", size_bytes=size_bytes)
     journal.mark(b"flush")
     (delivery,) = open_all(marquez_url=marquez.url, marquez_detail="summary", **given)
     work(delivery)
-    (facet,) = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored if "run" in e]
-    assert facet["provenanceQuery"].startswith(f"{link}/api/v1/records?")
+    facets = [e["run"]["facets"]["waybill_summary"] for e in marquez.stored]
+    (facet,) = {json.dumps(one): one for one in facets if "transform" not in one}.values()
+    base = "https://lineage.example.com/waybill" if link is None else link
+    assert facet.get("provenanceQuery") == (f"{base}/s/1" if base else None)
+    locations = {
+        event["job"].get("facets", {}).get("sourceCodeLocation", {}).get("url") for event in marquez.stored
+    }
+    query = urlencode({"system_name": facet["systemName"], "data_source": "in"})
+    assert locations == {f"{base}/api/v1/records?{query}" if base else None}
     assert (facet["records"], facet["bytes"]) == (3, 1_024)

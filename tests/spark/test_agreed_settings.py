@@ -32,5 +32,5 @@ def test_a_session_keeps_its_events_by_the_agreed_settings_and_may_be_asked_for_
     ran = run(PROGRAM, home=home)
     lease.release()
     assert ran.status == 0, ran.stderr
-    assert ran.stderr.count("to change what is agreed") == 1
+    assert ran.stderr.count("to change the agreed settings") == 1
     assert len(ran.written("numbers")) == 1

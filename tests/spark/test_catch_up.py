@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from logged import APPLICATION, FAILED, GOOD, LOG, ROOT, RUN, Store
+from logged import APPLICATION, EVENTS, FAILED, GOOD, LINES, LOG, ROOT, RUN, Store
 from sayings import AT, CTAS, START_MS, ended, event_of, files, log_lines
 from stores import new_bucket, s3_server
 
@@ -32,6 +32,7 @@ from waybill.spark.event_logs import (
     logs_of_server,
 )
 from waybill.transport import Journal, Kind, flush
+from waybill.transport.runner.unended import SETTLE_MS, UnendedRuns
 
 if TYPE_CHECKING:
     from conftest import Ran, Run
@@ -119,6 +120,86 @@ def test_what_was_told_without_naming_its_execution_is_not_told_again(store: Sto
     assert [correction.output for correction in corrections] == ["/out/c"]
 
 
+def test_a_failure_is_told_of_a_run_whose_end_was_only_inferred(store: Store, tmp_path: Path) -> None:
+    inferred = json.loads(event_of(RUN, "ABORT", AT[1], name="orders.write", parent=ROOT))
+    inferred["run"]["facets"]["waybill_inferred"] = {"reason": "its application has ended"}
+    store.emit(json.dumps({**inferred, "producer": PRODUCER}).encode())
+    store.catch_up(plain(tmp_path / APPLICATION))
+    record = store.records()["file//out/a"]
+    assert (record.final_state, record.annotations) == (FinalState.ERROR, {"errorCause": "boom"})
+
+
+def inferred_ends(store: Store) -> list[tuple[str, str, str]]:
+    """The run, the type and the reason of each inferred end in the journal."""
+    with closing(Journal(store.home)) as journal:
+        bodies = [json.loads(one.body) for one in journal.read(0) if b"waybill_inferred" in one.body]
+    return [
+        (one["run"]["runId"], one["eventType"], one["run"]["facets"]["waybill_inferred"]["reason"])
+        for one in bodies
+    ]
+
+
+def test_an_application_whose_end_only_its_log_has_is_ended_by_inference_once(
+    store: Store, tmp_path: Path
+) -> None:
+    log = plain(tmp_path / APPLICATION)
+    assert "its end inferred" in store.command(log).stderr
+    assert inferred_ends(store) == [(ROOT, "ABORT", "its event log says that it has ended")]
+    assert store.catch_up(log).ends == ()
+
+
+def test_the_runs_that_such_an_application_left_open_are_ended_too(tmp_path: Path) -> None:
+    child = RUN.replace("0001", "0007")
+    body = json.loads(event_of(child, "START", AT[0], output=None, parent=ROOT, application=APPLICATION))
+    body["job"]["facets"]["jobType"] |= {"integration": "SPARK", "processingType": "BATCH"}
+    begun = json.loads(EVENTS[0])
+    begun["job"]["facets"]["jobType"] |= {"integration": "SPARK", "processingType": "NONE"}
+    own = Store(tmp_path / "own")
+    own.emit(json.dumps(begun).encode(), json.dumps(body).encode())
+    own.catch_up(plain(tmp_path / APPLICATION))
+    with closing(Journal(own.home)) as journal:
+        runs = UnendedRuns(journal)
+        for now_ms in (now := time.time_ns() // 1_000_000, now + SETTLE_MS + 1_000):
+            while runs.look(now_ms):
+                pass
+    assert [(run, kind) for run, kind, _ in inferred_ends(own)] == [(ROOT, "ABORT"), (child, "ABORT")]
+
+
+@pytest.mark.parametrize("is_known", ["its own end", "a failure of ours"])
+def test_an_application_whose_end_is_known_is_not_ended_again(
+    store: Store, tmp_path: Path, is_known: str
+) -> None:
+    kind, producer = (
+        ("COMPLETE", "https://example.org/listener") if is_known == "its own end" else ("FAIL", PRODUCER)
+    )
+    told = json.loads(event_of(ROOT, kind, START_MS + 60_000, output=None, name="orders"))
+    store.emit(json.dumps({**told, "producer": producer}).encode())
+    assert store.catch_up(plain(tmp_path / APPLICATION)).ends == ()
+
+
+def test_a_log_without_an_end_ends_nothing_for_the_application_may_be_idle(
+    store: Store, tmp_path: Path
+) -> None:
+    log = tmp_path / f"{APPLICATION}.inprogress"
+    log.write_text("\n".join(LINES[:-1]))
+    assert store.catch_up(log).ends == ()
+
+
+def test_the_end_of_a_later_attempt_shows_that_an_earlier_one_is_over_and_not_the_reverse(
+    store: Store, tmp_path: Path
+) -> None:
+    second = ROOT.replace("0000", "0008")
+    began_ms = START_MS + 61_000
+    store.emit(event_of(second, "START", began_ms, output=None, name="orders", application=APPLICATION))
+    assert [
+        json.loads(one)["run"]["runId"] for one in store.catch_up(plain(tmp_path / APPLICATION)).ends
+    ] == [ROOT]
+    other = Store.with_events(tmp_path / "other")
+    other.emit(event_of(second, "START", AT[0], output=None, name="orders", application=APPLICATION))
+    ends = other.catch_up(tmp_path / APPLICATION).ends
+    assert [json.loads(one)["run"]["runId"] for one in ends] == [ROOT, second]
+
+
 def test_what_is_in_the_archive_alone_counts_too(store: Store, tmp_path: Path) -> None:
     log = plain(tmp_path / APPLICATION)
     store.catch_up(log)
@@ -160,7 +241,9 @@ def test_of_commands_within_each_other_none_is_told_twice(store: Store, tmp_path
 
 def test_runs_of_an_earlier_attempt_are_not_those_of_this_one(store: Store, tmp_path: Path) -> None:
     store.emit(
-        event_of(ROOT.replace("0000", "0009"), "START", START_MS - 90_000, application=APPLICATION),
+        event_of(
+            ROOT.replace("0000", "0009"), "START", START_MS - 90_000, output=None, application=APPLICATION
+        ),
         event_of(
             RUN.replace("0001", "0008"),
             "COMPLETE",
@@ -284,10 +367,12 @@ def test_an_object_store_without_logs_and_one_that_is_not_known_are_named(
     store: Store, s3: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bucket = new_bucket(s3, monkeypatch)
-    done = store.command(bucket.url, "hdfs://name/logs")
-    assert done.returncode == 1
+    done = store.command(bucket.url)
+    assert done.returncode == 2
     assert f"there is no event log in {bucket.url}" in " ".join(done.stderr.split())
-    assert "hdfs://name/logs is of no object store that is known" in " ".join(done.stderr.split())
+    done = store.command("hdfs://name/logs")
+    assert done.returncode == 2
+    assert "hdfs://name/logs is not the URL of a supported object store" in " ".join(done.stderr.split())
 
 
 def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -> None:
@@ -300,7 +385,7 @@ def test_a_folder_may_be_given_as_java_writes_it(store: Store, tmp_path: Path) -
 def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left_out(tmp_path: Path) -> None:
     (log,) = find_logs(plain(tmp_path / APPLICATION))
     chars_max = LoggedApplication.read(log).plan_chars // 2
-    with pytest.raises(EventLogError, match="more to it than can be followed"):
+    with pytest.raises(EventLogError, match="is too large to follow"):
         LoggedApplication.read(log, chars_max=chars_max)
     read = LoggedApplication.read(log, after_ms=AT[1] + 1, chars_max=chars_max)
     assert [execution.id for execution in read.executions] == [3]
@@ -309,20 +394,20 @@ def test_a_log_with_more_than_may_be_read_is_an_error_unless_what_is_old_is_left
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "app.gz").write_bytes(gzip.compress(b"x" * (2**20 * 200), 1))
     (log,) = find_logs(tmp_path)
-    with pytest.raises(EventLogError, match="a line without end"):
+    with pytest.raises(EventLogError, match="a line does not end"):
         LoggedApplication.read(log)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.lzf", b"?", "compressed by lzf"),
-        ("a.snappy", b"?", "compressed by snappy"),
+        ("a.lzf", b"?", "compressed with lzf"),
+        ("a.snappy", b"?", "compressed with snappy"),
         ("a.zstd", b"no zstd", "damaged"),
         ("a.lz4", b"LZ4Block" + bytes(5), "damaged"),
         ("a.gz", gzip.compress(LOG)[:-20], "damaged"),
         ("a", LOG[:400], "damaged"),
-        ("a", b"a text\n", "no event log"),
+        ("a", b"a text\n", "not an event log"),
     ],
 )
 def test_a_log_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
@@ -350,8 +435,25 @@ def test_the_command_shows_what_it_corrects_and_names_what_it_cannot_read(
     ]
     assert [json.loads(line)["is_run_known"] for line in done.stdout.splitlines()] == [True, False]
     assert f"{APPLICATION} (orders): 2 executions failed, 2 corrected" in done.stderr
-    assert "other.lzf is compressed by lzf" in done.stderr
+    assert "other.lzf is compressed with lzf" in done.stderr
     assert store.records()["file//out/a"].final_state is FinalState.ERROR
+
+
+def test_a_place_without_logs_is_exit_code_2_and_then_nothing_is_corrected(
+    store: Store, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    plain(tmp_path / APPLICATION)
+    for place, says in (("empty", "no event log in"), ("nowhere", "no event log")):
+        done = store.command(tmp_path / APPLICATION, tmp_path / place)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{says} {tmp_path / place}; give " in done.stderr
+    assert store.records()["file//out/a"].final_state is FinalState.COMPLETE
+    done = store.command(tmp_path / APPLICATION, "--csv", "--dry-run")
+    assert done.stdout.splitlines()[-2:] == [
+        f"{RUN},orders.write,/out/a,boom",
+        "not known,orders.execute_insert_into_hadoop_fs_relation_command.out_c,/out/c,lost",
+    ]
 
 
 class Answers(http.server.SimpleHTTPRequestHandler):
@@ -395,7 +497,7 @@ def test_what_is_no_history_server_is_an_error(history: str, tmp_path: Path) -> 
     with pytest.raises(EventLogError, match="does not answer"):
         list(logs_of_server(history + "api", tmp_path))
     (tmp_path / "server" / "api" / "v1" / "applications" / "index.html").write_text("hello")
-    with pytest.raises(EventLogError, match="is no History Server"):
+    with pytest.raises(EventLogError, match="is not a History Server"):
         list(logs_of_server(history, tmp_path))
 
 

@@ -134,4 +134,4 @@ def test_a_listener_on_the_class_path_beside_jars_is_warned_of(run: Run, catalog
         env={"JAVA_HOME": str(find_java().home)},
     )
     assert ran.status == 0, ran.stderr
-    assert "does not see the JARs" in ran.stdout  # where spark-submit sends what Python says
+    assert "cannot see the JARs" in ran.stdout  # where spark-submit sends what Python says

@@ -85,7 +85,7 @@ def test_a_failed_write_without_a_run_is_a_record_of_its_own_at_the_end(
     assert record.transforms == ("orders.execute_insert_into_hadoop_fs_relation_command.out_a",)
     assert record.annotations == {"errorCause": "boom", "run": "not known"}
     assert (record.system_name, record.parent_did) == ("tests", APPLICATION.run_id)
-    assert "1 failed writes have no run" in caplog.text
+    assert "1 failed writes match none of the listener's runs" in caplog.text
     assert len(caplog.records) == 1
 
 
@@ -235,7 +235,7 @@ def test_a_write_that_ignored_what_exists_is_filtered(watched: Watched) -> None:
     watched.watch.observe(event_of(RUN, "COMPLETE", AT[1]))
     (record,) = watched.end(spark)
     assert (record.did, record.final_state) == (RUN, FinalState.FILTERED)
-    assert record.annotations == {"filteredCause": "what it was to write exists"}
+    assert record.annotations == {"filteredCause": "its output already exists"}
 
 
 def test_a_write_whose_jobs_somebody_cancelled_is_cancelled(watched: Watched) -> None:

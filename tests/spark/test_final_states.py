@@ -151,7 +151,7 @@ plain = SparkSession.builder.getOrCreate()
 try:
     waybill.spark.session("too late", **SETTINGS)
 except waybill.spark.SparkSetupError as error:
-    assert "not tracked" in str(error)
+    assert "untracked" in str(error)
 else:
     raise AssertionError
 plain.stop()

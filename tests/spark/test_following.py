@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -96,7 +97,7 @@ def test_what_a_log_says_is_told_once_whatever_it_is_called_and_whoever_follows(
     followed.log(*LINES)
     followed.look(after_ms=HOUR_MS)
     told = followed.entries()
-    assert told == len(EVENTS) + 3, "two failures and a confirmation"
+    assert told == len(EVENTS) + 4, "two failures, a confirmation and the application's end"
     followed.restart()
     followed.log(*LINES)
     status = followed.look(after_ms=HOUR_MS)
@@ -131,6 +132,20 @@ def test_a_failure_without_a_run_is_told_when_its_application_does_not_go_on(
     assert followed.state_of("c") is (FinalState.ERROR if is_ended else None)
     followed.look(after_ms=HOUR_MS)  # nothing was written for so long that the application must be gone
     assert followed.state_of("c") is FinalState.ERROR
+
+
+@pytest.mark.parametrize("lines", [LINES, [*LINES[:2], LINES[-1]]], ids=["writes", "nothing"])
+def test_the_end_of_an_application_is_inferred_once_the_listener_must_have_told_it(
+    followed: Followed, lines: list[str]
+) -> None:
+    ended_ms = json.loads(LINES[-1])["Timestamp"]
+    followed.now_ms = ended_ms
+    followed.log(*lines)
+    for after_ms, is_inferred in ((0, False), (MINUTE_MS // 2, False), (HOUR_MS, True), (HOUR_MS, True)):
+        followed.look(after_ms=after_ms)
+        with closing(Journal(followed.store.home)) as journal:
+            ends = [one.body for one in journal.read(0) if b"waybill_inferred" in one.body]
+        assert [json.loads(one)["run"]["runId"] for one in ends] == [ROOT] * is_inferred
 
 
 def test_a_log_that_has_not_changed_is_not_read_again(followed: Followed) -> None:
@@ -294,14 +309,14 @@ def test_one_of_a_collectors_processes_follows_and_all_of_them_tell(
     assert (ready.status, ready.json["problems"].keys()) == (200, {"event-logs"})
     assert str(missing) in ready.json["problems"]["event-logs"]
     assert collector.stop()[1].count(f"there is no event log {missing}") == 1
-    assert followed.entries() == len(EVENTS) + 3
+    assert followed.entries() == len(EVENTS) + 4
 
 
 def test_a_history_server_is_no_place_to_follow() -> None:
     command = [sys.executable, "-m", "waybill.cli", "serve", "--event-logs", "http://history:18080"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode != 0
-    assert "`waybill spark catch-up` asks a History Server" in " ".join(ran.stderr.split())
+    assert "use `waybill spark catch-up` to query a History Server" in " ".join(ran.stderr.split())
 
 
 STORED = (

@@ -109,10 +109,10 @@ def test_a_jar_that_is_not_the_published_one_is_refused_with_the_way_out_and_not
 ) -> None:
     monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url.replace("//", "//user:secret@"))
     repository.content = JAR[1:]
-    with pytest.raises(SparkSetupError, match="it has the SHA-256") as refused:
+    with pytest.raises(SparkSetupError, match="its SHA-256 is") as refused:
         fetch_jar(PUBLISHED, cache=tmp_path)
     said = str(refused.value)
-    assert "name a mirror" in said
+    assert "set a mirror in" in said
     assert str(tmp_path / "tool-1.2.jar") in said
     assert "secret" not in said
     assert [found.name for found in tmp_path.iterdir()] == ["fetch.lock"]
@@ -124,7 +124,7 @@ def test_a_download_that_breaks_off_leaves_nothing_and_neither_does_one_that_was
     monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
     (tmp_path / ".tool-1.2.jar.0000.tmp").write_bytes(b"of a process that was killed")
     repository.promised_bytes = 2 * len(JAR)
-    with pytest.raises(SparkSetupError, match="could not be fetched"):
+    with pytest.raises(SparkSetupError, match="could not be downloaded"):
         fetch_jar(PUBLISHED, cache=tmp_path)
     assert [found.name for found in tmp_path.iterdir()] == ["fetch.lock"]
     repository.promised_bytes = 0
@@ -167,7 +167,7 @@ def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     """Whatever a mirror has under their names, only the published listener and driver are taken."""
     monkeypatch.setenv("WAYBILL_MAVEN_URL", repository.url)
     for fetch in (fetch_listener, fetch_driver):
-        with pytest.raises(SparkSetupError, match="it has the SHA-256"):
+        with pytest.raises(SparkSetupError, match="its SHA-256 is"):
             fetch(cache=tmp_path)
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     (tmp_path / "jars").mkdir()
@@ -175,7 +175,7 @@ def test_only_the_published_listener_for_the_scala_of_this_spark_is_taken(
     with pytest.raises(SparkSetupError, match="SPARK_HOME"):
         fetch_listener(cache=tmp_path)
     (tmp_path / "jars" / "scala-library-2.11.12.jar").touch()
-    with pytest.raises(SparkSetupError, match=r"not made for Scala 2\.11"):
+    with pytest.raises(SparkSetupError, match=r"not available for Scala 2\.11"):
         fetch_listener(cache=tmp_path)
 
 

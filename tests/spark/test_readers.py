@@ -146,12 +146,16 @@ def _texts(row: tuple[Any, ...]) -> list[str]:
 
 def test_each_query_finds_what_its_heading_says(root: Path) -> None:
     answers = duckdb_answers(root)
-    assert [row[3] for row in answers["A file by its name"]] == ["lake", "report"]
-    assert [row[1] for row in answers["Files by an annotation"]] == ["first.csv", "first.csv", "x.csv"]
-    assert answers["Errors by system"] == [["edge", "no, 'x'", "1"]]
-    assert answers["Where the files of a source went"] == [["None", "SPLIT", "1"]]
-    assert [row[0] for row in answers["The children of a split"]] == ["first.csv", "first.csv", "second.csv"]
-    assert [row[2] for row in answers["A file and its children"]] == [
+    assert [row[3] for row in answers["Find a file by name"]] == ["lake", "report"]
+    assert [row[1] for row in answers["Find files by annotation"]] == ["first.csv", "first.csv", "x.csv"]
+    assert answers["Count errors by system"] == [["edge", "no, 'x'", "1"]]
+    assert answers["Show where a source's files went"] == [["None", "SPLIT", "1"]]
+    assert [row[0] for row in answers["List the children of a split"]] == [
+        "first.csv",
+        "first.csv",
+        "second.csv",
+    ]
+    assert [row[2] for row in answers["List a file and its children"]] == [
         "year.csv",
         "first.csv",
         "first.csv",

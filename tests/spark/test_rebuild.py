@@ -33,7 +33,7 @@ from waybill.exporter.layout import Layout
 from waybill.exporter.ledger import read_ledger
 from waybill.exporter.names import RawName, hour_of
 from waybill.exporter.sources import JournalSource, LinesSource, MarquezDatabaseSource, Source
-from waybill.facets import ProvenanceRecord, RunEvent, decode_event, fold, merge_all
+from waybill.facets import AnnotationRule, ProvenanceRecord, RunEvent, decode_event, fold, merge_all
 from waybill.spark import (
     SparkSetupError,
     SparkTaskError,
@@ -54,7 +54,7 @@ REAL = Path(__file__).parent.parent / "facets/expected"
 START_MS = 1_767_225_600_000
 MASTER = "SPARK_MASTER"
 """Environment variable with another master, for example ``local-cluster[2,1,1024]``."""
-WANTED = Wanted(system_name="host", annotations_allowed=frozenset({"errorCause", "customer"}))
+WANTED = Wanted(system_name="host", rule=AnnotationRule(frozenset({"errorCause", "customer"})))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def both(spark: SparkSession, source: Source, folder: Path) -> tuple[RebuildRepo
 def live(journal: Journal, root: Path) -> Path:
     """A root that the projection wrote from a journal, flushed."""
     given = {"home": root, "root": root, "system_name": "host", "provenance_enabled": True}
-    allowed = {"provenance_annotations_allowed": ",".join(WANTED.annotations_allowed)}
+    allowed = {"provenance_annotations_allowed": ",".join(WANTED.rule.allowed)}
     layout = Layout(journal, Settings.load({**given, **allowed}, origin="tests", env={}, cwd=root.parent))
     mark = journal.mark(b"flush")
     while journal.cursor("layout") < mark:
@@ -293,7 +293,7 @@ def test_a_damaged_raw_file_is_set_aside_by_spark_too_and_the_other_hours_are_do
     (one,) = report.aside
     assert (tmp_path / one.path, one.hour) == (damaged, hours[0])
     assert (tmp_path / one.kept).read_bytes() == b"nonsense"
-    with pytest.raises(IncompleteError, match="was set aside"):
+    with pytest.raises(IncompleteError, match="was quarantined"):
         find(tmp_path)
     rest = [find(tmp_path, Query(since_ms=hour.start_ms, until_ms=hour.end_ms)) for hour in hours[1:]]
     assert all(rest)
@@ -311,7 +311,7 @@ def test_a_rebuild_that_was_cut_short_goes_on_by_part_and_by_hour(
     blocked = root / "provenance/raw/20260101"
     blocked.mkdir(parents=True)
     (blocked / "03").write_bytes(b"in the way")
-    with pytest.raises(SparkTaskError, match=r"20260101/03.*do it again"):
+    with pytest.raises(SparkTaskError, match=r"20260101/03.*it continues where it stopped"):
         rebuild_on_spark(spark, source, root, WANTED)
     (work,) = (root / ".rebuild").iterdir()
     assert len(list(work.glob("part-*.arrow"))) == len(parts) > 2

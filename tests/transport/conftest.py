@@ -1,4 +1,4 @@
-"""A third party's package that offers projections, installed for real as far as Python can tell."""
+"""A third party's package with projections, which Python sees as really installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from waybill.transport import Kind, Step
 from waybill.transport.runner import Progress, note_published
 
 def trap(body, folder):
-    """What an entry may do to the process that applies it."""
+    """The ways in which an entry can harm the process that applies it."""
     if body == b"raise":
         raise ValueError("a trap")
     if body == b"hang":
@@ -40,7 +40,7 @@ def trap(body, folder):
             raise
 
 class Copy:
-    """Copies entries into a file; its script decides how each step goes."""
+    """Copies entries into a file; a script decides the outcome of each step."""
     name = "copy"
     def __init__(self, journal, settings):
         self.journal, self.folder = journal, Path(os.environ["WAYBILL_TEST_FOLDER"])

@@ -1,4 +1,4 @@
-"""What admission lets in, what it refuses, and what it says then."""
+"""Admission: which events and records are kept, which are refused, and the errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ABSENT = object()
 
 
 def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """A copy of `base` with one value replaced, added or (ABSENT) taken away; `path` has slashes."""
+    """A copy of `base` with one value replaced, added or (ABSENT) removed; `path` has slashes."""
     copy: dict[str, Any] = json.loads(json.dumps(base))
     *outer, last = path.split("/")
     place: Any = copy
@@ -86,22 +86,22 @@ def refusal(body: bytes) -> AdmissionError:
     return caught.value
 
 
-# Bodies that hold no event at all
+# Bodies that contain no event at all
 
 
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        (b"", "the body is no JSON"),
-        (b"hello", "the body is no JSON"),
-        (as_json(EVENT)[:-1], "the body is no JSON"),
-        (as_json(EVENT) + b"{}", "the body is no JSON"),
-        (b"\xef\xbb\xbf" + as_json(EVENT), "the body is no JSON"),
-        (as_json(EVENT).replace(b'"job"', b'"j\x00b"', 1), "the body is no JSON"),
-        (as_json(EVENT).replace(b'"ns"', b'"\\ud800"'), "the body is no JSON"),
-        (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is no UTF-8"),
-        (as_json(EVENT | {"unknown": "?"}).replace(b"?", b"\xff"), "the body is no UTF-8"),
-        (as_json(EVENT).decode().encode("utf-16"), "the body is no UTF-8"),
+        (b"", "the body is not valid JSON"),
+        (b"hello", "the body is not valid JSON"),
+        (as_json(EVENT)[:-1], "the body is not valid JSON"),
+        (as_json(EVENT) + b"{}", "the body is not valid JSON"),
+        (b"\xef\xbb\xbf" + as_json(EVENT), "the body is not valid JSON"),
+        (as_json(EVENT).replace(b'"job"', b'"j\x00b"', 1), "the body is not valid JSON"),
+        (as_json(EVENT).replace(b'"ns"', b'"\\ud800"'), "the body is not valid JSON"),
+        (as_json(EVENT).replace(b'"ns"', b'"\xff"'), "the body is not valid UTF-8"),
+        (as_json(EVENT | {"unknown": "?"}).replace(b"?", b"\xff"), "the body is not valid UTF-8"),
+        (as_json(EVENT).decode().encode("utf-16"), "the body is not valid UTF-8"),
         (b'{"unknown":' * 200_000 + b"1" + b"}" * 200_000, "it is nested too deeply"),
         (b"[" + as_json(EVENT) + b"]", "expected `object`, got `array`"),
         (b"null", "expected `object`, got `null`"),
@@ -117,7 +117,7 @@ def test_a_body_that_is_no_event_is_refused_as_a_whole(body: bytes, what: str) -
 
 
 def nested(depth: int, text: str = "") -> bytes:
-    """An event of this depth, objects and arrays in turn."""
+    """An event of this depth, alternating objects and arrays."""
     levels = range(depth - 1)  # the event itself is the first
     begin = b"".join(b'{"a":' if level % 2 else b"[" for level in levels)
     end = b"".join(b"}" if level % 2 else b"]" for level in reversed(levels))
@@ -546,7 +546,12 @@ def test_any_system_name_in_a_record_is_kept_whole(name: str) -> None:
         ("transforms", "t", "$[1].transforms", "expected `array | null`, got `str`"),
         ("transforms", [None], "$[1].transforms[0]", "expected `str`, got `null`"),
         ("annotations", {"k": 1}, "$[1].annotations[...]", "expected `str | null`, got `int`"),
-        ("filename", "a\0b", "$[1].filename", "a text holds a NUL character, which backends cannot store"),
+        (
+            "filename",
+            "a\0b",
+            "$[1].filename",
+            "a string contains a NUL character, which backends cannot store",
+        ),
         ("systemName", 5, "$[1].systemName", "expected `str | null`, got `int`"),
     ],
 )
@@ -569,7 +574,7 @@ def test_a_body_that_is_no_array_of_records_is_refused(body: bytes) -> None:
 
 def test_a_refusal_is_one_sentence_with_place_fault_and_way_out_and_survives_pickling() -> None:
     error = refusal(as_json(changed(EVENT, "run/runId", ABSENT)))
-    assert str(error) == "$.run.runId: is missing; give the run's id, best a UUID"
+    assert str(error) == "$.run.runId: is missing; give the run's id, preferably a UUID"
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is AdmissionError
     assert (copy.where, copy.what, copy.way_out, str(copy)) == (

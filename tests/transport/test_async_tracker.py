@@ -63,7 +63,7 @@ def settings_of(home: Path) -> Settings:
 
 
 def told(home: Path) -> list[tuple[str, str | None, str | None]]:
-    """Of each event the file's name, its sink and its final state."""
+    """The file name, sink and final state of each event."""
     files = [json.loads(entry.body)["run"]["facets"]["waybill_deltaFile"] for entry in Journal(home).read(0)]
     return [(file["filename"], file.get("dataSink"), file.get("finalState")) for file in files]
 
@@ -102,7 +102,7 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
                     await two.egress("lake")
             with pytest.raises(ValueError, match="broken"):
                 async with three, three.branch() as path:
-                    await path.egress("lake")
+                    await path.egress("lake", dataset="s3://bucket/lake", schema={"a": "INT"})
                     raise ValueError("broken")
 
     asyncio.run(pipeline())
@@ -114,4 +114,26 @@ def test_it_tells_what_the_tracker_tells(home: Path) -> None:
         ("2.csv", None, "ERROR"),
         ("3.csv", "lake", "COMPLETE"),
         ("3.csv", None, "ERROR"),
+    ]
+    (lake,) = [output for entry in Journal(home).read(0) for output in json.loads(entry.body)["outputs"]][:1]
+    assert (lake["namespace"], lake["name"]) == ("s3://bucket", "lake")
+    assert lake["facets"]["schema"]["fields"] == [{"name": "a", "type": "INT", "fields": []}]
+
+
+def test_files_are_joined_as_the_tracker_joins_them(home: Path) -> None:
+    async def pipeline() -> None:
+        async with AsyncTracker(settings=settings_of(home)) as tracker:
+            parents = [await tracker.file(name, data_source="in") for name in ("1.csv", "2.csv")]
+            async with await tracker.join(parents, "day.csv", data_source="day") as day:
+                assert day.parent_dids == tuple(parent.did for parent in parents)
+                await day.egress("lake")
+
+    asyncio.run(pipeline())
+    assert told(home) == [
+        ("1.csv", None, None),
+        ("2.csv", None, None),
+        ("day.csv", None, None),
+        ("1.csv", None, "COMPLETE"),
+        ("2.csv", None, "COMPLETE"),
+        ("day.csv", "lake", "COMPLETE"),
     ]

@@ -1,4 +1,4 @@
-"""The setting `backends`: what may be in it, what is kept of it, and where its keys stay."""
+"""The setting `backends`: valid values, what is stored, and where its keys stay."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: 
 @pytest.mark.parametrize(
     ("backends", "words"),
     [
-        ("[", "as JSON has it"),
+        ("[", "give a list in JSON; it ends too early"),
+        ("nope", "give a list in JSON; it is not valid JSON: invalid character, at byte "),
         ("{}", "give a list of backends"),
-        (5, "give a list of backends"),
-        ([{"backend": "banana"}], "give a list of backends"),
-        ([{"endpoint": "http://h"}], "give a list of backends"),
-        ([DATAHUB | {"colour": "red"}], "give a list of backends"),
+        (5, "; expected a list, got a whole number"),
+        ([{"backend": "banana"}], "one of marquez, datahub, openmetadata, custom, console, file, kafka"),
+        ([{"backend": "banana"}], "; 'banana' is not a possible value (item 1, backend)"),
+        ([{"endpoint": "http://h"}], "; backend is missing (item 1)"),
+        ([DATAHUB | {"colour": "red"}], "; there is no field colour (item 1)"),
+        ([DATAHUB, DATAHUB | {"endpoint": None}], "; expected a text, got null (item 2, endpoint)"),
         ([DATAHUB | {"endpoint": "ftp://hub"}], "the endpoint of datahub is invalid: give an http"),
         ([DATAHUB | {"endpoint": "http://hub:99999"}], "the endpoint of datahub is invalid"),
         ([{"backend": "marquez"}], "the endpoint of marquez is invalid"),
@@ -67,9 +70,9 @@ def test_a_file_is_named_by_its_whole_path_and_the_console_by_nothing(tmp_path: 
         ([KAFKA | {"endpoint": "kafka://broker/lineage"}], "the endpoint of kafka is invalid"),
         ([KAFKA | {"endpoint": "http://broker:9092/lineage"}], "the endpoint of kafka is invalid"),
         ([KAFKA | {"endpoint": "kafka://broker:9092/no topic"}], "give kafka://broker:9092/topic"),
-        ([DATAHUB, DATAHUB], "two backends have one name"),
-        ([DATAHUB | {"name": "Data Hub"}], "cannot be a backend's name"),
-        ([DATAHUB | {"name": "layout"}], "cannot be a backend's name"),
+        ([DATAHUB, DATAHUB], "two backends have the same name"),
+        ([DATAHUB | {"name": "Data Hub"}], "is not a valid name of a backend"),
+        ([DATAHUB | {"name": "layout"}], "is not a valid name of a backend"),
     ],
 )
 def test_an_invalid_list_is_refused_without_showing_a_key(

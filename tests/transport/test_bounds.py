@@ -1,4 +1,4 @@
-"""What one event or record may have at most: nothing small stands for gigabytes."""
+"""The bounds of one event or record: nothing small expands to gigabytes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,13 @@ def facet(**parts: object) -> dict[str, Any]:
 def test_the_event_whose_names_would_be_repeated_for_each_of_its_outputs_is_refused_by_default() -> None:
     body = event(job=named(LONG), inputs=[named(LONG)], outputs=[named(f"o{n}") for n in range(1_000)])
     assert len(body) < 250_000
-    with pytest.raises(AdmissionError, match=r"\$\.job\.name: has 90,000 characters.*at most 65,536.*raise"):
+    with pytest.raises(
+        AdmissionError, match=r"\$\.job\.name: has 90,000 characters; the limit is 65,536; .*raise"
+    ):
         admit_event(body)
-    with pytest.raises(AdmissionError, match=r"\$\.outputs: would make records of 360,0.*at most 67,108,864"):
+    with pytest.raises(
+        AdmissionError, match=r"\$\.outputs: would produce records of 360,0.*the limit is 67,108,864"
+    ):
         admit_event(body, Bounds(name_chars=100_000))
     assert admit_event(body, bounds=None)
 

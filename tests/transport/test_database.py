@@ -1,4 +1,4 @@
-"""What a database holds on to, and lets go of."""
+"""The resources that a database holds and releases."""
 
 from __future__ import annotations
 

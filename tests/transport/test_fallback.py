@@ -1,4 +1,4 @@
-"""What stands in for a home that cannot be used."""
+"""The fallback for a home that cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def own() -> Iterator[Path]:
-    """A folder that nobody else could exchange: those of tests are below one that everybody can write."""
+    """A folder that nobody else can replace, unlike tmp_path, which is below a world-writable folder."""
     try:
         folder = Path(tempfile.mkdtemp(prefix=".waybill-tests-", dir=Path.home()))
     except (OSError, RuntimeError):
@@ -82,13 +82,55 @@ def test_events_of_a_home_that_cannot_be_used_are_kept_and_adopted_once_by_the_n
     emit(settings, 3)
     (warning,) = [record.message for record in caplog.records if "events are kept in" in record.message]
     assert str(own / "fallback") in warning
-    assert "nothing files or delivers them" in warning
+    assert "not filed or delivered" in warning
     assert waiting_in_fallback(settings) == 3
     unblock(blocked)
     emit(settings, 4)
     emit(settings, 5)
     assert kept(blocked) == [event(number) for number in (1, 2, 3, 4, 5)]
     assert waiting_in_fallback(settings) == 0
+
+
+def test_events_of_a_home_whose_journal_is_damaged_wait_for_the_next_one(home: Path, own: Path) -> None:
+    settings = settings_of(home, own / "fallback")
+    emit(settings, 1)
+    for path in home.glob("journal.db*"):
+        path.unlink()
+    (home / "journal.db").write_bytes(b"nonsense" * 512)
+    emit(settings, 2)
+    with pytest.raises(JournalError, match="is damaged or is no journal"):
+        Journal(home)
+    for path in home.glob("journal.*"):
+        path.unlink()
+    emit(settings, 3)
+    assert kept(home) == [event(2), event(3)]
+
+
+def test_why_a_home_cannot_be_used_is_told_in_words_with_its_path_once(blocked: Path, own: Path) -> None:
+    settings = settings_of(blocked, own / "fallback", strict=True)
+    with pytest.raises(JournalError) as raised:
+        Home.open(settings)
+    assert str(raised.value) == (
+        f"the home {blocked} cannot be used (a part of its path is a file); correct that, or set another "
+        "one with `home: DIR` in waybill.yaml"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+def test_so_is_a_home_that_this_user_may_not_write() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        home = Path(folder, "home")
+        Path(folder, "opened").mkdir(0o755)
+        os.seteuid(NOBODY)
+        try:
+            for path, what in ((home, f"the home {home} cannot be used"), (Path(folder, "opened"), "locked")):
+                with pytest.raises(JournalError, match=f"{what}.*permission denied") as raised:
+                    Journal(path)
+                assert str(raised.value).count(folder) == 1
+                assert "Errno" not in str(raised.value)
+        finally:
+            os.seteuid(0)
 
 
 def test_by_default_it_is_in_the_users_own_state_directory(
@@ -134,8 +176,8 @@ HOSTILE: dict[str, tuple[Callable[[Path, Path], None], str]] = {
     "open to the group": (lambda base, _: base.chmod(0o770), "open to other users"),
     "open to the group for this home": (lambda _, folder: folder.chmod(0o770), "open to other users"),
     "readable by all": (lambda base, _: base.chmod(0o755), "open to other users"),
-    "in the group's": (lambda base, _: base.parent.chmod(0o770), "others can write"),
-    "in a shared one": (lambda base, _: base.parent.chmod(0o1777), "others can write"),
+    "in the group's": (lambda base, _: base.parent.chmod(0o770), "others can write to"),
+    "in a shared one": (lambda base, _: base.parent.chmod(0o1777), "others can write to"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Publishing files: whole or not at all, and without what a crash left."""
+"""Publishing files: whole or not at all, and without leftovers of crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A home as emitters open it."""
+"""A home, opened as emitters do."""
 
 from __future__ import annotations
 

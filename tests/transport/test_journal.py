@@ -135,7 +135,7 @@ DAMAGES = [
 
 
 def ruin_a_page(journal: Journal, filler: int, change: Callable[[bytes], bytes]) -> None:
-    """Change a page of the file that holds nothing but a body of this byte, as a failing disk may."""
+    """Change a page of the file that contains only a body of this byte, as a failing disk may."""
     for body in (b"one", b"two"):  # so that the log has nothing of that page any more
         journal.append(EVENT, body)
         journal.checkpoint()
@@ -677,7 +677,7 @@ def test_one_entry_that_cannot_be_kept_does_not_cost_its_neighbours(tmp_path: Pa
 
     def append(thread: int) -> None:
         barrier.wait()
-        # Whoever shares the transaction must not notice the one that is refused.
+        # Others in the same transaction must not notice the refused entry.
         body = bytes(ENTRY_BYTES_MAX + 1) if thread == 0 else b"%d" % thread
         try:
             outcomes[thread] = journal.append(EVENT, body)
@@ -705,7 +705,7 @@ def test_a_journal_of_every_earlier_version_is_migrated_with_its_entries(
         connection.pragma("user_version", version)
         connection.execute("INSERT INTO meta VALUES ('node', 'abcdef123456')")
         insert = "INSERT INTO entries (seq, received_ms, kind, system_name, digest, body) VALUES "
-        # From version 4 on a digest begins with a moment, which this body does not tell.
+        # From version 4 on, a digest begins with an instant, which this body does not have.
         digest = bytes(8 * (version >= 4)) + blake2b(b"kept", digest_size=16, salt=bytes((EVENT,))).digest()
         connection.execute(insert + "(1, 5, 0, '', ?, x'6b657074')", (digest,))
     connection.close()
@@ -743,10 +743,11 @@ def test_what_happened_at_one_time_changes_few_pages(tmp_path: Path, kind: Kind)
 
     journal = Journal(tmp_path)
     append(0, 20_000)
-    # Their own pages, the last of the index and those above; by hashes alone it was one for each as well.
+    # Their own pages, the last page of the index and those above; by hashes alone it was also one page per
+    # entry.
     assert append(20_000, 200) < 30
     assert append(20_200, 8) < 8
-    # In another order, long after, and without a moment they are kept and known all the same.
+    # Entries in another order, much later, or without an instant are also kept and recognised.
     late = [(kind, MOMENTS[kind] % (0, 0, at, 7), "") for at in (5, 3, 4)] + [(kind, b"[]", "")]
     assert journal.append_many(late) == list(range(20_209, 20_213))
     assert journal.append_many(reversed(late)) == list(reversed(range(20_209, 20_213)))
@@ -773,13 +774,13 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "journal.db").write_bytes(b"not a database, but long enough to look at" * 100)
-    with pytest.raises(JournalError, match="damaged or no journal"):
+    with pytest.raises(JournalError, match="damaged or is no journal"):
         Journal(tmp_path)
 
 
 def test_a_home_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(JournalError, match="give another one"):
+    with pytest.raises(JournalError, match="set another one"):
         Journal(tmp_path / "file" / "home")
 
 
@@ -808,7 +809,7 @@ def test_a_journal_opens_while_another_process_moves_its_wal(tmp_path: Path) -> 
     for connection in (reader, checkpointer):
         assert connection.execute("SELECT count(*) FROM entries").get == 1
     first.append(EVENT, b"b")
-    # It waits for the reader, and keeps everybody else from a checkpoint meanwhile.
+    # It waits for the reader, and meanwhile keeps everybody else from a checkpoint.
     waiting = threading.Thread(
         target=checkpointer.wal_checkpoint, kwargs={"mode": apsw.SQLITE_CHECKPOINT_TRUNCATE}
     )

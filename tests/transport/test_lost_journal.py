@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from waybill.transport import Journal, JournalError, Kind, Settings, flush, locks
+from waybill.transport import Journal, JournalError, Kind, Settings, Tracker, flush, locks
 from waybill.transport.config import agree
 
 EVENT = Kind.OPENLINEAGE
@@ -32,6 +32,12 @@ def delete(home: Path) -> None:
         path.unlink()
 
 
+def delete_all(home: Path) -> None:
+    """What somebody does who wants a new journal, and has not ended every program."""
+    delete(home)
+    (home / "journal.lock").unlink()
+
+
 def delete_log(home: Path) -> None:
     (home / "journal.db-wal").unlink()
 
@@ -46,6 +52,66 @@ def replace_log(home: Path) -> None:
     (home / "other").rename(home / "journal.db-wal")
 
 
+def begin_anew(error: JournalError) -> None:
+    """Do as an error says to have a new journal."""
+    command = str(error).partition("run `")[2].partition("`")[0]
+    subprocess.run(command, shell=True, check=True)  # noqa: S602 - our own sentence's command
+
+
+def damage(home: Path) -> None:
+    """Write nonsense over the beginning of the database, as a disk that fails may."""
+    (home / "journal.db-wal").unlink()
+    (home / "journal.db-shm").unlink()
+    with (home / "journal.db").open("r+b") as file:
+        file.write(b"nonsense" * 512)
+
+
+def empty(home: Path) -> None:
+    """Leave nothing in the database, as a disk that was full or a power failure may."""
+    delete(home)
+    (home / "journal.db").touch()
+
+
+@pytest.mark.parametrize(
+    ("lose", "says"),
+    [
+        (damage, "is damaged or is no journal"),
+        (delete, "is missing from a home that had one"),
+        (empty, "is missing from a home that had one"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_home_without_its_journal_begins_no_other_until_somebody_does_as_the_error_says(
+    settings: Settings, home: Path, lose: Callable[[Path], None], says: str
+) -> None:
+    Tracker(settings=settings).close()
+    lost = Journal(home)
+    node = lost.node
+    lost.close()
+    lose(home)
+    strict = settings.with_values({"strict": True}, "tests")
+    for _ in range(2):
+        with pytest.raises(JournalError, match=says) as raised:
+            Tracker(settings=strict)
+        assert str(raised.value).count("`") == 2, "one command"
+    begin_anew(raised.value)
+    assert not Journal.exists(home)
+    Tracker(settings=settings).close()
+    journal = Journal(home)
+    assert journal.node != node
+    journal.close()
+
+
+def test_a_journal_that_a_crash_left_half_made_is_made_by_the_next_program(home: Path) -> None:
+    home.mkdir()
+    for made in ("journal.lock", "journal.db"):
+        (home / made).touch()
+        assert not Journal.exists(home)
+        Journal(home).close()
+        delete_all(home)
+        (home / "journal.lock").touch()
+
+
 def test_a_journal_whose_log_was_lost_within_a_checkpoint_keeps_nothing_until_it_is_moved_away(
     home: Path,
 ) -> None:
@@ -56,14 +122,14 @@ def test_a_journal_whose_log_was_lost_within_a_checkpoint_keeps_nothing_until_it
     journal.append_many((EVENT, b"more %d" % number * 500, "") for number in range(300))
     journal.checkpoint()
     journal.close()
-    # A checkpoint copies page after page: of these, only the first ones are new.
+    # A checkpoint copies page after page; here only the first pages are new.
     whole = (home / "journal.db").read_bytes()
     (home / "journal.db").write_bytes(whole[: 8 * 4096] + torn[8 * 4096 :])
     delete_log(home)
     for _ in range(2):
-        with pytest.raises(JournalError, match=r"its log is missing: .*; move it away to start a new one"):
+        with pytest.raises(JournalError, match=r"its log is missing: .*; restore a copy, or ") as raised:
             Journal(home)
-    (home / "journal.db").rename(home / "kept.db")
+    begin_anew(raised.value)
     journal = Journal(home)
     assert journal.append(EVENT, b"goes on") == 1
     journal.close()
@@ -90,7 +156,9 @@ def test_a_journal_that_was_lost_while_open_keeps_nothing_more_and_is_saved(
     journal.append_many((EVENT, body, "") for body in kept)
     journal.commit("p", cursor=7, put={"row": b"1"})
     lose(home)
-    with pytest.raises(JournalError, match=r"nothing more is kept; all that was acknowledged is in .*saved-"):
+    with pytest.raises(
+        JournalError, match=r"nothing more is kept; everything that was acknowledged is in .*saved-"
+    ):
         journal.append(EVENT, b"too late")
     with pytest.raises(JournalError, match="nothing more is kept"):
         journal.read(0)
@@ -186,13 +254,13 @@ def test_journals_that_each_have_an_entry_of_their_own_are_both_saved(home: Path
     for body in (b"one", b"another"):
         journal = Journal(home)
         journal.append(EVENT, body)
-        delete(home)
+        delete_all(home)
         both.append(journal)
     for journal in both:
         with pytest.raises(JournalError, match="nothing more is kept"):
             journal.append(EVENT, b"too late")
     assert len(list(home.glob("journal.saved-*"))) == 2
-    with pytest.raises(JournalError, match="stop the programs of this home and move away"):
+    with pytest.raises(JournalError, match=r"stop the programs of this home and move .* away"):
         Journal(home)
 
 
@@ -216,12 +284,12 @@ def test_a_saved_journal_never_takes_the_place_of_another(
 ) -> None:
     first = Journal(home)
     first.append(EVENT, b"first")
-    delete(home)
+    delete_all(home)
     second = Journal(home)
     second.append(EVENT, b"second")
     with pytest.raises(JournalError, match="was replaced by another file"):
         first.append(EVENT, b"too late")
-    with pytest.raises(JournalError, match="stop the programs of this home and move away"):
+    with pytest.raises(JournalError, match=r"stop the programs of this home and move .* away"):
         Journal(home)
     assert bodies(second) == [b"second"]
     second.close()
@@ -231,7 +299,7 @@ def test_a_saved_journal_never_takes_the_place_of_another(
         path.rename(aside / path.name)
     with caplog.at_level(logging.WARNING):
         assert bodies(Journal(home)) == [b"first"]
-    assert "is in its place" in caplog.text
+    assert "replaces it" in caplog.text
     assert bodies(Journal(aside)) == [b"second"]
 
 
@@ -240,7 +308,7 @@ def test_a_log_without_its_database_is_not_thrown_away(home: Path) -> None:
     journal.append(EVENT, b"kept")
     journal.close()
     (home / "journal.db").rename(home / "elsewhere")
-    with pytest.raises(JournalError, match=r"its log .* is there; put the database back"):
+    with pytest.raises(JournalError, match=r"its log .* is there; restore the database"):
         Journal(home)
     (home / "elsewhere").rename(home / "journal.db")
     assert bodies(Journal(home)) == [b"kept"]
@@ -250,14 +318,16 @@ def test_a_process_that_has_only_read_it_saves_it_too(home: Path) -> None:
     now_s = [1_000.0]
     journal = Journal(home, clock=lambda: now_s[0])
     journal.append(EVENT, b"kept")
-    pid = os.fork()  # before which whatever is open is closed
+    pid = os.fork()  # everything open is closed first
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
     journal.last_seq()
     delete(home)
     now_s[0] += 1.0
-    with pytest.raises(JournalError, match=r"was deleted .*; all that was acknowledged is in .*saved-"):
+    with pytest.raises(
+        JournalError, match=r"was deleted .*; everything that was acknowledged is in .*saved-"
+    ):
         journal.last_seq()
     assert bodies(Journal(home)) == [b"kept"]
 

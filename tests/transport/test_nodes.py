@@ -1,4 +1,4 @@
-"""The nodes of a journal, and what a root knows of them."""
+"""The nodes of a journal, and the root's record of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def a_commit_that_fails(journal: Journal) -> None:
 def test_a_process_knows_the_node_of_the_numbers_that_it_gives(
     home: Path, meanwhile: Callable[[Journal], None]
 ) -> None:
-    """A receipt names both, and another process may renew the node at any time."""
+    """A receipt names both the node and the numbers, and another process may renew the node at any time."""
     now_s = iter(range(1_000))
     journal, other = Journal(home, clock=lambda: next(now_s)), Journal(home)
     journal.append(Kind.OPENLINEAGE, b"1")
@@ -126,7 +126,7 @@ def test_a_damaged_marker_or_claim_is_told_and_not_replaced(
 
 
 def test_emitting_needs_no_root(settings: Settings) -> None:
-    """It may be on a share that only the runner's process sees, or that nobody may read."""
+    """It may be on a share that only the runner's process can see, or that nobody may read."""
     settings.root.parent.mkdir(exist_ok=True)
     settings.root.write_text("in the way")
     home = Home.open(settings)

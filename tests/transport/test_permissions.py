@@ -1,4 +1,4 @@
-"""A home belongs to its user, or to the group where somebody asks for it."""
+"""A home is open to its user only, or to the group if the setting says so."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _umask(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def modes(home: Path) -> dict[str, int]:
-    """The permissions of a home and of all that is in it."""
+    """The permissions of a home and of everything in it."""
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*"))}
 
 
 def use(settings: Settings) -> dict[str, int]:
-    """Have every file of a home made but the runner's log, and tell the modes."""
+    """Make every file of a home except the runner's log, and return the modes."""
     home = Home.open(settings)
     home.append(Kind.OPENLINEAGE, b"{}", "")
     found = modes(settings.home)

@@ -1,4 +1,4 @@
-"""Which process it is, and whether it is gone."""
+"""Identifying processes, and whether they are gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def here() -> Program:
 
 
 def program_of(pid: int) -> Program:
-    """The program of a process that is alive."""
+    """The program of a live process."""
     started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     return here()._replace(pid=pid, started=started)
 

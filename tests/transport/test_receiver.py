@@ -121,9 +121,9 @@ def test_a_repeated_event_is_answered_alike_and_kept_once(
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
-        (b"{", 400, "is no JSON"),
+        (b"{", 400, "is not valid JSON"),
         (b"[]", 422, "object"),
-        (b"", 400, "is no JSON"),
+        (b"", 400, "is not valid JSON"),
         (event(eventTime="yesterday"), 422, "$.eventTime"),
         (event(run={}), 422, "runId"),
         (event(job={"namespace": "a", "name": "b\0"}), 422, "NUL"),
@@ -136,7 +136,7 @@ def test_a_bad_event_is_refused_with_its_reason(
 ) -> None:
     got, sentence = answer(connection, body)
     assert (got, words in sentence) == (status, True), sentence
-    # The neighbour on the same connection is not lost.
+    # The next event on the same connection is not lost.
     assert answer(connection, event())[0] == 201
     assert bodies(journal) == [event()]
 
@@ -149,7 +149,7 @@ def test_a_bad_event_is_refused_with_its_reason(
         ({"method": "PUT"}, 501, "PUT"),
         ({"headers": {"Content-Type": "text/plain"}}, 415, "application/json"),
         ({"headers": JSON | {"Content-Encoding": "br"}}, 415, "gzip"),
-        ({"headers": JSON | {"Content-Encoding": "gzip"}}, 400, "no gzip"),
+        ({"headers": JSON | {"Content-Encoding": "gzip"}}, 400, "not valid gzip"),
         ({"headers": JSON | {"Host": "evil.example:80"}}, 403, "Host"),
         ({"headers": JSON | {"Host": "[::1"}}, 403, "Host"),
         ({"headers": JSON | {"Content-Length": str(MAX_BODY_BYTES + 1)}}, 413, "smaller"),
@@ -185,7 +185,7 @@ def test_a_sender_that_breaks_off_leaves_nothing(receiver: Receiver, journal: Jo
     with socket.create_connection((address.hostname, address.port), timeout=20) as half:
         half.sendall(head.encode() + b"Content-Length: 9999\r\n\r\n" + event())
         half.shutdown(socket.SHUT_WR)
-        assert b"broke off" in half.makefile("rb").read()
+        assert b"is incomplete" in half.makefile("rb").read()
     assert bodies(journal) == []
 
 

@@ -1,4 +1,4 @@
-"""What rules take out of an event before it is kept, by every way in."""
+"""Redaction of events before they are kept, through every interface."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from hypothesis import given, strategies as st
 from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import error_message_run
 
+from waybill.facets import RunEvent as RecordedEvent, decode_event, fold
 from waybill.transport import (
     AdmissionError,
     Journal,
     Settings,
     SettingsError,
+    Tracker,
     WaybillConfig,
     WaybillTransport,
 )
@@ -54,6 +56,85 @@ def at(value: Any, *keys: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 def redacted(*rules: str, body: bytes | None = None) -> Any:  # noqa: ANN401 - any JSON value
     return json.loads(Redaction(parse_rules(rules)).admit(body or json.dumps(EVENT).encode()))
+
+
+def presented() -> bytes:
+    """An event as another home sent it to Marquez."""
+    parent = {"run": {"runId": "p"}, "job": {"namespace": "n", "name": "secret"}}
+    facets = {"waybill_presented": {"jobName": "j", "parent": parent}}
+    return json.dumps(
+        EVENT | {"run": {"runId": "r", "facets": facets}, "job": {"namespace": "n", "name": "secret.j"}}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("rule", "left"),
+    [
+        ("run.facets.parent", {}),
+        (
+            "run.facets.parent.job.name=mask",
+            {"parent": {"run": {"runId": "p"}, "job": {"namespace": "n", "name": "[redacted]"}}},
+        ),
+    ],
+)
+def test_a_rule_on_the_parent_reaches_that_of_an_event_changed_for_marquez(
+    rule: str, left: dict[str, Any]
+) -> None:
+    kept = redacted(rule, body=presented())
+    assert at(kept, "run", "facets") == left
+    assert at(kept, "job", "name") == "j"
+
+
+def test_an_event_changed_for_marquez_is_kept_as_it_is_if_no_rule_finds_its_parent() -> None:
+    body = presented()
+    assert Redaction(parse_rules(["run.facets.parent.secret", "job.facets.sql"])).admit(body) == body
+    with pytest.raises(ValueError, match="must have"):
+        parse_rules(["run.facets.waybill_presented.jobName"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("run.facets.errorMessage", None),
+        ("run.facets.errorMessage.message=mask", "[redacted]"),
+        ("run.facets.errorMessage.stackTrace", "no"),
+    ],
+)
+def test_the_reason_of_an_error_is_of_what_is_left(rule: str, reason: str | None) -> None:
+    failed = decode_event(json.dumps(redacted(rule)).encode())
+    assert isinstance(failed, RecordedEvent)
+    (record,) = fold([failed], system_name="tests")
+    assert (record.annotations or {}).get("errorCause") == reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("run.facets.errorMessage", None),
+        ("run.facets.errorMessage=mask", "[redacted]"),
+        ("run.facets.errorMessage.stackTrace", "ValueError: SECRET"),
+        ("run.facets.waybill_deltaFile.annotations", "ValueError: SECRET"),
+    ],
+)
+def test_the_reason_that_a_tracked_file_failed_is_of_what_is_left(
+    rule: str, reason: str | None, home: Path
+) -> None:
+    settings = Settings.load({"home": str(home), "runner": "none", "redact": rule}, env={}, cwd=home.parent)
+    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
+        file.error(ValueError("SECRET"))
+    bodies = [entry.body for entry in Journal(home).read(0)]
+    assert any(b"SECRET" in body for body in bodies) == ("SECRET" in (reason or ""))
+    events = [one for body in bodies if isinstance(one := decode_event(body), RecordedEvent)]
+    (record,) = fold(events, system_name="tests")
+    assert (record.annotations or {}).get("errorCause") == reason
+
+
+def test_the_reason_that_a_tracked_file_was_filtered_goes_by_its_own_path(home: Path) -> None:
+    rule = "run.facets.waybill_deltaFile.annotations.filteredCause"
+    settings = Settings.load({"home": str(home), "runner": "none", "redact": rule}, env={}, cwd=home.parent)
+    with Tracker(settings=settings) as tracker, tracker.file("f", data_source="in") as file:
+        file.filter("SECRET")
+    assert not any(b"SECRET" in entry.body for entry in Journal(home).read(0))
 
 
 @pytest.mark.parametrize(
@@ -117,13 +198,13 @@ def test_a_name_outside_of_ascii_is_meant_in_any_case() -> None:
 
 
 PROPERTIES = yaml.safe_load((Path(__file__).parent / "secret_properties.yaml").read_text(encoding="utf-8"))
-"""Names of properties that hold secrets, by the system that has them."""
+"""Names of properties that contain secrets, by system."""
 
 SECRETS = (
     *("*secret*", "*pass*", "*token*", "*credential*"),
     *("*access*key*", "*account.key.*", "*key", "*keyfile*"),
 )
-"""What docs/collector.md proposes."""
+"""The rules that docs/collector.md proposes."""
 
 
 @pytest.mark.parametrize("names", PROPERTIES.values(), ids=PROPERTIES)
@@ -229,7 +310,7 @@ def test_whatever_the_facets_a_rule_takes_its_path_and_leaves_the_rest(
 def test_an_event_that_no_rule_is_about_is_kept_to_the_byte() -> None:
     body = json.dumps({**EVENT, "run": {"runId": "r"}}, indent=3).encode()
     assert Redaction(["run.facets.errorMessage.stackTrace"]).admit(body) == body
-    for odd in ("\\n", "ü"):  # where only a full look tells
+    for odd in ("\\n", "ü"):  # only a full search finds it
         body = json.dumps({**EVENT, "producer": f"a:{odd}"}, indent=3, ensure_ascii=False).encode()
         assert Redaction(["run.facets.mine"]).admit(body) == body
 
@@ -254,14 +335,14 @@ def test_what_was_refused_is_redacted_or_kept_without_its_bytes() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("run.runId", "no rule"),
-        ("run.facets", "no rule"),
-        ("run.facets.", "no rule"),
-        ("run.facets.a..b", "no rule"),
-        ("run.facets.a=drop", "no rule"),
-        ("run.facets.a=mask-key", "no rule"),
+        ("run.runId", "not a valid rule"),
+        ("run.facets", "not a valid rule"),
+        ("run.facets.", "not a valid rule"),
+        ("run.facets.a..b", "not a valid rule"),
+        ("run.facets.a=drop", "not a valid rule"),
+        ("run.facets.a=mask-key", "not a valid rule"),
         ("run.facets.parent.job=mask-keys", "must have"),
-        ("run.facets.a b", "no rule"),
+        ("run.facets.a b", "not a valid rule"),
         ("run.facets.errorMessage.message", "errorMessage.message=mask"),
         ("run.facets.*.message", "must have"),
         ("run.facets.parent.run", "must have"),
@@ -288,7 +369,7 @@ def test_the_transport_and_the_receiver_follow_the_rules_of_the_home(home: Path)
             job=Job("n", "j"),
         )
     )
-    # Who says nothing of rules follows those of the home.
+    # A program without rules follows those of the home.
     other = WaybillTransport(WaybillConfig.from_dict({"home": str(home), "runner": "none"}))
     assert other.settings.redact == tuple(rules.split(","))
     journal = Journal(home)

@@ -1,4 +1,4 @@
-"""Our encoding of client events against the client's own."""
+"""Our encoding of client events, compared with the client's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: where each comes from, and what is refused."""
+"""Settings: their origins, and invalid values."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_an_invalid_value_is_refused_with_its_name_value_and_origin(
         load(tmp_path, {name: value})
     assert (raised.value.name, raised.value.value, raised.value.origin) == (name, value, "constructor")
     assert name in str(raised.value)
-    assert re.search(r"\bgive |known are ", raised.value.what), "it says what to do"
+    assert re.search(r"\bgive |lists them all", raised.value.what), "it says what to do"
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
@@ -128,7 +128,7 @@ def test_a_user_without_a_home_needs_to_give_one_and_nothing_more(
 ) -> None:
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # one that no password file has
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # one without an entry in the password file
     assert Settings.load({"home": tmp_path}, env={}, cwd=tmp_path).home == tmp_path
     with pytest.raises(SettingsError, match="setting home"):
         Settings.load(env={}, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The spool: what it keeps, and what becomes of it when its process dies."""
+"""The spool: what it keeps, and what happens when its process dies."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_torn_last_record_is_dropped_and_those_before_it_are_kept(tmp_path: Pa
 
 
 def flip(file: Path, text: bytes, ahead: int = 0) -> None:
-    """Change a bit of the byte so far ahead of a text."""
+    """Change a bit of the byte at this distance before a text."""
     content = bytearray(file.read_bytes())
     content[content.index(text) - ahead] ^= 1
     file.write_bytes(content)
@@ -228,7 +228,7 @@ def test_an_entry_that_does_not_fit_on_the_disk_is_refused_whole_and_harms_no_ot
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-        with pytest.raises(JournalFullError, match="make room on the disk"):
+        with pytest.raises(JournalFullError, match="free space there"):
             spool.append(EVENT, bytes(20_000), "")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

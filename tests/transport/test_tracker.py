@@ -1,4 +1,4 @@
-"""The Tracker through its own door: what a program says, kept in a journal and folded into records."""
+"""The Tracker through its public interface: its events are kept in a journal and folded into records."""
 
 from __future__ import annotations
 
@@ -10,24 +10,35 @@ import sys
 import textwrap
 import threading
 import time
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow
 import pytest
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
 
 from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
-from waybill.transport import AdmissionError, Journal, Settings, TrackedFile, Tracker, TrackerStateError
-from waybill.transport.tracker.file_run import SINKS_MAX
+from waybill.transport import (
+    AdmissionError,
+    Journal,
+    Settings,
+    SettingsError,
+    TrackedFile,
+    Tracker,
+    TrackerStateError,
+)
+from waybill.transport.tracker.datasets import FIELDS_MAX, SCHEMA_MAX_BYTES
+from waybill.transport.tracker.file_run import JOINED_MAX, SINKS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
-    from pathlib import Path
 
 
 def records_in(settings: Settings) -> list[ProvenanceRecord]:
-    """What a home's journal folds to: file by file as they began, each file's ends in their order."""
+    """The records of a home's journal, by file in order of beginning, each file's ends in order."""
     events = [decode_event(entry.body) for entry in Journal(settings.home).read(0, limit=100_000)]
     runs = [event for event in events if isinstance(event, RunEvent)]
     begun = list(dict.fromkeys(event.run.runId for event in runs))
@@ -35,7 +46,7 @@ def records_in(settings: Settings) -> list[ProvenanceRecord]:
 
 
 class Trail:
-    """A Tracker over a journal of its own, and what that journal then holds."""
+    """A Tracker with its own journal, and the records of that journal."""
 
     def __init__(self, settings: Settings) -> None:
         self.tracker = Tracker(settings=settings)
@@ -146,6 +157,98 @@ def test_a_size_stands_with_the_sink_that_it_went_to(trail: Trail, f: TrackedFil
     ] == [{}, {"lake": None}, {"lake": None, "report": 7}]
 
 
+def datasets_in(trail: Trail) -> list[dict[str, list[str]]]:
+    """By event, the datasets that it names as outputs, each with its sinks."""
+    return [
+        {
+            f"{output['namespace']} {output['name']}": [
+                f"{one['namespace']} {one['name']} {one['type']}"
+                for one in (output.get("facets") or {}).get("symlinks", {}).get("identifiers", [])
+            ]
+            for output in event["outputs"]
+        }
+        for event in trail.events()
+    ]
+
+
+def test_a_sink_is_named_as_its_dataset_with_a_symlink_and_in_the_record_by_its_own_name(
+    trail: Trail,
+) -> None:
+    told = {"data_sinks": {"lake": "s3a://bucket/lake/", "report": None}}
+    trail.tracker.file("a", data_source="in", **told).egress("lake")
+    trail.tracker.file("b", data_source="in").egress("report", dataset=("postgres://db:5432", "s.report"))
+    sink = f"{trail.tracker.system_name} {{}} DATA_SINK"
+    lake = {"s3://bucket lake": [sink.format("lake")]}
+    undeclared = {**lake, f"{trail.tracker.system_name} report": []}
+    both = {**lake, "postgres://db:5432 s.report": [sink.format("report")]}
+    assert datasets_in(trail) == [undeclared, undeclared, undeclared, both]
+    assert [record.data_sink for record in trail.records()] == ["lake", "report"]
+
+
+def test_sinks_that_write_one_dataset_are_one_output(trail: Trail, tmp_path: Path) -> None:
+    sinks = {"a": tmp_path, "b": f"file:{tmp_path}/"}
+    trail.tracker.file("a", data_source="in", data_sinks=sinks)
+    names = [f"{trail.tracker.system_name} {name} DATA_SINK" for name in sinks]
+    assert datasets_in(trail) == [{f"file {tmp_path}": names}]
+
+
+@pytest.mark.parametrize(
+    ("given", "dataset"),
+    [
+        ("/data/../lake/", "file /lake"),
+        (Path("/lake/100%25"), "file /lake/100%25"),
+        ("file:/lake", "file /lake"),
+        ("file:///a%20lake", "file /a lake"),
+        ("s3n://bucket/a/b", "s3://bucket a/b"),
+        ("gs://bucket", "gs://bucket /"),
+        ("abfss://files@account.dfs.core.windows.net/a", "abfss://files@account.dfs.core.windows.net a"),
+        ("hdfs://host:8020/lake/", "hdfs://host:8020 /lake"),
+        (("bigquery", "a.b.c"), "bigquery a.b.c"),
+    ],
+)
+def test_a_dataset_has_the_name_that_spark_gives_it(
+    trail: Trail,
+    f: TrackedFile,
+    given: Any,  # noqa: ANN401 - several types
+    dataset: str,
+) -> None:
+    f.egress("lake", dataset=given)
+    assert list(datasets_in(trail)[-1]) == [dataset]
+
+
+@pytest.mark.parametrize("given", ["", ("", "a"), ("a", ""), ("a",), "s3:///"])
+def test_a_dataset_without_a_name_is_refused(f: TrackedFile, given: Any) -> None:  # noqa: ANN401 - what must not be
+    with pytest.raises(AdmissionError, match="dataset: is"):
+        f.egress("lake", dataset=given)
+
+
+def test_a_schema_is_a_dict_or_arrow_s_or_spark_s(trail: Trail) -> None:
+    arrow = pyarrow.schema([("a", pyarrow.int64()), ("b", pyarrow.string())])
+    types = pytest.importorskip("pyspark.sql.types")
+    spark = types.StructType(
+        [
+            types.StructField("a", types.LongType()),
+            types.StructField("b", types.ArrayType(types.LongType())),
+        ]
+    )
+    for schema in ({"a": "INT", "b": "TEXT"}, arrow, spark):
+        trail.tracker.file("a", data_source="in").egress("lake", schema=schema)
+    found = [event["outputs"][0]["facets"]["schema"]["fields"] for event in trail.events()[1::2]]
+    kinds = [[field["type"] for field in fields] for fields in found]
+    assert kinds == [["INT", "TEXT"], ["int64", "string"], ["long", "array<bigint>"]]
+    assert [field["name"] for fields in found for field in fields] == ["a", "b"] * 3
+
+
+def test_a_schema_is_bounded(trail: Trail, f: TrackedFile) -> None:
+    many = {f"c{number}": "INT" for number in range(FIELDS_MAX + 1)}
+    for schema, wrong in ((many, "has 1,001 columns"), ({"a": "x" * SCHEMA_MAX_BYTES}, "has 16,39. bytes")):
+        with pytest.raises(AdmissionError, match=f"schema: {wrong}"):
+            f.egress("lake", schema=schema)
+    assert trail.ends() == []
+    f.egress("lake", schema=dict(list(many.items())[:-1]))
+    assert trail.ends() == [("COMPLETE", (), "lake")]
+
+
 def test_children_name_the_sinks_that_were_declared_for_them(trail: Trail) -> None:
     year = trail.tracker.file("year.csv", data_source="years")
     (month,) = year.split(["1.csv"], data_source="months", data_sinks=["lake"])
@@ -161,7 +264,7 @@ def test_sinks_that_differ_for_each_file_are_named_by_their_own_file_only(trail:
     assert ends[SINKS_MAX:] == [[f"sink-{SINKS_MAX}"], [f"sink-{SINKS_MAX + 1}"]]
 
 
-@pytest.mark.parametrize(("sinks", "wrong"), [("lake", "single text 'lake'"), (["lake", ""], "is empty")])
+@pytest.mark.parametrize(("sinks", "wrong"), [("lake", "single name 'lake'"), (["lake", ""], "is empty")])
 def test_sinks_are_a_list_of_names(trail: Trail, sinks: Any, wrong: str) -> None:  # noqa: ANN401 - what must not be
     with pytest.raises(AdmissionError, match=f"data_sinks.*{wrong}"):
         trail.tracker.file("a.csv", data_source="in", data_sinks=sinks)
@@ -496,7 +599,9 @@ def test_nothing_follows_an_end(trail: Trail, f: TrackedFile, end: str, call: st
     with pytest.raises(TrackerStateError) as caught:
         CALLS[call](f)
     assert (caught.value.call, caught.value.state) == (call, end)
-    assert str(caught.value).startswith(f"<file 'orders.csv.gz' {f.did}>: {call} cannot follow {end}; ")
+    assert str(caught.value).startswith(
+        f"<file 'orders.csv.gz' {f.did}>: {call} is not allowed after {end}; "
+    )
     assert trail.events() == before
 
 
@@ -504,7 +609,7 @@ def test_nothing_follows_an_end(trail: Trail, f: TrackedFile, end: str, call: st
 def test_what_would_change_the_path_cannot_follow_an_egress(trail: Trail, f: TrackedFile, call: str) -> None:
     f.egress("lake")
     before = trail.events()
-    with pytest.raises(TrackerStateError, match=r"cannot follow egress\(\); .+") as caught:
+    with pytest.raises(TrackerStateError, match=r"is not allowed after egress\(\); .+") as caught:
         CALLS[call](f)
     assert caught.value.call == call
     assert trail.events() == before
@@ -588,6 +693,42 @@ def test_an_exception_that_cannot_be_printed_is_an_error_all_the_same(trail: Tra
 # -- where it goes -------------------------------------------------------------------------------------------
 
 
+def test_a_tracker_takes_settings_by_their_names(home: Path) -> None:
+    with Tracker(home=home, durability="process", system_name="edge-7") as tracker:
+        tracker.file("a.txt", data_source="in")
+    (entry,) = Journal(home).read(0)
+    assert json.loads(entry.body)["job"]["namespace"] == "edge-7"
+    with pytest.raises(SettingsError, match=r"setting hoem = 'x' \(from Tracker\): is not a setting"):
+        Tracker(hoem="x")
+
+
+def test_a_setting_that_would_do_nothing_is_refused(settings: Settings, tmp_path: Path) -> None:
+    client = OpenLineageClient(transport=FileTransport(FileConfig(str(tmp_path / "events"))))
+    for beside in ({"client": client}, {"settings": settings}):
+        with pytest.raises(SettingsError, match=r"marquez_api_key = '\*+' .* would have no effect here"):
+            Tracker(**beside, marquez_api_key="k3y")
+
+
+def test_a_file_may_be_named_by_its_path(trail: Trail, tmp_path: Path) -> None:
+    with trail.tracker.file(tmp_path / "a.csv", data_source="in") as f:
+        (child,) = f.split([Path("b.csv")])
+    assert (f.filename, child.filename) == (str(tmp_path / "a.csv"), "b.csv")
+    with pytest.raises(AdmissionError, match=r"is the single name 'b\.csv'; give a list of names"):
+        trail.tracker.file("c.csv", data_source="in").split(Path("b.csv"))  # type: ignore[arg-type]
+
+
+def test_a_transform_whose_block_is_not_entered_is_recorded_and_warned_of(
+    trail: Trail, f: TrackedFile
+) -> None:
+    with f:
+        with pytest.warns(RuntimeWarning, match=r"write `with f.transform\('clean'\):`") as warned:
+            f.transform("clean")
+        with warnings.catch_warnings(action="error"), f.transform("load"):
+            pass
+    assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
+    assert trail.record().transforms == ("clean", "load")
+
+
 def test_its_own_system_name_beats_the_setting(settings: Settings) -> None:
     with Tracker(settings=settings, system_name="edge-7") as tracker:
         tracker.file("orders.csv", data_source="sftp-in").egress("lake")
@@ -629,7 +770,7 @@ def test_the_callers_exception_is_raised_also_when_its_error_cannot_be_kept(tmp_
         folder.rename(tmp_path / "away")
         raise ValueError("bad")
     (note,) = caught.value.__notes__
-    assert note.startswith(f"Waybill could not keep how <file 'a.csv' {f.did}> ended: Failed to write")
+    assert note.startswith(f"Waybill could not record the end of <file 'a.csv' {f.did}>: Failed to write")
 
 
 def test_a_kill_right_after_an_end_loses_nothing(settings: Settings) -> None:
@@ -685,3 +826,88 @@ def test_branches_of_one_file_may_end_in_threads_of_their_own(trail: Trail, f: T
         for thread in threads:
             thread.join()
     assert len(trail.records()) == 16
+
+
+# -- joins ---------------------------------------------------------------------------------------------------
+
+
+def test_a_joined_file_names_all_its_parents_on_each_event(trail: Trail) -> None:
+    parents = [trail.tracker.file(name, data_source=f"from-{name}") for name in "abc"]
+    with (
+        parents[0].transform("clean"),
+        trail.tracker.join(parents, "daily.csv", data_source="daily") as daily,
+    ):
+        daily.egress("lake")
+    dids = tuple(parent.did for parent in parents)
+    assert (daily.parent_did, daily.parent_dids) == (dids[0], dids)
+    of_daily = [event for event in trail.events() if event["run"]["runId"] == daily.did]
+    assert [event["eventType"] for event in of_daily] == ["START", "COMPLETE"]
+    for event in of_daily:
+        facets = event["run"]["facets"]
+        assert facets["parent"]["run"]["runId"] == dids[0]
+        upstream = facets["jobDependencies"]["upstream"]
+        assert [(one["job"]["name"], one["run"]["runId"]) for one in upstream] == [
+            (parent.data_source, parent.did) for parent in parents
+        ]
+    assert trail.ends() == [
+        ("COMPLETE", ("clean",), None),
+        ("COMPLETE", (), None),
+        ("COMPLETE", (), None),
+        ("COMPLETE", (), "lake"),
+    ]
+
+
+def test_a_file_that_has_its_record_gets_no_other_when_it_is_joined(trail: Trail) -> None:
+    with trail.tracker.file("left.csv", data_source="in") as left:
+        pass
+    with trail.tracker.file("sent.csv", data_source="in") as sent:
+        sent.egress("lake")
+        trail.tracker.join([left, sent], "day.csv", data_source="day").cancel()
+        with pytest.raises(TrackerStateError, match=r"join\(\)"):
+            sent.egress("lake")
+    trail.tracker.join([sent, left], "month.csv", data_source="month").cancel()
+    assert trail.ends() == [
+        ("COMPLETE", (), None),
+        ("COMPLETE", (), "lake"),
+        ("CANCELLED", (), None),
+        ("CANCELLED", (), None),
+    ]
+
+
+@pytest.mark.parametrize("end", ["filter", "error", "cancel", "split"])
+def test_a_file_that_did_not_come_through_cannot_be_joined(trail: Trail, f: TrackedFile, end: str) -> None:
+    good = trail.tracker.file("good.csv", data_source="in")
+    arguments: dict[str, tuple[Any, ...]] = {"filter": ("empty",), "error": ("torn",), "split": (["part"],)}
+    getattr(f, end)(*arguments.get(end, ()))
+    before = len(trail.events())
+    with pytest.raises(TrackerStateError, match=end):
+        trail.tracker.join([good, f], "day.csv", data_source="day")
+    assert len(trail.events()) == before
+    good.egress("lake")
+
+
+def test_an_exception_after_a_join_fails_only_the_joined_file(trail: Trail) -> None:
+    with (
+        pytest.raises(ValueError, match="torn"),
+        trail.tracker.file("a", data_source="in") as parent,
+        trail.tracker.join([parent], "day.csv", data_source="day"),
+    ):
+        raise ValueError("torn")
+    assert [end[0] for end in trail.ends()] == ["COMPLETE", "ERROR"]
+
+
+def test_a_join_of_no_files_too_many_or_one_twice_records_nothing(trail: Trail, f: TrackedFile) -> None:
+    before = len(trail.events())
+    for files, what in (([], "empty"), ([f, f.branch()], "twice"), ([f] * (JOINED_MAX + 1), "1,001 files")):
+        with pytest.raises(AdmissionError, match=what):
+            trail.tracker.join(files, "day.csv", data_source="day")
+    assert len(trail.events()) == before
+
+
+def test_the_largest_join_is_kept(trail: Trail) -> None:
+    parents = [trail.tracker.file(f"{n}.csv", data_source="in") for n in range(JOINED_MAX)]
+    trail.tracker.join(parents, "day.csv", data_source="day").egress("lake")
+    assert len(trail.records()) == JOINED_MAX + 1
+    day = trail.events()[-1]
+    assert len(day["run"]["facets"]["jobDependencies"]["upstream"]) == JOINED_MAX
+    assert len(json.dumps(day)) < 200 * JOINED_MAX

@@ -1,4 +1,4 @@
-"""Any sequence of calls on tracked files against a model of the rules: the records that it foretells."""
+"""Any sequence of calls on tracked files, compared with the records that a model of the rules predicts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, 
 
 from waybill.facets import RunEvent, decode_event, fold
 from waybill.facets.causes import telling
-from waybill.transport import Journal, Settings, TrackedFile, Tracker, TrackerStateError, admit_event
+from waybill.transport import (
+    AdmissionError,
+    Journal,
+    Settings,
+    TrackedFile,
+    Tracker,
+    TrackerStateError,
+    admit_event,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +36,7 @@ SCHEMA = json.loads(
     .joinpath("schemas/facets/WaybillDeltaFileRunFacet.json")
     .read_text(encoding="utf-8")
 )
-# The other half of the schema's allOf is OpenLineage's own RunFacet, which stands at its URL.
+# The other half of the schema's allOf is OpenLineage's own RunFacet, referenced by URL.
 FACET = jsonschema.Draft202012Validator(
     SCHEMA["$defs"]["WaybillDeltaFileRunFacet"]["allOf"][1],
     format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER,
@@ -39,15 +47,17 @@ STOPS = (ValueError("bad"), KeyboardInterrupt(), SystemExit(1))
 
 @dataclass
 class ModelPath:
-    """What the rules say about one path."""
+    """The model of one path."""
 
     real: TrackedFile
     identity: tuple[str, str | None, str, str]
-    """did, parent's did, data source, file name: as they must come out."""
+    """The expected did, parent's did, data source and file name."""
     annotations: dict[str, str]
     transforms: list[str] = field(default_factory=list)
     opener: ModelPath | None = None
     ended: bool = False
+    failed: bool = False
+    """It ended by `filter`, `error`, `cancel` or `split`: it cannot be joined."""
     egressed: bool = False
     branched: bool = False
 
@@ -56,17 +66,21 @@ class ModelPath:
         return not (self.ended or self.egressed)
 
     @property
+    def joinable(self) -> bool:
+        return not self.failed
+
+    @property
     def going_on(self) -> bool:
         return not self.ended
 
 
 def kept(text: str) -> str:
-    """Text as every backend takes it."""
+    """Text that every backend accepts."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 class TrackedFiles(RuleBasedStateMachine):
-    """Says things about files, in any order; what the rules forbid must be refused and leave no trace."""
+    """Calls the Tracker in any order; forbidden calls must be refused and leave no trace."""
 
     paths: Bundle[ModelPath] = Bundle("paths")
 
@@ -77,6 +91,7 @@ class TrackedFiles(RuleBasedStateMachine):
         self.tracker = Tracker(settings=Settings.load(given, env={}, cwd=self.folder))
         self.journal = Journal(self.folder)
         self.foretold: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        self.joined: dict[str, tuple[str, ...]] = {}
 
     def teardown(self) -> None:
         try:
@@ -97,6 +112,8 @@ class TrackedFiles(RuleBasedStateMachine):
 
     def foretell(self, path: ModelPath, state: str, sink: str | None = None, **cause: str) -> None:
         annotations = path.annotations | cause
+        if not annotations.get("errorCause", "says why"):  # Words that say nothing are no reason.
+            del annotations["errorCause"]
         record = (*path.identity, tuple(path.transforms), sink, state, annotations or None)
         self.foretold[path.identity[0]].append(record)
 
@@ -150,21 +167,21 @@ class TrackedFiles(RuleBasedStateMachine):
         self.attempt(legal=path.open, call=lambda: path.real.filter(reason))
         if path.open:
             self.foretell(path, "FILTERED", filteredCause=kept(reason))
-            path.ended = True
+            path.ended = path.failed = True
 
     @rule(path=paths, cause=st.text())
     def error(self, path: ModelPath, cause: str) -> None:
         self.attempt(legal=path.going_on, call=lambda: path.real.error(cause))
         if path.going_on:
             self.foretell(path, "ERROR", errorCause=telling(kept(cause)))
-            path.ended = True
+            path.ended = path.failed = True
 
     @rule(path=paths)
     def cancel(self, path: ModelPath) -> None:
         self.attempt(legal=path.going_on, call=path.real.cancel)
         if path.going_on:
             self.foretell(path, "CANCELLED")
-            path.ended = True
+            path.ended = path.failed = True
 
     @rule(target=paths, path=paths, names=st.lists(st.text(max_size=8), min_size=1, max_size=3))
     def split(self, path: ModelPath, names: list[str]) -> MultipleResults[ModelPath]:
@@ -172,7 +189,7 @@ class TrackedFiles(RuleBasedStateMachine):
         if children is None:
             return multiple()
         self.foretell(path, "SPLIT")
-        path.ended = True
+        path.ended = path.failed = True
         did, _, source, _ = path.identity
         return multiple(
             *(
@@ -180,6 +197,31 @@ class TrackedFiles(RuleBasedStateMachine):
                 for child, name in zip(children, names, strict=True)
             )
         )
+
+    @rule(target=paths, given=st.lists(paths, max_size=4), name=st.text(max_size=8), source=NAMES)
+    def join(self, given: list[ModelPath], name: str, source: str) -> ModelPath | MultipleResults[ModelPath]:
+        each = list({path.identity[0]: path for path in given}.values())
+        if len(each) < len(given) or not given:
+            before = self.journal.last_seq()
+            # The first fault found is the one that is reported.
+            with pytest.raises((AdmissionError, TrackerStateError)):
+                self.tracker.join([path.real for path in given], name, data_source=source)
+            assert self.journal.last_seq() == before
+            return multiple()
+        real = self.attempt(
+            legal=all(path.joinable for path in each),
+            call=lambda: self.tracker.join([path.real for path in each], name, data_source=source),
+        )
+        if real is None:
+            return multiple()
+        for path in each:
+            if path.open:
+                self.foretell(path, "COMPLETE")
+            path.ended = True
+        dids = tuple(path.identity[0] for path in each)
+        self.joined[real.did] = dids
+        assert real.parent_dids == dids
+        return ModelPath(real, (real.did, dids[0], kept(source), kept(name)), {})
 
     @rule(path=paths)
     def leave(self, path: ModelPath) -> None:
@@ -200,11 +242,12 @@ class TrackedFiles(RuleBasedStateMachine):
         leaving: ModelPath | None = path
         while leaving is not None and levels:
             if leaving.ended:
-                # A block cannot be entered again; one that is left after an end records nothing.
+                # A block cannot be entered again; leaving it after an end records nothing.
                 leaving.real.__exit__(type(raised), raised, None)
             else:
                 with pytest.raises(type(raised)), leaving.real:
                     raise raised
+                leaving.failed = not told
                 if not told and isinstance(raised, KeyboardInterrupt):
                     self.foretell(leaving, "CANCELLED")
                 elif not told:
@@ -219,7 +262,10 @@ class TrackedFiles(RuleBasedStateMachine):
         bodies = [entry.body for entry in self.journal.read(0, limit=100_000)]
         for body in bodies:
             admit_event(body)
-            FACET.validate(json.loads(body)["run"]["facets"]["waybill_deltaFile"])
+            run = json.loads(body)["run"]
+            FACET.validate(run["facets"]["waybill_deltaFile"])
+            upstream = run["facets"].get("jobDependencies", {}).get("upstream", ())
+            assert tuple(one["run"]["runId"] for one in upstream) == self.joined.get(run["runId"], ())
         events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
         found: dict[str, list[tuple[object, ...]]] = defaultdict(list)
         last_ms: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Everything that is wrong with something refused is told, and nothing that is right."""
+"""Every error of a refused body is reported, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from waybill.transport import AdmissionError
 from waybill.transport.admission import admit_event, check_records, event_errors, record_errors
@@ -97,7 +97,7 @@ def mutated(value: Any, path: str, change: object) -> None:  # noqa: ANN401 - an
 
 
 def path_of(path: str) -> str:
-    """The path as faults have it."""
+    """The path in the format of errors."""
     dotted = "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
     return "$" + dotted.replace("annotations.l", "annotations[l]").replace("annotations.k", "annotations[k]")
 
@@ -111,17 +111,16 @@ def refusal_of(body: bytes) -> AdmissionError | None:
 
 
 def refused_event(body: bytes) -> list[AdmissionError] | None:
-    """All faults of an event; None where it may be kept."""
+    """All errors of an event; None if it may be kept."""
     first = refusal_of(body)
     if first is None:
         return None
     told = event_errors(body, first)
-    # However its decoder names a place in a dict, what admission itself found is among them.
+    # However the decoder names a place in a dict, admission's own error is among them.
     assert without_indices(first.where) in {without_indices(fault.where) for fault in told}
     return told
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_EVENTS), min_size=1, unique_by=lambda one: one[0]))
 def test_independent_errors_of_an_event_are_all_reported(faults: list[tuple[str, object]]) -> None:
     event = copy.deepcopy(EVENT)
@@ -134,7 +133,6 @@ def test_independent_errors_of_an_event_are_all_reported(faults: list[tuple[str,
     assert all(fault.what and fault.way_out for fault in told)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(IN_RECORDS), min_size=1, unique_by=lambda one: one[0]))
 def test_independent_errors_of_records_are_all_reported(faults: list[tuple[str, object]]) -> None:
     records = [copy.deepcopy(RECORD), copy.deepcopy(RECORD)]
@@ -162,7 +160,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([path for path, _ in IN_EVENTS] + ["run", "job", "schemaURL"]), JSON),

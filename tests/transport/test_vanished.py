@@ -1,4 +1,4 @@
-"""A program that is gone: the runner ends its runs, and nothing else."""
+"""A program that is gone: the runner ends its runs, and no others."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from waybill.transport import Journal, Kind, Settings, locks
 from waybill.transport.home import Home
 from waybill.transport.journal import adopt
 from waybill.transport.programs import this_program
-from waybill.transport.runner import Runner, note_program
-from waybill.transport.runner.vanished import REASON, VanishedPrograms
+from waybill.transport.runner import OpenRun, Runner, note_program, read_head
+from waybill.transport.runner.unended import PROGRAM_GONE as REASON, UnendedRuns
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of processes")
 
@@ -61,7 +63,7 @@ def event(run: str, kind: str, **more: Any) -> bytes:  # noqa: ANN401 - any JSON
 
 
 class Emitter:
-    """A program of its own that keeps events; to be ended in any way."""
+    """A separate program that keeps events, and can be ended in any way."""
 
     def __init__(self, home: Path, durability: str = "power") -> None:
         self.process = subprocess.Popen(
@@ -111,9 +113,9 @@ def emitter(journal: Journal) -> Iterator[Callable[..., Emitter]]:
 
 
 def looked(journal: Journal) -> list[dict[str, Any]]:
-    """Look until nothing is left to do; returns the inferred events."""
-    vanished = VanishedPrograms(journal)
-    while vanished.look(NOW_MS):
+    """Look until nothing is left to do; return the inferred events."""
+    runs = UnendedRuns(journal)
+    while runs.look(NOW_MS):
         pass
     events = [json.loads(one.body) for one in journal.read(0) if one.kind is Kind.OPENLINEAGE]
     return [one for one in events if "waybill_inferred" in one["run"]["facets"]]
@@ -213,7 +215,7 @@ def test_the_runs_of_a_scheduler_outlive_the_process_that_tells_of_them(
 def test_nothing_is_followed_while_no_program_is_noted(journal: Journal) -> None:
     journal.append(Kind.OPENLINEAGE, event("r", "START"), program="a.b.c.1.2")
     assert looked(journal) == []
-    assert journal.state("programs") == {}
+    assert set(journal.state("programs")) == {"upto"}
 
 
 def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Callable[..., Emitter]) -> None:
@@ -224,7 +226,24 @@ def test_what_is_open_is_known_to_the_next_runner(journal: Journal, emitter: Cal
     killed.end()
     journal.prune(journal.last_seq() - 1, 2**62)
     assert sorted(one["run"]["runId"] for one in looked(journal)) == ["r", "s"]
-    assert set(journal.state("programs")) == {"cursor"}
+    assert set(journal.state("programs")) == {"upto"}
+
+
+def test_what_an_earlier_version_followed_is_followed_on(
+    journal: Journal, emitter: Callable[..., Emitter]
+) -> None:
+    killed = emitter()
+    killed.emit(event("begun", "START"))
+    (entry,) = journal.read(0)
+    head = read_head(entry)
+    assert head is not None
+    row = msgspec.msgpack.encode(OpenRun.begun_by(head, entry))
+    key = blake2b(b"begun", digest_size=12).hexdigest()
+    journal.commit("programs", put={f"run:{key}": row, "cursor": str(entry.seq).encode()})
+    killed.emit(event("later", "START"))
+    killed.end()
+    journal.prune(entry.seq, 2**62)
+    assert sorted(one["run"]["runId"] for one in looked(journal)) == ["begun", "later"]
 
 
 def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
@@ -233,9 +252,20 @@ def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
     killed = emitter()
     killed.emit(event("r", "START"))
     killed.end()
+    appended = Journal.append_many
+
+    class CrashError(Exception):
+        """The process dies."""
+
+    def crashing(journal: Journal, items: Any) -> None:  # noqa: ANN401 - as the journal takes them
+        appended(journal, items)
+        raise CrashError
+
     with monkeypatch.context() as patch:
-        patch.setattr(VanishedPrograms, "_forget", lambda *_: None)
-        assert len(looked(journal)) == 1
+        patch.setattr(Journal, "append_many", crashing)
+        with pytest.raises(CrashError):
+            looked(journal)
+    assert len(looked(journal)) == 1
     assert len(looked(journal)) == 1
 
 
@@ -288,7 +318,7 @@ def test_a_program_is_noted_from_its_first_entry_on(journal: Journal) -> None:
     note_program(journal, program)
     journal.append(Kind.OPENLINEAGE, event("r", "START"), program=str(program))
     note_program(journal, program)
-    vanished = VanishedPrograms(journal)
-    vanished.look(NOW_MS)
-    assert vanished.waits
+    runs = UnendedRuns(journal)
+    runs.look(NOW_MS)
+    assert runs.waits
     assert len(journal.state("programs", "run:")) == 1

@@ -10,7 +10,9 @@ from msgspec import MsgspecError
 from openlineage.client import OpenLineageClient
 from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
+import waybill
 from waybill.cli import main
 from waybill.collector import ApiKey, Keys, Reject, Rejects, Role, serve
 from waybill.exporter import (
@@ -40,21 +42,39 @@ from waybill.exporter import (
 from waybill.exporter.archive import Archive
 from waybill.exporter.compaction import CompactionReport, RawWriter, Retraction, compact_remote
 from waybill.exporter.exporting import Destination, Exported
+from waybill.exporter.health import Problem, ProblemKind, problems_of
 from waybill.exporter.layout import Layout
 from waybill.exporter.ledger import LedgerState, read_ledger
 from waybill.exporter.names import Hour, RawName, hour_of, safe_name
 from waybill.exporter.quarantine import Quarantined, list_quarantined
-from waybill.exporter.query import Backlog, BacklogError, Difference, poison_note, read_backlog, scan
+from waybill.exporter.query import (
+    Backlog,
+    BacklogError,
+    Difference,
+    OpenRunSeen,
+    Unsettled,
+    answer,
+    open_runs,
+    poison_note,
+    read_backlog,
+    read_unsettled,
+    scan,
+)
 from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.retention import AgedOff
 from waybill.exporter.verification import CheckedFile, Explanation, Finding, RowSeen, StepSeen
 from waybill.facets import (
+    DATA_SINK,
     DELTA_FILE_FACET,
     EVIDENCE,
     EVIDENCE_FACET,
     INFERRED_FACET,
+    PRESENTED_FACET,
     PRODUCER,
+    SEVERITY,
+    SUMMARY_FACET,
     UNREADABLE,
+    AnnotationRule,
     DatasetEvent,
     Event,
     EventType,
@@ -63,6 +83,10 @@ from waybill.facets import (
     ProvenanceRecord,
     RunEvent,
     RunState,
+    WaybillDeltaFileRunFacet,
+    WaybillEvidenceRunFacet,
+    WaybillInferredRunFacet,
+    WaybillSummaryRunFacet,
     decode_event,
     decode_records,
     facet_records,
@@ -79,8 +103,8 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.facets.delta_file import WaybillDeltaFileRunFacet
-from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
+from waybill.lineage import Journey, JourneyFile, Lineage, trace
+from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
     Backend,
     Counters,
@@ -132,6 +156,8 @@ from waybill.transport import (
     JournalFullError,
     JournalVersionError,
     Kind,
+    MissingExtraError,
+    NotFoundError,
     Projection,
     Receiver,
     RootError,
@@ -169,7 +195,7 @@ def records_are_plain_values(body: bytes) -> None:
     assert_type(merge_records(record, record), ProvenanceRecord)
     assert_type(merge_all(iter([record])), list[ProvenanceRecord])
     assert_type(is_collision(record, record), bool)
-    assert_type(keep_annotations(record, frozenset({"key"})), ProvenanceRecord)
+    assert_type(keep_annotations(record, AnnotationRule(frozenset({"key"}))), ProvenanceRecord)
     try:
         assert_type(decode_records(body, system_name="edge"), list[ProvenanceRecord])
     except UNREADABLE as error:
@@ -184,6 +210,10 @@ def the_facet_goes_on_a_run() -> dict[str, RunFacet]:
     return {DELTA_FILE_FACET: facet}
 
 
+def a_sink_is_another_name_of_its_dataset() -> dict[str, str]:
+    return {"namespace": "shop", "name": "warehouse", "type": DATA_SINK}
+
+
 def what_an_end_rests_on_goes_on_a_run(record: ProvenanceRecord) -> dict[str, RunFacet]:
     assert_type((record.annotations or {}).get(EVIDENCE), str | None)
     return {
@@ -192,11 +222,20 @@ def what_an_end_rests_on_goes_on_a_run(record: ProvenanceRecord) -> dict[str, Ru
     }
 
 
+def files_of_a_minute_are_counted_on_one_run(facets: dict[str, RunFacet]) -> None:
+    facets.pop(PRESENTED_FACET, None)
+    summary = facets["waybill_summary"]
+    if isinstance(summary, WaybillSummaryRunFacet):
+        assert_type(summary.dataSource, str)
+
+
 def events_fold_to_records(body: bytes) -> None:
     event: Event = decode_event(body)
     match event:
         case RunEvent():
             assert_type(event.eventType, EventType)
+            assert_type(SEVERITY.get(event.eventType), int | None)
+            assert_type({SUMMARY_FACET: event}.get(PRODUCER), RunEvent | None)
             state = observe(event, system_name="edge")
             assert_type(state, RunState)
             assert_type(merge_states(state, state), RunState)
@@ -276,6 +315,12 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         for child in file.split(["a-1.csv", "a-2.csv"], data_sinks=("archive",)):
             assert_type(child, TrackedFile)
             child.egress("archive", size_bytes=3)
+            child.egress("archive", dataset="s3://bucket/archive", schema={"a": "INT"})
+            child.egress("archive", dataset=("bigquery", "a.b.c"), schema=StructType([]))
+        tracker.file("b", data_source="in", data_sinks={"lake": Path("lake"), "report": None})
+        joined = tracker.join([file], "b.csv", data_source="daily", data_sinks=("archive",))
+        assert_type(joined, TrackedFile)
+        assert_type(joined.parent_dids, tuple[str, ...])
         file.filter("empty")
         file.error(ValueError("damaged"))
         file.cancel()
@@ -325,7 +370,8 @@ async def a_file_is_tracked_in_an_event_loop(settings: Settings) -> None:
         with file.transform("enrich"):
             file.annotate({"a": 1})
         assert_type(await file.split(["b"]), list[AsyncTrackedFile])
-        await file.branch().egress("out", size_bytes=1)
+        await file.branch().egress("out", dataset="/data/out", schema={"a": "INT"}, size_bytes=1)
+        assert_type(await tracker.join([file], "c", data_source="daily"), AsyncTrackedFile)
 
 
 class Mine:
@@ -336,7 +382,7 @@ class Mine:
         self.stores = False
 
     def step(self) -> Step:
-        return Step(applied=1, retry_s=0.5, problem="the disk is full; make room")
+        return Step(applied=1, retry_s=0.5, problem="the disk is full; free space there")
 
     def pending(self) -> int:
         return 0
@@ -359,7 +405,9 @@ def errors_tell_their_parts(error: WaybillError) -> None:
         case AdmissionError():
             assert_type(error.where, str)
             assert_type(error.way_out, str)
-        case JournalFullError() | JournalVersionError() | RootError():
+        case MissingExtraError():
+            assert_type(error.extra, str)
+        case JournalFullError() | JournalVersionError() | NotFoundError() | RootError():
             assert_type(str(error), str)
         case JournalError():
             assert_type(str(error), str)
@@ -416,7 +464,7 @@ def records_become_files(root: Path, record: ProvenanceRecord) -> None:
 
 
 def a_rebuild_reads_a_source(settings: Settings, root: Path) -> RebuildReport:
-    wanted = Wanted(system_name="edge", annotations_allowed=frozenset({"customer"}), since_ms=1, until_ms=2)
+    wanted = Wanted(system_name="edge", rule=AnnotationRule(frozenset({"customer"})), since_ms=1, until_ms=2)
     try:
         source: Source = open_source("jsonl", ["events.jsonl"], settings)
         for part in source.parts():
@@ -466,7 +514,7 @@ def run_events_are_read_back(url: str) -> int:
     reader = EventReader(url, "key")
     try:
         assert_type(reader.extent_us(), tuple[int, int, int] | None)
-        for batch in reader.read(0, 1_000_000):
+        for batch in reader.read(0, 1_000_000, print):
             assert_type(batch, list[bytes])
     except MarquezReadError:
         return 1
@@ -491,6 +539,14 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     query = Query(
         did="0193", final_state=FinalState.ERROR, annotations={"kind": "orders"}, since_ms=1, limit=5
     )
+    Query(
+        final_state=(FinalState.ERROR, FinalState.CANCELLED),
+        not_final_states=[FinalState.SPLIT],
+        has_data_sink=False,
+        not_data_sinks=["lake"],
+        created_since_ms=1,
+        created_until_ms=2,
+    )
     try:
         assert_type(find(root, query), list[ProvenanceRecord])
     except IncompleteError as error:
@@ -502,7 +558,18 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     assert_type(waiting, Backlog)
     assert_type(poison_note(journal), str | None)
     tables = sum(1 for _ in scan(root, query, unfiled=waiting))
+    tables += sum(1 for _ in answer(journal, settings, query))
+    assert_type(read_unsettled(journal, settings, query, now_ms=0), Unsettled)
+    assert_type(open_runs(journal, settings, []), list[OpenRunSeen])
     assert_type(tables, int)
+
+
+def a_home_is_well(journal: Journal, settings: Settings) -> None:
+    """What is wrong, and what to do about it."""
+    for problem in problems_of(journal, settings):
+        assert_type(problem, Problem)
+        assert_type(problem.kind, ProblemKind)
+        assert_type(problem.sentence, str)
 
 
 def a_root_is_proved(root: Path, other: Path) -> None:
@@ -551,6 +618,48 @@ def what_spark_needs_is_found_or_fetched(cache: Path) -> None:
         assert_type(fetch_listener(java, cache=cache), Path)
     except SparkSetupError as error:
         assert_type(str(error), str)
+
+
+def the_journey_of_a_file() -> None:
+    lineage = Lineage.open("home")
+    journey = lineage.trace("0193", up=True, down=False, depth=3)
+    assert_type(journey, Journey)
+    assert_type(journey.file, JourneyFile)
+    assert_type(journey.edges(), list[tuple[str, str]])
+    assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
+    assert_type([file.did for file in lineage.descendants("0193")], list[str])
+    assert_type(trace(lineage.find, "0193"), Journey)
+    for draw in (mermaid, dot, svg):
+        assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
+    assert_type(graphml(journey), str)
+
+
+async def what_users_type_most_is_in_the_package_itself() -> None:
+    assert_type(waybill.__version__, str)
+    settings: Settings = waybill.Settings.load()
+    tracker: Tracker = waybill.Tracker(home="/data", provenance_enabled=True)
+    with tracker.file(Path("orders.csv"), data_source="sftp-in") as file:
+        tracked: waybill.TrackedFile = file
+        assert_type(tracked.did, str)
+    async with waybill.AsyncTracker() as waiting:
+        other: waybill.AsyncTrackedFile = await waiting.file("orders.csv", data_source="sftp-in")
+        assert_type(other.did, str)
+    try:
+        assert_type(waybill.flush(settings), FlushReport)
+        found: list[waybill.ProvenanceRecord] = waybill.find("root", waybill.Query(did="0193"))
+        assert_type(waybill.Lineage.open().trace("0193"), waybill.Journey)
+        assert_type([record.final_state is waybill.FinalState.ERROR for record in found], list[bool])
+    except waybill.WaybillError as error:
+        assert_type(str(error), str)
+
+
+def a_name_that_is_not_there_is_told_before_it_is_run() -> None:
+    assert waybill.Traker  # type: ignore[attr-defined]
+    assert waybill.facets.Traker  # type: ignore[attr-defined]
+    assert waybill.transport.Traker  # type: ignore[attr-defined]
+    assert waybill.exporter.Traker  # type: ignore[attr-defined]
+    assert waybill.lineage.Traker  # type: ignore[attr-defined]
+    assert waybill.spark.Traker  # type: ignore[attr-defined]
 
 
 def the_command_is_a_function() -> None:

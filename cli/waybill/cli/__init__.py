@@ -1,4 +1,4 @@
-"""The `waybill` command: one thin function for each subcommand, over what the rooms offer."""
+"""The `waybill` command: one thin function for each subcommand, over the functions of the rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``python -m waybill.cli``: the command where its script is not on the path."""
+"""``python -m waybill.cli``: the command line, for when its script is not on the path."""
 
 from __future__ import annotations
 

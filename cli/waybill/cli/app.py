@@ -1,50 +1,78 @@
-"""The application: its commands, and how their errors are shown."""
+"""The application: its commands, and the display of their errors."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from waybill.cli import console
-from waybill.cli.commands.age_off import age_off
-from waybill.cli.commands.compact import compact
-from waybill.cli.commands.dead_letters import app as dead_letters
-from waybill.cli.commands.doctor import doctor
-from waybill.cli.commands.drain import drain
-from waybill.cli.commands.explain import explain
-from waybill.cli.commands.export import export
-from waybill.cli.commands.find import find
-from waybill.cli.commands.flush import flush
-from waybill.cli.commands.keys import app as keys
-from waybill.cli.commands.poison import app as poison
-from waybill.cli.commands.rebuild import rebuild
-from waybill.cli.commands.reconcile import reconcile
-from waybill.cli.commands.rejects import app as rejects
-from waybill.cli.commands.repair import repair
-from waybill.cli.commands.root import app as root
-from waybill.cli.commands.serve import serve
-from waybill.cli.commands.settings import app as settings
-from waybill.cli.commands.spark import app as spark
-from waybill.cli.commands.sql import sql
-from waybill.cli.commands.status import status
-from waybill.cli.commands.verify import verify
-from waybill.cli.commands.where import where
-from waybill.cli.demo.command import demo
-from waybill.cli.dev.command import app as dev
-from waybill.transport import SettingsError, WaybillError
+from waybill.cli.commanding import Deferred, Group
+from waybill.transport import MissingExtraError, NotFoundError, SettingsError, WaybillError
+from waybill.transport.errors import NameTakenError, sentence_of
 from waybill.transport.process import prepare
 
-app: Final = typer.Typer(
+OF_USAGE: Final = (SettingsError, NotFoundError, NameTakenError, MissingExtraError)
+"""Errors that a different command line, setting or environment fixes: exit code 2. For all others it is 1."""
+
+COMMANDS: Final = {
+    "init": "Ask for the main settings, write a commented waybill.yaml, and create the home.",
+    "demo": "Follow a year of real flights through a PySpark pipeline.",
+    "flush": "Drain every buffer, compact every hour, and list the new files.",
+    "find": "Find files by where they came from, what was done to them, and where they ended.",
+    "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
+    "close-stale": "End files and runs that have been open and silent for a long time.",
+    "sql": "Query the compacted files with SQL.",
+    "explain": "Show the proof behind a file's records, from the stored events to the rows.",
+    "rebuild": "Rebuild the provenance files from stored events.",
+    "compact": "Compact every raw file of a root, including the current hour's.",
+    "export": "Copy new and changed compacted files to a folder or an object store.",
+    "age-off": "Remove compacted files older than the age-off.",
+    "verify": "Prove that a root's files are intact, and that two roots hold the same records.",
+    "repair": "Restore what a root has lost, from its archive and the home's journal.",
+    "reconcile": "List delivered events and jobs that are missing from Marquez.",
+    "status": "Show what the journal holds and how far each projection has got.",
+    "doctor": "Check this machine and these settings.",
+    "serve": "Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.",
+    "drain": "Stop the home's collector, flush everything, and report what is left.",
+    "where": "Show where an acknowledged entry is: in the journal, in which file, exported, delivered.",
+    "settings": "Show each setting, its value, and where the value came from.",
+    "dead-letters": "List, resend or drop the events that a backend refuses permanently.",
+    "poison": "List, retry or drop the entries that a projection cannot apply.",
+    "rejects": "List, resubmit or drop what the collector refused.",
+    "keys": "Create, list and revoke the collector's API keys.",
+    "root": "Check that the root is the right one, or adopt another.",
+    "spark": "Correct the Spark listener's results from Spark's own event logs.",
+    "dev": "Run Marquez with its web page, a collector, Prometheus and Grafana in Docker.",
+}
+"""Every command, in the order of the help, with the first line of its own help."""
+
+_ELSEWHERE: Final = {"demo": "waybill.cli.demo.command", "dev": "waybill.cli.dev.command"}
+"""The modules of the commands that have a package of their own."""
+
+
+def _module_of(command: str) -> str:
+    return _ELSEWHERE.get(command, f"waybill.cli.commands.{command.replace('-', '_')}")
+
+
+class _Commands(TyperGroup):
+    """All commands, each loaded on first use."""
+
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - those of `TyperGroup`
+        commands = [Deferred(name, help=text, module=_module_of(name)) for name, text in COMMANDS.items()]
+        super().__init__(**{**given, "commands": commands})
+
+
+app: Final = Group(
     name="waybill",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
+    cls=_Commands,
+    add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 failed, or something broken was found; 2 invalid command line or setting; "
+    epilog="Exit codes: 0 done; 1 failed, or found something broken; 2 invalid command line or setting; "
     "130 interrupted.",
 )
 
@@ -69,36 +97,6 @@ def _waybill(
     """
 
 
-for _command in (
-    demo,
-    flush,
-    find,
-    sql,
-    explain,
-    rebuild,
-    compact,
-    export,
-    age_off,
-    verify,
-    repair,
-    reconcile,
-    status,
-    doctor,
-    serve,
-    drain,
-    where,
-):
-    app.command()(_command)
-app.add_typer(settings, name="settings")
-app.add_typer(dead_letters, name="dead-letters")
-app.add_typer(poison, name="poison")
-app.add_typer(rejects, name="rejects")
-app.add_typer(keys, name="keys")
-app.add_typer(root, name="root")
-app.add_typer(spark, name="spark")
-app.add_typer(dev, name="dev")
-
-
 def main() -> None:
     """Run the command line of this process and end it with an exit code that scripts can trust."""
     # An error is one sentence; the rooms' log with its tracebacks is shown only on request.
@@ -106,13 +104,9 @@ def main() -> None:
     prepare()
     try:
         app(prog_name="waybill")
-    except SettingsError as error:
-        console.error(str(error))
-        sys.exit(console.EXIT_USAGE)
     except WaybillError as error:
         console.error(str(error))
-        sys.exit(console.EXIT_FAILED)
+        sys.exit(console.EXIT_USAGE if isinstance(error, OF_USAGE) else console.EXIT_FAILED)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        console.error(f"{what}; check that it is there, and its permissions")
+        console.error(sentence_of(error))
         sys.exit(console.EXIT_FAILED)

@@ -1,12 +1,13 @@
-"""How the command speaks: results on stdout, everything else on stderr, colours only on a terminal.
+"""The output of the command: results on stdout, everything else on stderr, colours only on a terminal.
 
-Names come from whoever sends events. What would steer a terminal, or turn the order of letters around, is
-shown as an escape, such as ``\\x1b``; nothing is printed by another way than this module.
+Names come from whoever sends events. Characters that would control a terminal, or reverse the order of
+letters, are shown as escapes, such as ``\\x1b``; all output goes through this module.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import logging
 import re
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-# Rich takes longer to load than most commands to run, and a shell runs the command at each press of Tab.
+# Rich takes longer to load than most commands take to run, and a shell runs the command on each press of Tab.
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
@@ -30,19 +31,24 @@ Part = str | tuple[str, str]
 
 _UNBOUNDED_COLUMNS: Final = 1000
 _LATIN_MAX: Final = 0xFF
-# Control characters but for tab and line feed, the marks of writing direction, and what is no character.
+# Control characters except tab and line feed, direction marks, and code points that are not characters.
 _STEERING: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 
 
 def shown(text: str) -> str:
-    """A text of others within one line: its control characters and line ends as escapes."""
+    """Foreign text on one line: its control characters and line ends become escapes."""
     return _guarded(text).replace("\n", r"\n")
 
 
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number of things, as "1 file" and "2 files"; `many` is for nouns with another plural."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
 def line(*parts: Part) -> None:
-    """Print one line of the result; it is never folded, so that a path can be copied."""
+    """Print one line of the result; it is never wrapped, so that a path can be copied."""
     _print_line(parts, stderr=False)
 
 
@@ -52,24 +58,24 @@ def note(*parts: Part) -> None:
 
 
 def error(text: str) -> None:
-    """Say in one sentence what failed and what to do."""
+    """Print an error: one sentence that says what failed and what to do."""
     note(("waybill: ", "bold red"), " ".join(text.split()))
 
 
 def on_terminal() -> bool:
-    """Whether a person reads the result."""
+    """Whether stdout is a terminal, so that a person reads the result."""
     return sys.stdout.isatty()
 
 
 def json(value: object) -> None:
     """Print one value as a line of JSON."""
     text = msgspec.json.encode(value).decode()
-    # Such characters are in texts only, where JSON has escapes for all of them.
+    # Such characters occur only inside strings, where JSON has escapes for all of them.
     sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def body(content: bytes) -> None:
-    """Print bytes as they are, and end the line; a terminal gets them as text."""
+    """Print bytes unchanged, and end the line; a terminal gets them as text."""
     if on_terminal():
         from rich.text import Text
 
@@ -81,8 +87,16 @@ def body(content: bytes) -> None:
     sys.stdout.buffer.write(content + b"\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows: aligned under headings on a terminal, else one line each with tabs between the cells."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, as_csv: bool = False) -> None:
+    """Print rows: aligned under headings on a terminal, else one line each with tabs between the cells.
+
+    CSV is the same everywhere, and a cell may contain line ends.
+    """
+    if as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        for row in (columns, *rows):
+            writer.writerow([_guarded(cell) for cell in row])
+        return
     if on_terminal():
         drawing(grid(columns, rows))
         return
@@ -104,7 +118,7 @@ def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
 
 
 def drawing(picture: RenderableType) -> None:
-    """Print a tree or a grid; in a file it lacks only the colours."""
+    """Print a tree or a grid; in a file, only the colours are missing."""
     _console(stderr=False).print(picture)
 
 
@@ -138,7 +152,7 @@ def _console(*, stderr: bool) -> Console:
     from rich.segment import Segment
 
     class Guarded(Console):
-        """Lets no text through that steers a terminal, whatever it is drawn as."""
+        """Escapes all text that would control a terminal, in whatever it is drawn."""
 
         def render(
             self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -148,7 +162,7 @@ def _console(*, stderr: bool) -> Console:
 
     made = Guarded(stderr=stderr, highlight=False, markup=False)
     if not made.is_terminal:
-        # A file has no width, so nothing is folded there.
+        # A file has no width, so nothing is wrapped there.
         made.width = _UNBOUNDED_COLUMNS
     return made
 

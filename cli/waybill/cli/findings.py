@@ -1,4 +1,4 @@
-"""What checks find, shown as one line each, with a remedy where something could be better."""
+"""The findings of checks, one line each, with a fix where something could be better."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import msgspec
 import typer
 
 from waybill.cli import console
+from waybill.transport.errors import sentence_of
 
 
 class Level(StrEnum):
-    """The result of a check; with `NOTE` it works, but not as well as it could."""
+    """The result of a check; `NOTE` means that it works, but could be better."""
 
     OK = "ok"
     NOTE = "note"
@@ -24,29 +25,29 @@ _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.BROKEN: "bold r
 
 
 class Diagnosis(msgspec.Struct, frozen=True):
-    """What one check found, in one line; `mend` is what to do about it, None if nothing needs to be done."""
+    """The finding of one check, in one line; `fix` says what to do, None if nothing needs to be done."""
 
     check: str
     level: Level
     says: str
-    mend: str | None = None
+    fix: str | None = None
 
 
 def broken(check: str, error: Exception | str) -> Diagnosis:
-    """The finding that an error is: its sentence says what is wrong, then what to do."""
-    says, _, mend = str(error).partition("; ")
-    return Diagnosis(check, Level.BROKEN, says, mend or None)
+    """An error as a finding: the error's sentence says what is wrong, then what to do."""
+    says, _, fix = (error if isinstance(error, str) else sentence_of(error)).partition("; ")
+    return Diagnosis(check, Level.BROKEN, says, fix or None)
 
 
 def report(findings: Sequence[Diagnosis], *, as_json: bool) -> None:
-    """Print the findings, and exit with code 1 when something is broken."""
+    """Print the findings, and exit with code 1 if something is broken."""
     if as_json:
         console.json(findings)
     else:
         for finding in findings:
             level = (f"{finding.level.value:7}", _STYLES[finding.level])
             console.line(level, f" {finding.check}: {finding.says}")
-            if finding.mend:
-                console.line(f"        mend: {finding.mend}")
+            if finding.fix:
+                console.line(f"        fix: {finding.fix}")
     if any(finding.level is Level.BROKEN for finding in findings):
         raise typer.Exit(console.EXIT_FAILED)

@@ -4,58 +4,163 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
-
-import typer
+from typing import Final
 
 from waybill.cli import console
 from waybill.cli.options import ORIGIN
-from waybill.transport import Journal, Settings, WaybillError, locks
-from waybill.transport.config import agreed, conflicts, follow
+from waybill.exporter.directory import is_root
+from waybill.exporter.names import ARCHIVE, LAYOUT
+from waybill.transport import Journal, NotFoundError, Settings, locks
+from waybill.transport.config import (
+    MARQUEZ,
+    agree,
+    agreed,
+    check_agreed_root,
+    conflicts,
+    follow,
+    taking_over,
+)
+from waybill.transport.journal import has_traces
 from waybill.transport.root import check_root
+
+_OF_FILES: Final = frozenset({ARCHIVE, LAYOUT})
+"""The projections that are not backends."""
+
+
+def is_home(folder: Path) -> bool:
+    """Whether a folder is a home: a program has opened a journal there, or it has the files of a root.
+
+    Raises:
+        JournalError: the journal is missing, or the folder cannot be opened.
+    """
+    return Journal.exists(folder) or has_traces(folder) or is_root(folder)
+
+
+def check_home(settings: Settings, *, needed: bool | None = None) -> None:
+    """Raise a `NotFoundError` if there is no home; a home whose journal was moved away still is one.
+
+    Args:
+        settings: the settings of the command.
+        needed: whether the command needs the default home; None: it does unless the user gave a root. A home
+            that somebody gave is always needed.
+    """
+    if needed is None:
+        needed = settings.origins["root"] != ORIGIN
+    if not (needed or settings.explicit("home")) or is_home(settings.home):
+        return
+    origin = settings.origins["home"]
+    said = f" (from {origin})" if settings.explicit("home") and origin != ORIGIN else ""
+    if settings.home.is_dir():
+        raise NotFoundError(
+            f"the folder {settings.home} is not a home{said}: correct --home, or create a home "
+            "with `waybill init`"
+        )
+    raise NotFoundError(
+        f"there is no home at {settings.home} yet{said}: `waybill init` creates one, or give --home"
+    )
+
+
+def check_own_root(settings: Settings) -> None:
+    """Raise a `SettingsConflictError` if somebody gave a root that is not the home's, as `agree` does.
+
+    So a typo never changes the root, whether or not a runner is alive.
+    """
+    if not settings.explicit("root"):
+        return
+    with any_journal(settings) as journal:
+        if journal is not None:
+            check_agreed_root(journal, settings)
+
+
+def check_given_root(settings: Settings, *, may_become: bool = False) -> None:
+    """Raise a `NotFoundError` if the user gave a folder that is not a root.
+
+    The folder that the home files into is accepted even if it is still empty; with `may_become`, any folder
+    is. A root from the environment or a file must be the home's, as `check_own_root` says.
+    """
+    if settings.origins["root"] != ORIGIN:
+        check_own_root(settings)
+    if settings.origins["root"] != ORIGIN or is_root(settings.root):
+        return
+    if settings.root.is_dir():
+        if may_become:
+            return
+        with any_journal(settings) as journal:
+            if journal is not None and files_into(journal, settings.root):
+                return
+    check_root_folder(settings.root, way=" with --root")
+
+
+def check_root_folder(folder: Path, *, way: str = "") -> None:
+    """Raise a `NotFoundError` if a folder is not a root or does not exist; `way` says how to give another."""
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no folder {folder}; give the path of a root{way}")
+    if not is_root(folder):
+        raise NotFoundError(
+            f"the folder {folder} is not a root: nothing was ever filed there; give the path of a root{way}"
+        )
 
 
 @contextlib.contextmanager
-def existing_journal(settings: Settings) -> Iterator[Journal | None]:
-    """Open the home's journal for one command; a home without one gives None and stays without one."""
+def existing_journal(settings: Settings, *, needed: bool | None = None) -> Iterator[Journal | None]:
+    """Open the journal of a home; None if it has none yet. The home must exist, as `check_home` says."""
+    check_home(settings, needed=needed)
+    with any_journal(settings) as journal:
+        yield journal
+
+
+@contextlib.contextmanager
+def any_journal(settings: Settings) -> Iterator[Journal | None]:
+    """Open the journal of a home; None if it has none, or does not exist."""
     if not Journal.exists(settings.home):
         yield None
         return
     with contextlib.closing(Journal(settings.home)) as journal:
+        journal.max_bytes = as_agreed(settings, journal).journal_max_bytes
         yield journal
 
 
-@contextlib.contextmanager
-def needed_journal(settings: Settings) -> Iterator[Journal]:
-    """Open the home's journal for a command that needs one."""
-    with existing_journal(settings) as journal:
-        if journal is None:
-            raise WaybillError(f"there is no journal at {settings.home}; give its folder with --home")
-        yield journal
+def make_home(settings: Settings) -> str | None:
+    """Create the home with these settings; return the command that would change an existing home's settings.
+
+    None if nothing differs.
+    """
+    with contextlib.closing(Journal(settings.home)) as journal:
+        if not agreed(journal):
+            agree(journal, settings)
+        return taking_over(journal, settings)
 
 
 def as_agreed(settings: Settings, journal: Journal | None) -> Settings:
-    """These settings, with the home's own value for each one that the user did not give."""
+    """These settings, with the home's own value for each setting that the user did not give."""
     return follow(settings, agreed(journal)) if journal else settings
 
 
-def agreed_settings(settings: Settings) -> Settings:
-    """What `as_agreed` gives with the home's journal."""
-    with existing_journal(settings) as journal:
+def as_worked_by(settings: Settings, journal: Journal | None) -> Settings:
+    """The result of `as_agreed`; where a live runner uses different values, those win."""
+    if journal is None:
+        return settings
+    yielding = [one.name for one in conflicts(journal, settings)] if locks.is_held(journal.home) else []
+    return follow(settings, agreed(journal), yielding)
+
+
+def agreed_settings(settings: Settings, *, needed: bool | None = None) -> Settings:
+    """The result of `as_agreed` with the home's journal; the home must exist, as `check_home` says."""
+    with existing_journal(settings, needed=needed) as journal:
         return as_agreed(settings, journal)
 
 
 def checked_root(agreed: Settings) -> Path:
-    """The root of these settings: the user's, which must be there, or the one that the home files into.
+    """The root of these settings: the user's, which must exist, or the one that the home files into.
 
     Raises:
-        RootError: at its path is another folder, or an older copy.
+        NotFoundError: the user's does not exist.
+        RootError: its path holds another folder, or an older copy.
     """
+    check_given_root(agreed)
     if agreed.origins["root"] == ORIGIN:
-        if not agreed.root.is_dir():
-            raise typer.BadParameter(
-                f"there is no folder {agreed.root}; give the path of a root", param_hint="--root"
-            )
         return agreed.root
     with existing_journal(agreed) as journal:
         if journal is not None:
@@ -63,18 +168,51 @@ def checked_root(agreed: Settings) -> Path:
     return agreed.root
 
 
+def files_into(journal: Journal, root: Path) -> bool:
+    """Whether a folder is the root that the journal's home files into."""
+    own = agreed(journal).get("root")
+    return root.resolve() == Path(own or journal.home).resolve()
+
+
 def tell_of_conflicts(settings: Settings) -> None:
-    """Say on stderr where the home's live runner works with other settings than those that were given."""
-    with existing_journal(settings) as journal:
+    """Say on stderr which given settings differ from those that the home's live runner uses."""
+    with any_journal(settings) as journal:
         if journal is not None and not settings.strict and locks.is_held(settings.home):
             for conflict in conflicts(journal, settings):
                 console.note(str(conflict))
 
 
 def tell_of_poison(settings: Settings) -> None:
-    """Say on stderr how many of the home's entries are poison, so that their records are in no answer."""
+    """Say on stderr how many of the home's entries are poison, and so missing from every answer."""
     from waybill.exporter.query import poison_note
 
     with existing_journal(settings) as journal:
         if journal is not None and (note := poison_note(journal)) is not None:
             console.note(note)
+
+
+def check_backend(settings: Settings, journal: Journal | None, name: str) -> None:
+    """Raise a `NotFoundError` if neither the settings nor the journal know a backend with this name."""
+    named = {one.name for one in as_agreed(settings, journal).backends}
+    delivered_to = {name for name in projections_of(journal) if name not in _OF_FILES}
+    _check_name(name, {MARQUEZ} | named | delivered_to, "backend")
+
+
+def check_projection(journal: Journal | None, name: str | None) -> None:
+    """Raise a `NotFoundError` if there is no projection with this name; None means all of them."""
+    if name is not None:
+        _check_name(name, projections_of(journal), "projection")
+
+
+def projections_of(journal: Journal | None) -> set[str]:
+    """The installed projections, and those that the journal knows; each backend is one."""
+    from waybill.transport.runner import PROJECTIONS_GROUP
+
+    return {point.name for point in entry_points(group=PROJECTIONS_GROUP)} | set(
+        journal.cursors() if journal else ()
+    )
+
+
+def _check_name(name: str, known: set[str], what: str) -> None:
+    if name not in known:
+        raise NotFoundError(f"there is no {what} {name}; choose from: {', '.join(sorted(known))}")

@@ -1,19 +1,23 @@
-"""The settings as options: every command that obeys a setting has an option of the same name."""
+"""The settings as options: every command that uses a setting has an option of the same name."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from waybill.transport import Settings
+from waybill.cli.commanding import SETTINGS_PANEL
+from waybill.cli.completing import values_of
+from waybill.transport import Settings, SettingsError
 from waybill.transport.config import SETTINGS
 
 ORIGIN: Final = "the command's options"
-"""What messages and `waybill settings` call a value given as an option."""
+"""The origin of a value given as an option, as messages and `waybill settings` name it."""
 
 EVERY: Final = tuple(SETTINGS)
 """Every setting, for commands that show or check them all."""
@@ -28,11 +32,11 @@ _OF_INTAKE: Final = {
     "admit_made_chars",
 }
 RUNNING: Final = tuple(name for name in SETTINGS if name not in _OF_INTAKE)
-"""Every setting that a runner works by, for commands that may become or start one."""
+"""Every setting that a runner uses, for commands that may become or start a runner."""
 
 
-AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
-"""Every setting that a home keeps."""
+_FOLDERS: Final = ("home", "root")
+"""The settings whose path must not be blocked by a file; the default root is the home."""
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -42,7 +46,11 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
         @functools.wraps(command)
         def loaded(**given: Any) -> None:  # noqa: ANN401 - each is checked by its own option, or by `Settings.load`
             overrides = {name: given.pop(name) for name in names}
-            command(Settings.load(overrides, origin=ORIGIN), **given)
+            settings = Settings.load(overrides, origin=ORIGIN)
+            for name in _FOLDERS:
+                if name in names:
+                    _check_folder(settings, name)
+            command(settings, **given)
 
         first, *own = inspect.signature(command, eval_str=True).parameters.values()
         options = [_option(name) for name in names]
@@ -53,16 +61,27 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
+def _check_folder(settings: Settings, name: str) -> None:
+    """Raise a `SettingsError` if a file takes the place of a folder or of one of its parents."""
+    folder: Path = getattr(settings, name)
+    there = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
+    if there.exists() and not there.is_dir():
+        what = f"{there} is a file; give the path of a folder"
+        raise SettingsError(name, str(folder), settings.origins[name], what)
+
+
 def _option(name: str) -> inspect.Parameter:
     setting = SETTINGS[name]
     flag = f"--{name.replace('_', '-')}"
-    # A switch has both words, so that "off" can override "on" from further away.
+    # A switch has both forms, so that "off" can override an "on" from a file or the environment.
     is_switch = not setting.metavar
     info = typer.Option(
         f"{flag}/--no-{flag.removeprefix('--')}" if is_switch else flag,
         metavar=setting.metavar or None,
         help=f"{setting.help} [default: {setting.default}]" if setting.default else setting.help,
         show_default=False,
+        autocompletion=values_of(name),
+        rich_help_panel=SETTINGS_PANEL,
     )
     annotation = Annotated[bool | None, info] if is_switch else Annotated[str | None, info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

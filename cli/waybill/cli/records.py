@@ -1,16 +1,24 @@
-"""How provenance records are shown to people."""
+"""The display of provenance records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, tzinfo
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final
+from zoneinfo import ZoneInfo
+
+import msgspec
+import typer
 
 from waybill.cli import console
-from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord
+from waybill.facets import EVIDENCE, FinalState, ProvenanceRecord, record_key
+from waybill.facets.record import passage_of
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from waybill.facets.merge_rule import RecordKey
 
 STATE_STYLES: Final = {
     FinalState.COMPLETE: "green",
@@ -20,26 +28,42 @@ STATE_STYLES: Final = {
     FinalState.SPLIT: "cyan",
 }
 
-_COLUMNS: Final = ("completed", "state", "filename", "passage", "annotations", "system", "did")
+_MS: Final = "_ms"
+_OF_RECORDS: Final = frozenset({"created", "completed"})
+_OF_USERS: Final = "annotations"
+"""The field whose keys are the users' own."""
+
+_LOCAL: Final = "local"
+_UNSETTLED: Final = " (not settled yet)"
+_COLUMNS: Final = ("state", "filename", "passage", "annotations", "system", "did")
 
 
-def passage_of(record: ProvenanceRecord) -> str:
-    """The flows that a file passed, from source to sink."""
-    return " > ".join(name for name in (record.data_source, *record.transforms, record.data_sink) if name)
+def show(
+    records: Sequence[ProvenanceRecord],
+    zone: tzinfo | None = UTC,
+    unsettled: Collection[RecordKey] = frozenset(),
+    *,
+    as_csv: bool = False,
+) -> None:
+    """Print records with a column for each field; on a terminal, which is narrower, in blocks of lines.
 
+    The `unsettled` records, given by key, may still change and are marked.
+    """
 
-def show(records: Sequence[ProvenanceRecord]) -> None:
-    """Print records: a column for each field; a line for each on a terminal, which is narrower."""
-    if console.on_terminal():
-        rows = ((instant_of(one.completed)[:19], one.final_state.value, _block(one)) for one in records)
-        console.drawing(console.grid(("completed", "state", "file"), rows))
+    def state_of(record: ProvenanceRecord) -> str:
+        return f"{record.final_state.value}{_UNSETTLED if record_key(record) in unsettled else ''}"
+
+    completed = f"completed ({name_of(zone)})"
+    if console.on_terminal() and not as_csv:
+        rows = ((instant_of(one.completed, zone)[:19], state_of(one), _block(one)) for one in records)
+        console.drawing(console.grid((completed, "state", "file"), rows))
         return
     console.table(
-        _COLUMNS,
+        (completed, *_COLUMNS),
         (
             (
-                instant_of(record.completed),
-                record.final_state.value,
+                instant_of(record.completed, zone),
+                state_of(record),
                 record.filename,
                 passage_of(record),
                 ", ".join(_notes_of(record)),
@@ -48,7 +72,27 @@ def show(records: Sequence[ProvenanceRecord]) -> None:
             )
             for record in records
         ),
+        as_csv=as_csv,
     )
+
+
+def as_plain(value: object) -> Any:  # noqa: ANN401 - any JSON value
+    """A value as plain JSON; instants (of records, or in fields called ``…_ms``) are as `iso` writes them."""
+    return _told(msgspec.to_builtins(value))
+
+
+def _told(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        return dict(_told_field(name, one) for name, one in value.items())
+    return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+def _told_field(name: str, value: Any) -> tuple[str, Any]:  # noqa: ANN401 - any JSON value
+    if name == _OF_USERS:
+        return name, value
+    if name.endswith(_MS) and isinstance(value, (int, NoneType)):
+        return name.removesuffix(_MS), value if value is None else iso(value)
+    return name, iso(value) if name in _OF_RECORDS and isinstance(value, int) else _told(value)
 
 
 def summary(record: ProvenanceRecord) -> str:
@@ -74,13 +118,44 @@ def _block(record: ProvenanceRecord) -> Text:
 
 
 def _notes_of(record: ProvenanceRecord) -> list[str]:
-    """The annotations, and apart from them on what the record rests, where that is not the run's own word."""
+    """The annotations, and separately the record's evidence, if it is not the run's own report."""
     annotations = dict(record.annotations or {})
     evidence = annotations.pop(EVIDENCE, None)
     said = ", ".join(f"{key}={value}" for key, value in sorted(annotations.items()))
     return [text for text in (said, evidence and f"evidence: {evidence}") if text]
 
 
-def instant_of(epoch_ms: int) -> str:
-    """An instant in UTC, as ``2026-01-31 23:59:59.999``."""
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+def instant_of(epoch_ms: int, zone: tzinfo | None = UTC) -> str:
+    """An instant for people, ``2026-01-31 23:59:59.999``; the zone None is the machine's own."""
+    return _at(epoch_ms).astimezone(zone).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def iso(epoch_ms: int) -> str:
+    """An instant for programs: ``2026-01-31T23:59:59.999Z``."""
+    return f"{_at(epoch_ms).replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The zone that a user names: ``UTC``, ``local`` (which gives None), or one such as ``Europe/Paris``.
+
+    Raises:
+        typer.BadParameter: there is no such zone.
+    """
+    if name.upper() == "UTC":
+        return UTC
+    if name == _LOCAL:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, LookupError):
+        says = f"there is no zone {name!r}; give UTC, local, or one such as Europe/Paris"
+        raise typer.BadParameter(says, param_hint="--tz") from None
+
+
+def _at(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms // 1_000, UTC).replace(microsecond=epoch_ms % 1_000 * 1_000)
+
+
+def name_of(zone: tzinfo | None) -> str:
+    """The name of a zone in a heading."""
+    return _LOCAL if zone is None else str(zone)

@@ -1,4 +1,4 @@
-"""``python -m waybill.cli.reference``: writes `docs/cli.md` and the README's settings from their own help."""
+"""``python -m waybill.cli.reference``: writes the pages for commands, settings and HTTP."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
-import msgspec
 import typer
 from typer.core import TyperGroup
 
 from waybill.cli.app import app
-from waybill.transport import Settings
+from waybill.cli.commanding import Deferred
+from waybill.cli.sample import DEFAULTS, sample
 from waybill.transport.config import SETTINGS
 
 PAGE: Final = Path("docs") / "cli.md"
-README: Final = Path("README.md")
+HTTP_PAGE: Final = Path("docs") / "http.md"
+SETTINGS_PAGE: Final = Path("docs") / "settings.md"
 
-TABLE: Final = re.compile(r"^\| setting \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
-"""The table of settings in the README, with the line end after its last row."""
+_TABLE: Final = re.compile(r"^\| setting \|.*?\n(?!\|)", re.MULTILINE | re.DOTALL)
+"""The table on the settings page, with the line end after its last row."""
+
+_SAMPLE: Final = re.compile(
+    r"(?<=^```yaml title=\"waybill.yaml\"\n)# Settings.*?(?=^```$)", re.MULTILINE | re.DOTALL
+)
+"""The full settings file on that page."""
 
 _WIDTH: Final = 78
 """The width of the text on a terminal of 80 columns."""
@@ -31,20 +37,23 @@ This page is the `--help` of each command; `python -m waybill.cli.reference` wri
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | failed, or something broken was found: a flush that a backend holds up, a check of `doctor` that fails |
-| 2 | invalid command line or setting |
+| 0 | done, even if nothing was found |
+| 1 | failed, or found something broken: a backend holds up a flush, or a check of `doctor` fails |
+| 2 | invalid command line or setting; something it names does not exist; an extra is not installed |
 | 130 | interrupted with Ctrl-C |
 
-Results go to stdout; progress, remarks and errors go to stderr. An error is one sentence that ends with what
-to do. If the output is not a terminal, tables become lines with tabs, without colours and progress bars;
-`--json` is for programs. `waybill --install-completion` completes commands and options in bash, zsh, fish and
-PowerShell.
+Results go to stdout; progress, notes and errors go to stderr. An error is one sentence that ends with what to
+do. If the output is not a terminal, tables become tab-separated lines, without colours or progress bars.
+`--json` is for programs, and so is `--csv` where there is a table. In JSON, times are ISO 8601 in UTC with
+milliseconds, such as `2026-01-31T23:59:59.999Z`; over HTTP, records have DeltaFi's epoch milliseconds.
+`waybill spark submit` and `waybill dev logs` pass the output of another program through, so they have no
+`--json`. After `waybill --install-completion`, the shell completes commands, options and their values (bash,
+zsh, fish and PowerShell).
 """
 
 
 def commands() -> list[str]:
-    """The names of all commands, in the order of the help, each after the name of its group."""
+    """The names of all commands, in the order of the help, each with its group's name in front."""
     return [title for title, _ in _walk(_context())]
 
 
@@ -56,21 +65,24 @@ def reference() -> str:
     return "\n".join(parts)
 
 
-def settings_table() -> str:
-    """The README's table of settings."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(Settings)}
+def settings_page(page: str) -> str:
+    """The settings page with its table and its full file updated."""
+    return _SAMPLE.sub(lambda _: sample({}), _TABLE.sub(lambda _: _settings_table(), page))
+
+
+def _settings_table() -> str:
     rows = ["| setting | default | meaning |", "|---|---|---|"]
     for name, setting in SETTINGS.items():
-        meaning = re.sub(r"docs/\w+\.md", r"[\g<0>](\g<0>)", setting.help)
+        meaning = re.sub(r"https://\S+/waybill/(\w+)/", r"[\1](\1.md)", setting.help)
         meaning = re.sub(r"'([a-z-]+)'", r"`\1`", meaning)
-        rows.append(f"| `{name}` | {setting.default or _shown(defaults[name])} | {meaning} |")
+        rows.append(f"| `{name}` | {setting.default or _shown(DEFAULTS[name])} | {meaning} |")
     return "\n".join([*rows, ""])
 
 
 def _shown(default: object) -> str:
     if isinstance(default, bool):
         return "off"  # a switch that is on by default says so in words
-    return f"{default:,g}" if isinstance(default, (int, float)) else str(default or "none")
+    return f"{default:,}".removesuffix(".0") if isinstance(default, (int, float)) else str(default or "none")
 
 
 def _context() -> typer.Context:
@@ -79,7 +91,8 @@ def _context() -> typer.Context:
 
 
 def _walk(context: typer.Context, before: str = "") -> Iterator[tuple[str, typer.Context]]:
-    for name, command in cast("TyperGroup", context.command).commands.items():
+    for name, listed in cast("TyperGroup", context.command).commands.items():
+        command = listed.loaded if isinstance(listed, Deferred) else listed
         own = typer.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
         if isinstance(command, TyperGroup):
             if command.invoke_without_command:
@@ -96,4 +109,7 @@ def _section(title: str, text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(reference(), encoding="utf-8")
-    README.write_text(TABLE.sub(lambda _: settings_table(), README.read_text(encoding="utf-8")), "utf-8")
+    from waybill.cli.http_page import http_page  # which loads the collector
+
+    HTTP_PAGE.write_text(http_page(), encoding="utf-8")
+    SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

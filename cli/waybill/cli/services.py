@@ -1,4 +1,4 @@
-"""The services of the local stack, and how to ask them."""
+"""The services of the local stack, and requests to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Service(NamedTuple):
         name: its name in the compose file.
         variable: the environment variable that sets its port.
         port: the port without that variable.
-        path: the path that it answers with 200 when it is healthy.
+        path: the path at which it answers 200 while it is healthy.
     """
 
     name: str
@@ -44,7 +44,7 @@ SERVICES: Final = (COLLECTOR, MARQUEZ, PAGE, PROMETHEUS, GRAFANA)
 
 
 class Answer(NamedTuple):
-    """The answer of a URL: its status and body, or None and why there is no answer."""
+    """A URL's answer: its status and body, or None and the reason why there is no answer."""
 
     status: int | None
     text: str
@@ -56,12 +56,12 @@ class Answer(NamedTuple):
 
     @property
     def says(self) -> str:
-        """What is wrong, in a few words."""
+        """The problem in a few words."""
         return self.text if self.status is None else f"it answers {self.status}"
 
 
 def ask(url: str, api_key: str | None = None) -> Answer:
-    """Get a URL, without any proxy that the environment names."""
+    """Get a URL, ignoring any proxy that the environment names."""
     import requests
 
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -77,14 +77,14 @@ def ask(url: str, api_key: str | None = None) -> Answer:
 
 
 class Waiting(NamedTuple):
-    """What waits for one projection of a collector: how many entries, and how old the oldest is."""
+    """The entries that wait for one projection of a collector: their number, and the age of the oldest."""
 
     entries: int
     age_s: float
 
 
 def waiting_by_projection(metrics: str) -> Mapping[str, Waiting]:
-    """What waits for each projection, read from a collector's `/metrics`."""
+    """The waiting entries of each projection, read from a collector's `/metrics`."""
     found: dict[str, dict[str, float]] = {}
     for what, name, value in _SAMPLE.findall(metrics):
         found.setdefault(name, {})[what] = float(value)

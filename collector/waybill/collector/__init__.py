@@ -1,6 +1,6 @@
-"""The collector: anything can send to it over HTTP, and it acknowledges only what is durable.
+"""The collector: any program can send to it over HTTP, and it acknowledges only durable events.
 
-Needs the extra `collector`, which brings granian.
+Needs the extra `collector`, which installs granian.
 """
 
 from typing import TYPE_CHECKING
@@ -20,4 +20,6 @@ _PACKAGES = {
 """Where each name comes from."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-__getattr__ = _lazily(__name__, _PACKAGES)
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,4 +1,4 @@
-"""The application: which path is answered by which handler, and what becomes of a request that fails."""
+"""The application: the handler for each path, and the response to a request that fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from waybill.collector.endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
     PROVENANCE_PATH,
-    RECORDS_PATH,
+    SUMMARY_PATH,
     HealthEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
@@ -22,7 +22,8 @@ from waybill.collector.endpoints import (
 from waybill.collector.http import Answer, Handler, Problem, Request, json_answer
 from waybill.collector.keys import Role
 from waybill.collector.logs import about
-from waybill.collector.openapi import HTML, description, page
+from waybill.collector.openapi import HTML, SCHEMA_JSON, SCHEMAS_PATH, description, facet_schemas, page
+from waybill.marquez.links import RECORDS_PATH, SUMMARIES_PATH
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
@@ -34,7 +35,7 @@ log = logging.getLogger("waybill.collector")
 
 
 class Route(NamedTuple):
-    """A handler, and the role that a key needs for it; None: nobody needs a key."""
+    """A handler, and the role that a key needs for it; None: no key is needed."""
 
     role: Role | None
     handler: Handler
@@ -54,6 +55,7 @@ def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health
         f"{PROVENANCE_PATH}/stats": {"GET": Route(Role.READ, provenance.deltafi_stats)},
         f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
         RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
+        SUMMARY_PATH: {"GET": Route(Role.READ, provenance.summary)},
         f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
         "/health/live": {"GET": Route(None, health.live)},
         "/health/ready": {"GET": Route(None, health.ready)},
@@ -61,7 +63,13 @@ def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health
         "/where": {"GET": Route(Role.READ, health.where)},
         "/openapi.json": {"GET": Route(None, _openapi)},
         "/docs": {"GET": Route(None, _docs)},
+        **{f"{SCHEMAS_PATH}/{name}.json": {"GET": Route(None, _schema)} for name in facet_schemas()},
     }
+
+
+def _pattern_of(path: str) -> str:
+    """The path of the route that serves a request's path."""
+    return SUMMARY_PATH if path.startswith(SUMMARIES_PATH) else path
 
 
 async def _openapi(_: Request) -> Answer:
@@ -72,6 +80,11 @@ async def _docs(_: Request) -> Answer:
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     headers = [("content-type", HTML), ("content-security-policy", policy)]
     return Answer(HTTPStatus.OK, headers, page(description()).encode())
+
+
+async def _schema(request: Request) -> Answer:
+    name = request.scope.path.removeprefix(f"{SCHEMAS_PATH}/").removesuffix(".json")
+    return Answer(HTTPStatus.OK, [("content-type", SCHEMA_JSON)], facet_schemas()[name])
 
 
 class Application:
@@ -93,7 +106,13 @@ class Application:
         self._connections.begin(request)
         try:
             answer = await self._answer(request)
-            exchange.response_bytes(answer.status, answer.headers, answer.body)
+            if answer.parts is None:
+                exchange.response_bytes(answer.status, answer.headers, answer.body)
+            else:
+                stream = exchange.response_stream(answer.status, answer.headers)
+                await stream.send_bytes(answer.body)
+                async for part in answer.parts:
+                    await stream.send_bytes(part)
             took_s = time.perf_counter() - began_s
             self._metrics.answered(**self._path_and_method(request), status=answer.status, took_s=took_s)
         except ProtocolClosed:
@@ -116,7 +135,7 @@ class Application:
             same = self._path_and_method(request) | {"error": type(error).__name__}
             log.exception("a request failed", extra=about(same))
             status = HTTPStatus.INTERNAL_SERVER_ERROR
-            return Problem(status, "the server's log says what went wrong").answer()
+            return Problem(status, "see the server's log for the cause").answer()
 
     def _log(self, request: Request, problem: Problem) -> None:
         status = problem.status
@@ -133,20 +152,20 @@ class Application:
         log.log(level, what, extra=about(same, once))
 
     def _path_and_method(self, request: Request) -> dict[str, str]:
-        # Unknown ones are counted as one, because each would be a figure for good.
-        path, method = request.scope.path, request.scope.method
+        # Unknown paths are counted as one, because each would stay a metric for ever.
+        path, method = _pattern_of(request.scope.path), request.scope.method
         known = method in self._routes.get(path, ())
         return {"path": path, "method": method} if known else {"path": "other", "method": "other"}
 
     def _route(self, request: Request) -> Route:
-        path, method = request.scope.path, request.scope.method
+        path, method = _pattern_of(request.scope.path), request.scope.method
         by_method = self._routes.get(path)
         if by_method is None:
-            detail = f"there is no such path here; known are {', '.join(self._routes)}"
+            detail = f"there is no such path; the paths are {', '.join(self._routes)}"
             raise Problem(HTTPStatus.NOT_FOUND, detail, close=method != "GET")
         if method not in by_method:
             allowed = ", ".join(by_method)
-            detail = f"{method[:20]} is not for this path; use {allowed}"
+            detail = f"this path does not accept {method[:20]}; use {allowed}"
             headers = [("allow", allowed)]
             raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, detail, headers=headers, close=True)
         return by_method[method]

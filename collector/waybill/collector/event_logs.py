@@ -1,7 +1,7 @@
-"""Spark's event logs beside the collector: what follows them, and what it found as everybody can ask for it.
+"""Spark's event logs and the collector: the interface of a follower, and its results.
 
-The follower itself comes from another room. What it did is kept in the journal, so that each process of the
-collector tells the same, also after a restart.
+The follower itself comes from another room. Its results are stored in the journal, so that each process of
+the collector reports the same, even after a restart.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from waybill.exporter.health import Problem, ProblemKind, problem_of
+
 if TYPE_CHECKING:
     from waybill.transport import Journal
     from waybill.transport.home import Home
 
 STATE: Final = "event-logs"
-"""The name under which the journal keeps what a follower has to remember."""
+"""The name under which the journal stores the follower's state."""
 
 STATUS: Final = "status"
 
 
 class EventLogStatus(msgspec.Struct, frozen=True):
-    """What following has given so far.
+    """The results of following so far.
 
     Attributes:
-        corrected: how many failures were told that the listener did not tell.
-        confirmed: of how many writes it was told that they succeeded.
-        problems: what cannot be read now, by place or log.
+        corrected: the number of failures that the logs showed and the listener did not report.
+        confirmed: the number of writes that the logs confirmed.
+        problems: the reasons why locations or logs cannot be read now.
     """
 
     corrected: int = 0
@@ -35,31 +37,33 @@ class EventLogStatus(msgspec.Struct, frozen=True):
     problems: dict[str, str] = {}
 
     @property
-    def summary(self) -> dict[str, str]:
-        """What is wrong, under the name of this work; empty where nothing is."""
+    def troubles(self) -> list[Problem]:
+        """All problems as one problem of the home; empty if there are none."""
         if not self.problems:
-            return {}
+            return []
         first, *others = self.problems.values()
-        return {STATE: f"{first} (and {len(others)} more)" if others else first}
+        one = problem_of(ProblemKind.EVENT_LOGS, STATE, first)
+        more = f" (and {len(others)} more)" if others else ""
+        return [msgspec.structs.replace(one, says=f"{one.says}{more}")]
 
     @classmethod
     def of(cls, journal: Journal) -> EventLogStatus | None:
-        """That of a home; None where nothing has ever been followed."""
+        """The results for a home; None if no log was ever followed."""
         stored = journal.state_get(STATE, STATUS)
         return None if stored is None else msgspec.msgpack.decode(stored, type=cls)
 
 
 class Follower(Protocol):
-    """Looks at event logs again and again; one process of a collector has it do so.
+    """Checks event logs regularly; one process of a collector runs it.
 
     Attributes:
-        every_s: how often.
+        every_s: the interval.
     """
 
     every_s: float
 
     def look(self, home: Home, is_ended: Callable[[], bool]) -> None:
-        """Correct what the home has by what the logs say, as far as it gets until the end.
+        """Correct the home's records from the logs, as far as possible until the end.
 
         Raises:
             JournalError: the home cannot be used now.

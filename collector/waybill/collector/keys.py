@@ -1,4 +1,4 @@
-"""API keys: who may send, ask and administer. Only a key's hash is kept, in the home's journal."""
+"""API keys: who may send, query and administer. Only a key's hash is stored, in the home's journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.transport import SettingsError
+from waybill.transport.errors import NameTakenError
 
 if TYPE_CHECKING:
     from waybill.transport import Journal
@@ -23,7 +23,7 @@ _SECRET_BYTES: Final = 32
 
 
 class Role(StrEnum):
-    """What a key is good for; ADMIN is good for everything."""
+    """The permission that a key grants; ADMIN grants everything."""
 
     EMIT = "emit"
     READ = "read"
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a key."""
+    """The stored part of a key."""
 
     name: str
     roles: tuple[Role, ...]
@@ -40,7 +40,7 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
 
     def may(self, role: Role) -> bool:
-        """Whether it is good for that."""
+        """Whether the key grants this role."""
         return role in self.roles or Role.ADMIN in self.roles
 
 
@@ -48,7 +48,7 @@ _DECODER: Final = msgspec.json.Decoder(ApiKey)
 
 
 class Keys:
-    """The keys of one home, kept in its journal."""
+    """The keys of one home, stored in its journal."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -58,15 +58,14 @@ class Keys:
         return tuple(_DECODER.decode(row) for _, row in sorted(self._journal.state(_OWNER).items()))
 
     def add(self, name: str, roles: Iterable[Role]) -> str:
-        """Make a key and return it; it cannot be had again.
+        """Create a key and return it; it cannot be shown again.
 
         Raises:
-            SettingsError: the name is taken.
+            NameTakenError: the name is taken.
             JournalError: it could not be kept.
         """
         if self._journal.state_get(_OWNER, name) is not None:
-            what = "is the name of a key already; revoke that one, or give another name"
-            raise SettingsError("key", name, "command line", what)
+            raise NameTakenError(f"there is a key {name} already; revoke it first, or give another name")
         key = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         now_ms = time.time_ns() // 1_000_000
         kept = ApiKey(name=name, roles=tuple(sorted(set(roles))), sha256=_digest(key), created_ms=now_ms)
@@ -74,7 +73,7 @@ class Keys:
         return key
 
     def revoke(self, name: str) -> bool:
-        """Forget a key; False when there is none of that name. A running collector follows within 2 s."""
+        """Revoke a key; False if there is none of that name. A running collector applies this within 2 s."""
         if self._journal.state_get(_OWNER, name) is None:
             return False
         self._journal.commit(_OWNER, delete=[name])
@@ -82,7 +81,7 @@ class Keys:
 
 
 def match(keys: Iterable[ApiKey], given: str) -> ApiKey | None:
-    """The key that was given; each comparison takes the same time, however much the two have in common."""
+    """The matching key; each comparison takes the same time, however much the two have in common."""
     digest, found = _digest(given), None
     for key in keys:
         if hmac.compare_digest(key.sha256, digest):

@@ -1,7 +1,7 @@
-"""The collector's log on stderr, as text or JSON: what is new is told at once, what repeats once a minute.
+"""The collector's log on stderr, as text or JSON: new lines are written at once, repeats once a minute.
 
-So a flood of bad requests fills no disk. Of a request it tells where it came from and why it was refused,
-never its body or its key.
+So a flood of bad requests does not fill a disk. For a request, the log says where it came from and why it was
+refused, and never contains its body or its key.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 Level = Literal["error", "warning", "info", "debug"]
 
 PERIOD_S: Final = 60.0
-"""How often repeats are told."""
+"""How often repeats are written."""
 
 KINDS_MAX: Final = 100
-"""How many different lines there are in such a time; further ones are told as one."""
+"""How many different lines may be written in that interval; further ones are summed up as one."""
 
 _COLOURS: Final = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31"}
-_MORE: Final = "more that is not told apart"
+_MORE: Final = "further lines of other kinds"
 
 
 def show_log(log_format: str, level: str) -> None:
@@ -38,18 +38,18 @@ def show_log(log_format: str, level: str) -> None:
 
 
 def sum_up(*, at_end: bool = False) -> None:
-    """Tell the repeats that are due, at the end all of them; to be called now and then."""
+    """Write the repeats that are due, or all of them at the end; call this regularly."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, Log):
             handler.sum_up(at_end=at_end)
 
 
 def about(same: Mapping[str, object], once: Mapping[str, object] | None = None) -> dict[str, object]:
-    """What a line tells beside its message, as the argument `extra` of a logger.
+    """The fields of a line beside its message, as the argument `extra` of a logger.
 
     Args:
-        same: lines that have the same of these are repeats.
-        once: told of the first of them only.
+        same: lines with the same values of these are repeats.
+        once: written only with the first of them.
     """
     return {"same": same, "once": once or {}}
 
@@ -78,7 +78,8 @@ class Log(logging.StreamHandler["TextIO"]):
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line, unless it repeats one of this minute."""
         same: Mapping[str, object] = getattr(record, "same", {})
-        # A message of its own for each path or number is another kind; what has fields is told apart by them.
+        # A message that contains a path or number is another kind; lines with fields are distinguished by
+        # these.
         kind: object = (record.levelno, record.msg, *same.items()) if same else record.getMessage()
         if kind not in self._kinds and len(self._kinds) >= KINDS_MAX:
             kind = None
@@ -91,7 +92,7 @@ class Log(logging.StreamHandler["TextIO"]):
         super().emit(record)
 
     def sum_up(self, *, at_end: bool = False) -> None:
-        """Tell how often lines were repeated, of those whose minute is over, or of all."""
+        """Write how often lines were repeated: lines whose minute is over, or all of them."""
         self.acquire()
         try:
             now_s = self._clock()
@@ -148,7 +149,7 @@ class _Text(logging.Formatter):
 
 
 def _shown(value: object) -> str:
-    """A value that cannot be taken for more than one, nor for a line's end."""
+    """The value, quoted if it could be mistaken for several, or for the end of a line."""
     text = str(value)
     plain = text.isprintable() and not set(text) & set(' "=')
     return text if plain and text else msgspec.json.encode(text).decode()

@@ -1,21 +1,22 @@
-"""The collector's figures as Prometheus reads them (text format 0.0.4), and how its workers share them."""
+"""The collector's metrics as Prometheus reads them (text format 0.0.4), and how its workers share them."""
 
 from __future__ import annotations
 
 import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.marquez import counters_of, dead_letters
-from waybill.transport.runner import lag_s, statuses
+from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from waybill.collector.event_logs import EventLogStatus
+    from waybill.exporter.health import Problem
     from waybill.transport import Journal
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,17 +24,17 @@ TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _COUNTERS: Final = {
     "requests": "Requests answered, by path, method and status.",
     "accepted": "Events and records that were acknowledged, by kind.",
-    "accepted_bytes": "Bytes of what was acknowledged, uncompressed, by kind.",
+    "accepted_bytes": "Acknowledged bytes, uncompressed, by kind.",
     "rejected": "Events and records that were refused, by kind.",
-    "repeated": "Entries that the journal had already.",
-    "refused_access": "Requests that were refused for want of a key or role, by status.",
+    "repeated": "Entries that the journal already had.",
+    "refused_access": "Requests that were refused because a key or role was missing, by status.",
 }
 _DELIVERIES: Final = {
-    "delivered": "Events that a backend took, repeats included.",
-    "failed": "Attempts to deliver that are repeated.",
+    "delivered": "Events that a backend accepted, including repeats.",
+    "failed": "Failed delivery attempts that are retried.",
     "refused": "Events that became dead letters.",
     "coalesced": "Events of files that summaries stand for.",
-    "summaries": "Summaries that a backend took.",
+    "summaries": "Summaries that a backend accepted.",
 }
 _LATENCIES_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -70,7 +71,7 @@ class Metrics(msgspec.Struct, array_like=True):
             self.seconds[path] = self.seconds.get(path, 0.0) + seconds
 
     def text(self) -> Iterator[str]:
-        """The lines of what was counted."""
+        """The lines of the counters."""
         counts = sorted(dict(self.counts).items())
         for name, text in _COUNTERS.items():
             yield from _head(f"{name}_total", "counter", text)
@@ -88,10 +89,11 @@ class Metrics(msgspec.Struct, array_like=True):
 
 
 class Tallies:
-    """The figures of all workers of one collector, each in a file of its own, so that any can add them up.
+    """The counters of all workers of one collector, each in its own file, so that any worker can add them up.
 
-    A worker writes its file about once a second, so one that is killed loses what it counted in its last
-    second; its replacement, which has the same number, goes on from there.
+        A worker writes its file about once a second, so a worker that is killed loses the counts of its last
+        second. Its
+    replacement has the same number and continues from there.
     """
 
     def __init__(self, folder: Path, number: int) -> None:
@@ -99,18 +101,18 @@ class Tallies:
         self._own = folder / f"{number}.tally"
 
     def resume(self, metrics: Metrics) -> None:
-        """Go on from what an earlier worker of this number has counted."""
+        """Continue from the counts of an earlier worker with this number."""
         with contextlib.suppress(FileNotFoundError):
             metrics.add(_DECODER.decode(self._own.read_bytes()))
 
     def publish(self, metrics: Metrics) -> None:
-        """Let the others know what was counted here."""
+        """Publish this worker's counts to the others."""
         fresh = self._own.with_suffix(".new")
         fresh.write_bytes(msgspec.msgpack.encode(metrics))
         fresh.replace(self._own)
 
     def total(self, metrics: Metrics) -> Metrics:
-        """What all workers have counted, this one up to now."""
+        """The counts of all workers; those of this worker are current."""
         total = _DECODER.decode(msgspec.msgpack.encode(metrics))
         for path in self._folder.glob("*.tally"):
             if path != self._own:
@@ -119,46 +121,50 @@ class Tallies:
 
 
 def home_text(journal: Journal) -> Iterator[str]:
-    """The lines of the home's figures, from its journal."""
+    """The lines of the home's metrics, from its journal."""
     last_seq, cursors, found = journal.last_seq(), journal.cursors(), statuses(journal)
     names = sorted(found)
     yield from _gauge("journal_last_seq", "The newest entry of the journal.", {(): last_seq})
     yield from _gauge("journal_bytes", "The size of the journal's content.", {(): journal.size_bytes()})
-    text = "The size from which on nothing is taken."
+    text = "The size at which the journal refuses new entries."
     yield from _gauge("journal_max_bytes", text, {(): journal.max_bytes})
-    behind = {_projection(name): max(last_seq - cursors.get(name, 0), 0) for name in names}
-    yield from _gauge("projection_behind", "Entries not dealt with.", behind)
-    ages_s = {_projection(name): lag_s(journal, cursors.get(name, 0)) for name in names}
-    yield from _gauge("projection_age_seconds", "Age of the oldest entry not dealt with.", ages_s)
-    problems = {_projection(name): int(found[name].problem is not None) for name in names}
-    yield from _gauge("projection_problem", "1 where something holds it up.", problems)
-    wrong = {
-        (*_projection(name), ("setting", setting)): 1
-        for name in names
-        if (setting := found[name].to_correct) is not None
-    }
-    yield from _gauge("projection_to_correct", "1 for each setting that somebody has to correct.", wrong)
+    waiting = {_projection(name): journal.waiting(cursors.get(name, 0)) for name in names}
+    behind = {labels: one.entries for labels, one in waiting.items()}
+    yield from _gauge("projection_behind", "Entries that the projection has not processed.", behind)
+    ages_s = {labels: one.lag_s for labels, one in waiting.items()}
+    text = "Age of the oldest entry that the projection has not processed."
+    yield from _gauge("projection_age_seconds", text, ages_s)
     poison = {
         _projection(name): count
         for name, count in (dict.fromkeys(names, 0) | journal.poison.counts()).items()
     }
-    yield from _gauge("poison_entries", "Entries set aside because it cannot apply them.", poison)
+    yield from _gauge("poison_entries", "Entries set aside because the projection cannot apply them.", poison)
     counters = {name: counters for name in names if (counters := counters_of(journal, name)) is not None}
     for what, text in _DELIVERIES.items():
         yield from _head(f"delivery_{what}_total", "counter", text)
         for name, counted in counters.items():
             yield _sample(f"delivery_{what}_total", _projection(name), getattr(counted, what))
     letters = {_projection(name): len(dead_letters(journal, name)) for name in counters}
-    yield from _gauge("dead_letters", "Events that a backend refused for good.", letters)
+    yield from _gauge("dead_letters", "Events that a backend refused permanently.", letters)
+
+
+def problems_text(problems: Sequence[Problem]) -> Iterator[str]:
+    """One line for each problem of the home; `waybill status` shows the details."""
+    found: dict[Labels, float] = {(("kind", one.kind.value), ("name", one.name)): 1 for one in problems}
+    yield from _gauge("problem", "1 for each problem of the home.", found)
 
 
 def event_logs_text(status: EventLogStatus) -> Iterator[str]:
-    """The lines of what following Spark's event logs has given."""
-    yield from _head("event_logs_corrected_total", "counter", "Failures told that the listener did not tell.")
+    """The lines of the results of following Spark's event logs."""
+    yield from _head(
+        "event_logs_corrected_total",
+        "counter",
+        "Failures that the event logs showed and the listener did not report.",
+    )
     yield _sample("event_logs_corrected_total", (), status.corrected)
-    yield from _head("event_logs_confirmed_total", "counter", "Writes told to have succeeded.")
+    yield from _head("event_logs_confirmed_total", "counter", "Writes that the event logs confirmed.")
     yield _sample("event_logs_confirmed_total", (), status.confirmed)
-    text = "Event logs, and places of them, that cannot be read."
+    text = "Event logs, and their locations, that cannot be read."
     yield from _gauge("event_logs_problems", text, {(): len(status.problems)})
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator
 from html import escape
 from http import HTTPStatus
 from importlib.metadata import version
+from importlib.resources import files
 from typing import Any, Final
 
 import msgspec
@@ -15,15 +17,19 @@ from waybill.collector.endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
     PROVENANCE_PATH,
-    RECORDS_PATH,
+    SUMMARY_PATH,
     BatchResult,
 )
-from waybill.collector.http import JSON, PROBLEM_JSON
+from waybill.collector.http import JSON, NDJSON, PROBLEM_JSON
 from waybill.collector.intake import RECEIPT_PATTERN
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.marquez.links import RECORDS_PATH
 from waybill.transport import FlushReport
+from waybill.transport.config import MARQUEZ
 
 HTML: Final = "text/html; charset=utf-8"
+SCHEMA_JSON: Final = "application/schema+json"
+SCHEMAS_PATH: Final = "/schemas"
 
 _STYLE: Final = """
 body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }
@@ -60,20 +66,25 @@ def description() -> _Json:
         "info": {
             "title": "Waybill collector",
             "version": version("waybill-lineage"),
-            "description": "Takes OpenLineage events and DeltaFi's records; what is acknowledged is durable.",
+            "description": "Accepts OpenLineage events and DeltaFi's records; every acknowledged one is "
+            "durable.",
         },
         "security": _KEY,
         "paths": {
-            LINEAGE_PATH: {"post": _taking("Keep one event", _ref("Event"), "201", None)},
+            LINEAGE_PATH: {"post": _taking("Store one event", _ref("Event"), "201", None)},
             BATCH_PATH: {
-                "post": _taking("Keep events, each for itself", _array("Event"), "200", _ref("BatchResult"))
+                "post": _taking(
+                    "Store several events, each independently", _array("Event"), "200", _ref("BatchResult")
+                )
             },
             PROVENANCE_PATH: {
-                "post": _taking("Keep records, each for itself", _array("Record"), "202", _ref("Taken"))
+                "post": _taking(
+                    "Store several records, each independently", _array("Record"), "202", _ref("Taken")
+                )
             },
             f"{PROVENANCE_PATH}/query": {
                 "get": _asking(
-                    "Records, newest first, in DeltaFi's form",
+                    "List records, newest first, in DeltaFi's format",
                     _array("DeltaFiRecord") | {"type": ["array", "null"]},
                     [*_FILTERS, *_PAGE],
                     _ASKING_REFUSED,
@@ -81,7 +92,7 @@ def description() -> _Json:
             },
             f"{PROVENANCE_PATH}/stats": {
                 "get": _asking(
-                    "How many records, of which kinds, in DeltaFi's form",
+                    "Count records by kind, in DeltaFi's format",
                     _ref("DeltaFiStats"),
                     _FILTERS_OF_STATS,
                     _ASKING_REFUSED,
@@ -92,34 +103,37 @@ def description() -> _Json:
             },
             RECORDS_PATH: {
                 "get": _asking(
-                    "Records, newest first", _array("ProvenanceRecord"), [*_FILTERS, *_PAGE], _ASKING_REFUSED
+                    "List records, newest first",
+                    _array("ProvenanceRecord"),
+                    [*_FILTERS, *_PAGE],
+                    _ASKING_REFUSED,
                 )
             },
             f"{RECORDS_PATH}/stats": {
-                "get": _asking(
-                    "How many records, of which kinds", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED
-                )
+                "get": _asking("Count records by kind", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED)
             },
-            "/health/live": {"get": _asking("Is it alive", {"type": "object"}, [], ())},
+            SUMMARY_PATH: {"get": _summarized()},
+            "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
             "/health/ready": {"get": _ready()},
-            "/metrics": {"get": _asking("Figures for Prometheus", _TEXT, [], _REFUSED, media="text/plain")},
+            "/metrics": {"get": _asking("Metrics for Prometheus", _TEXT, [], _REFUSED, media="text/plain")},
             "/where": {
                 "get": _asking(
-                    "What became of an entry",
+                    "Show the state of an entry",
                     _ref("ReceiptStatus"),
                     [_parameter("receipt", {"type": "string", "pattern": RECEIPT_PATTERN}, required=True)],
                     (HTTPStatus.BAD_REQUEST, *_REFUSED, HTTPStatus.NOT_FOUND, HTTPStatus.SERVICE_UNAVAILABLE),
                 )
             },
             "/openapi.json": {"get": _asking("This description", {"type": "object"}, [], ())},
-            "/docs": {"get": _asking("This description, to be read", _TEXT, [], (), media="text/html")},
+            "/docs": {"get": _asking("This description as a web page", _TEXT, [], (), media="text/html")},
+            **{f"{SCHEMAS_PATH}/{name}.json": {"get": _schema_of(name)} for name in facet_schemas()},
         },
         "components": {
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
             "schemas": {**_answers(), **_SCHEMAS},
             "responses": {
                 "Problem": {
-                    "description": "What is wrong and what to do (RFC 9457).",
+                    "description": "The problem, and what to do about it (RFC 9457).",
                     "content": {PROBLEM_JSON: {"schema": _ref("Problem")}},
                 }
             },
@@ -127,8 +141,15 @@ def description() -> _Json:
     }
 
 
+@functools.cache
+def facet_schemas() -> dict[str, bytes]:
+    """The JSON Schema of each of Waybill's own run facets, by the name of its class."""
+    found = files("waybill.facets").joinpath("schemas", "facets").iterdir()
+    return {one.name.removesuffix(".json"): one.read_bytes() for one in sorted(found, key=str)}
+
+
 def _answers() -> _Json:
-    """The schemas of what is answered, made of the types that answer."""
+    """The schemas of the responses, generated from their types."""
     from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Stats, Taken
     from waybill.collector.receipt_status import ReceiptStatus
 
@@ -151,14 +172,14 @@ def _array(name: str) -> _Json:
 
 
 def _problems(statuses: Iterable[HTTPStatus]) -> _Json:
-    # A server that only this machine reaches refuses other names of its own with 403, whoever asks.
+    # A server that only this machine can reach refuses other host names with 403, whoever the client is.
     problem = {"$ref": "#/components/responses/Problem"}
     return {str(status.value): problem for status in sorted({*statuses, HTTPStatus.FORBIDDEN})}
 
 
 def _taking(summary: str, schema: _Json, status: str, answer: _Json | None) -> _Json:
-    header = {"description": "Journal and sequence number; absent where nothing is kept.", "schema": _TEXT}
-    kept: _Json = {"description": "It is durable.", "headers": {"Waybill-Receipt": header}}
+    header = {"description": "Journal and sequence number; absent if nothing was stored.", "schema": _TEXT}
+    kept: _Json = {"description": "The event is durable.", "headers": {"Waybill-Receipt": header}}
     if answer is not None:
         kept["content"] = {JSON: {"schema": answer}}
     return {
@@ -181,17 +202,35 @@ def _asking(
     }
 
 
+def _summarized() -> _Json:
+    summary = "List all records of the files that a summary in Marquez stands for, each a line of JSON"
+    number = {"type": "string", "pattern": "^[0-9a-z]{1,12}$"}
+    parameters = [
+        {"name": "number", "in": "path", "required": True, "schema": number},
+        _parameter("backend", {"type": "string", "default": MARQUEZ}),
+    ]
+    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND)
+    asking = _asking(summary, _TEXT, parameters, refused, media=NDJSON)
+    # A browser shows this, but would save the other.
+    asking["responses"]["200"]["content"]["text/plain"] = {"schema": _TEXT}
+    return asking
+
+
 def _flushing() -> _Json:
     refused = (*_REFUSED, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-    flushing = _asking("Put all through every projection, now", _ref("FlushReport"), [], refused)
+    flushing = _asking("Flush: run every projection over all entries now", _ref("FlushReport"), [], refused)
     # Only its media type matters, without a key.
     return flushing | {"requestBody": {"required": False, "content": {JSON: {"schema": {"type": "object"}}}}}
 
 
 def _ready() -> _Json:
-    ready = _asking("Can it keep what is sent now", _ref("Readiness"), [], ())
+    ready = _asking("Check that events sent now can be stored", _ref("Readiness"), [], ())
     ready["responses"]["503"] = {**ready["responses"]["200"], "description": "It cannot."}
     return ready
+
+
+def _schema_of(facet: str) -> _Json:
+    return _asking(f"The JSON Schema of the facet {facet}", {"type": "object"}, [], (), media=SCHEMA_JSON)
 
 
 def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:

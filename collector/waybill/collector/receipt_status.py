@@ -1,4 +1,4 @@
-"""What became of an acknowledged entry, by its receipt."""
+"""The state of an acknowledged entry, by its receipt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 _LOST: Final = (
-    "the journal was put back to before this entry and no longer has it; if it was filed before that, it is "
-    "still in the files and in the archive of the root"
+    "the journal was restored to a time before this entry and no longer has it; if the entry was "
+    "filed before "
+    "that, it is still in the files and in the archive of the root"
 )
 _USED_TWICE: Final = (
-    "the journal was put back and gave this number twice, so this may be another entry than the one that the "
-    "receipt was for; if that was filed before, it is still in the root"
+    "the journal was restored and used this number twice, so this may be a different entry from the one that "
+    "the receipt was for; if that one was filed before, it is still in the root"
 )
 
 
@@ -33,12 +34,13 @@ class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where an entry is.
 
     Attributes:
-        in_journal: whether the journal still holds it; entries that every projection has are pruned in time.
-        projections: by name, how far each is; backends have their names from the settings. An entry that
-            gives no record, or that a backend does not take, is done too.
-        files: where its records are. Empty where that is no longer or not yet known: the entry was pruned,
-            the layout has not come to it, or the record is made of more than this entry.
-        remark: why there are no files although the layout has dealt with the event, or that the journal has
+        in_journal: whether the journal still holds it; entries that every projection has processed are
+            deleted in time.
+        projections: the progress of each, by name; backends have their names from the settings. An entry that
+            gives no record, or that a backend does not accept, also counts as done.
+        files: where its records are. Empty if that is no longer or not yet known: the entry was deleted, the
+            layout has not reached it, or the record is folded from more than this entry.
+        remark: why there are no files although the layout has processed the event, or that the journal has
             lost the entry.
     """
 
@@ -50,7 +52,7 @@ class ReceiptStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptStatus | None:
-    """Look for an entry of the home's journal and layout; None when this journal never had it.
+    """Look for an entry in the home's journal and layout; None if this journal never had it.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -73,7 +75,7 @@ def receipt_status(journal: Journal, root: Path, receipt: Receipt) -> ReceiptSta
     filed = readable and progress.get(Layout.name) is Progress.DONE
     if filed:
         check_root(journal, root)
-    # It is filed under the node of its receipt or a later one; a repeat of an earlier entry is where that is.
+    # It is filed under the node of its receipt or a later one; a repeat is where the first entry is.
     places = (locate_entry(root, node.name, entries[0]) for node in (*nodes[at:], *nodes[:at]) if filed)
     files = next(filter(None, places), [])
     remark = _remark(entries[0]) if filed and not files else None
@@ -91,16 +93,16 @@ def _within(seq: int, numbers: tuple[int, int]) -> bool:
 
 
 def _remark(entry: Entry) -> str | None:
-    """Why no file has records of this entry alone, although the layout has dealt with it."""
+    """Why no file has records of this entry alone, although the layout has processed it."""
     if entry.kind is not Kind.OPENLINEAGE:
         return None
     event = decode_event(entry.body)
     if not isinstance(event, RunEvent):
-        return "it is static: an event of no run gives no record"
+        return "a static event belongs to no run and gives no record"
     if event.run.facets is not None and event.run.facets.delta_file is not None:
-        return "it ends no path of its file: the event that does gives the record"
+        return "it does not end a path of its file; the event that ends the path gives the record"
     run = event.run.runId
     return (
-        f"its run has no facet {DELTA_FILE_FACET}, so that one record is made of all the run's events once "
-        f"it has settled: `waybill explain {run}` names its file"
+        f"its run has no facet {DELTA_FILE_FACET}, so its record is folded from all the run's events once "
+        f"it has settled: `waybill explain {run}` names the file"
     )

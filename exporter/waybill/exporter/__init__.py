@@ -1,6 +1,6 @@
-"""How records become files: raw files, compacted files, and the way back to records.
+"""Turning records into files: raw files, compacted files, and the way back to records.
 
-Importing this package loads pyarrow; only the runner and whoever asks do.
+Importing this package loads pyarrow; only the runner and programs that query records import it.
 """
 
 from typing import TYPE_CHECKING
@@ -43,7 +43,9 @@ _PACKAGES = {
     "waybill.exporter.sources": {"Source", "SourceError", "SourceUnreachableError", "Stored", "open_source"},
     "waybill.exporter.verification": {"check", "explain"},
 }
-"""Where each name comes from."""
+"""The package of each name."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-__getattr__ = _lazily(__name__, _PACKAGES)
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,4 +1,4 @@
-"""The layout's files as the folders list them; a folder that vanishes meanwhile counts as empty."""
+"""The layout's files, listed from the folders; a folder that vanishes meanwhile counts as empty."""
 
 from __future__ import annotations
 
@@ -10,14 +10,26 @@ from typing import Final
 
 import msgspec
 
-from waybill.exporter.names import COMPACTED, LATE, RAW, Hour, RawName, parse_hour, raw_folder, safe_name
+from waybill.exporter.names import (
+    COMPACTED,
+    EVENTS,
+    LATE,
+    PARTS,
+    RAW,
+    Hour,
+    RawName,
+    parse_hour,
+    raw_folder,
+    safe_name,
+)
 from waybill.transport.files import is_temporary
+from waybill.transport.root import MARKER
 
 _SUFFIX: Final = ".parquet"
 
 
 class FileStamp(msgspec.Struct, frozen=True):
-    """Identifies one version of a file: publishing another at its path changes at least one of these."""
+    """Identifies one version of a file: publishing another at its path changes at least one field."""
 
     inode: int
     mtime_ns: int
@@ -25,8 +37,15 @@ class FileStamp(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileStamp:
-        """From the result of `os.stat`."""
+        """Make it from the result of `os.stat`."""
         return cls(status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def is_root(folder: Path) -> bool:
+    """Whether a folder is a root: it has the marker or, as a copy may, something of the layout or archive."""
+    if (folder / MARKER).is_file() or any((folder / part).is_dir() for part in PARTS):
+        return True
+    return any(parse_hour(day, "00") for day in names(folder / EVENTS))
 
 
 def raw_hours(root: Path) -> set[Hour]:
@@ -46,9 +65,9 @@ def raw_files(root: Path, hour: Hour) -> dict[RawName, Path]:
 
 
 def compacted_folders(root: Path, system_name: str | None = None) -> dict[Hour, list[Path]]:
-    """By hour, the folders that hold a compacted or late file of it, of one system or of all.
+    """By hour, the folders that contain a compacted or late file of it, of one system or of all.
 
-    `compacted_file` names the file; the folder has the safe name of its system.
+    `compacted_file` names the file; the folder's name is the safe name of its system.
     """
     found: defaultdict[Hour, list[Path]] = defaultdict(list)
     for folder in _folders(root, system_name):
@@ -70,7 +89,7 @@ def compacted_in(root: Path, hour: Hour, system_name: str | None = None) -> list
 
 
 def compacted_files(root: Path, hours: Collection[Hour]) -> dict[Hour, list[Path]]:
-    """By hour, the compacted and late files that are there; each day's folders are listed once."""
+    """By hour, the existing compacted and late files; each day's folders are listed once."""
     found: dict[Hour, list[Path]] = {hour: [] for hour in hours}
     days = sorted({hour.day for hour in hours})
     for folder in _folders(root, None):
@@ -96,7 +115,7 @@ def files_of(folder: Path) -> dict[tuple[str, str], list[Path]]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Every published file below a folder, in order; raises `OSError` if a folder cannot be read."""
+    """All published files below a folder, in order; raises `OSError` if a folder cannot be read."""
     for name in names(folder):
         path = folder / name
         if path.is_dir():

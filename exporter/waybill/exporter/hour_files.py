@@ -1,9 +1,9 @@
-"""The files of a root by hour, for reading while compactions go on.
+"""The files of a root by hour, for reading while compactions are running.
 
-Folders are by system first, so looking for each hour's files in all systems would take time as systems times
-hours. Here the folders are listed once. A compaction that comes later moves rows only out of raw files that
-were listed before; so an hour's list is outdated only if one of these is gone, or if the hour has a file in
-quarantine whose rows may come back.
+Folders are by system first, so looking up each hour's files in all systems would take systems times hours.
+Here the folders are listed once. A later compaction moves rows only out of raw files that were listed before.
+So an hour's list is outdated only if one of these files is gone, or if the hour has a file in quarantine
+whose rows may come back.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class HourFiles:
         self._root = root
         self._system_name = system_name
         self._outdated: set[Hour] = set()
-        # A report that cannot be read is told of by `Unread.add_quarantined`.
+        # `Unread.add_quarantined` reports an unreadable report.
         with contextlib.suppress(OSError):
             self._outdated.update(one.hour for one in list_quarantined(root) if one.restored_ms is None)
-        # Raw files are listed first: what is compacted between the two lists is in the second.
+        # Raw files are listed first: rows compacted between the two listings are in the second.
         self._raws = {hour: set(raw_files(root, hour)) for hour in raw_hours(root)}
         self._folders = compacted_folders(root, system_name)
 
     @property
     def hours(self) -> set[Hour]:
-        """The hours that may have files: each of them, and some more."""
+        """The hours that may have files: a superset of those that do."""
         return self._raws.keys() | self._folders.keys() | self._outdated
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
@@ -50,7 +50,7 @@ class HourFiles:
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
         """The paths of the hour's compacted and late files; some may not exist.
 
-        `raws` are the raw files that were read: whatever they lack is in the files returned.
+        `raws` are the raw files that were read: rows that they lack are in the returned files.
         """
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
             return compacted_in(self._root, hour, self._system_name)

@@ -1,4 +1,4 @@
-"""Answers that lack something: each says so, and names the files."""
+"""Incomplete answers: each says so, and names the files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAMED_MAX: Final = 10
 
 
 class IncompleteError(WaybillError):
-    """Something could not be read or is in quarantine, so records may be missing from an answer.
+    """A file could not be read or is in quarantine, so records may be missing from an answer.
 
     Args:
-        unread: a sentence about each such file, and each such entry of the journal.
+        unread: a sentence about each such file, and about each unreadable entry of the journal.
     """
 
     def __init__(self, unread: tuple[str, ...]) -> None:
@@ -37,10 +37,10 @@ class IncompleteError(WaybillError):
 
 
 class Unread:
-    """The files whose records an answer lacks, as the reading comes upon them.
+    """Collects the files whose records an answer lacks, as reading finds them.
 
     Args:
-        known: a sentence about each thing that was found before.
+        known: sentences about files found before.
     """
 
     def __init__(self, known: Sequence[str] = ()) -> None:
@@ -48,19 +48,19 @@ class Unread:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """A sentence about each."""
+        """A sentence about each file."""
         return tuple(self._sentences.values())
 
-    def add(self, path: Path, error: Exception) -> None:
-        """Note, and log, that a file could not be read."""
-        sentence = parquet.unreadable(path, error)
+    def add(self, path: Path, error: Exception, root: Path) -> None:
+        """Note and log that a file of a root could not be read."""
+        sentence = parquet.unreadable(path, error, root=root)
         if self._sentences.setdefault(str(path), sentence) is sentence:
             log.warning("%s", sentence)
 
     def add_quarantined(self, root: Path, is_asked: Callable[[Quarantined], bool] = lambda _: True) -> None:
-        """Note the files in quarantine whose rows are not back, or those that may hold some of the answer.
+        """Note the quarantined files whose rows are not restored, if they may affect the answer.
 
-        A file may go to the quarantine while a root is read, so this comes after the reading.
+        A file may be quarantined while a root is read, so call this after reading.
         """
         try:
             for one in list_quarantined(root):
@@ -70,6 +70,6 @@ class Unread:
             self._sentences.setdefault("quarantine", str(error))
 
     def raise_any(self) -> None:
-        """Raise `IncompleteError` if there are any."""
+        """Raise `IncompleteError` if any file was noted."""
         if self._sentences:
             raise IncompleteError(self.sentences)

@@ -1,4 +1,4 @@
-"""The layout's names: where a record goes, and what a path says about the file behind it.
+"""The layout's names: the path for each record, and the meaning of each path.
 
     provenance/raw/YYYYMMDD/HH/<node>-<first>-<last>.parquet
     provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet
@@ -11,8 +11,7 @@
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
-Nothing here touches a disk. Each name has one formatter and one parser, so that no other module knows its
-form.
+Nothing here accesses a disk. Each name has one formatter and one parser, so no other module knows its format.
 """
 
 from __future__ import annotations
@@ -23,8 +22,15 @@ import re
 from datetime import UTC, datetime
 from pathlib import PurePath, PurePosixPath
 from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
 
 HOUR_MS: Final = 3_600_000
+
+LAYOUT: Final = "layout"
+"""The name of the projection that files records, in the journal and the root."""
+
+ARCHIVE: Final = "archive"
+"""The name of the projection that keeps every event."""
 
 # Folders, relative to the root.
 PROVENANCE: Final = "provenance"
@@ -39,6 +45,9 @@ SEALS: Final = PurePosixPath("provenance/seals")
 EXPORTS: Final = PurePosixPath("provenance/exports")
 EVENTS: Final = PurePosixPath("events")
 
+PARTS: Final = (RAW, COMPACTED, LATE, AGED, DAMAGED, FILED, LEDGER, SEALS, EXPORTS)
+"""The folders below ``provenance``, of which a root that was ever filed into has one at least."""
+
 _NAME_BYTES_MAX: Final = 200
 _DIGEST_DIGITS: Final = 16
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]")
@@ -48,7 +57,7 @@ _RAW_NAME: Final = re.compile(r"([A-Za-z0-9]+)-([1-9][0-9]*)-([1-9][0-9]*)\.parq
 
 
 class Hour(NamedTuple):
-    """One UTC hour, as the layout writes it; hours compare in order of time."""
+    """One UTC hour in the layout's format; hours compare in order of time."""
 
     day: str
     """``YYYYMMDD``."""
@@ -68,7 +77,7 @@ class Hour(NamedTuple):
 
 
 class RawName(NamedTuple):
-    """The name of a raw or archived file: the journal that it is of, and the range of entries it holds."""
+    """The name of a raw or archived file: its journal's node, and its range of entries."""
 
     node: str
     first: int
@@ -79,7 +88,7 @@ class RawName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> RawName | None:
-        """Read a file name; None when it is not such a name."""
+        """Parse a file name; None if it is not such a name."""
         found = _RAW_NAME.fullmatch(name)
         if found is None:
             return None
@@ -95,7 +104,7 @@ def hour_of(completed_ms: int) -> Hour:
 
 @functools.lru_cache(maxsize=4_096)
 def parse_hour(day: str, hour: str) -> Hour | None:
-    """Read the names of a day's and an hour's folder; None when they are not the layout's."""
+    """Parse the names of a day's and an hour's folder; None if they are not the layout's."""
     if not (_DAY.fullmatch(day) and _HOUR.fullmatch(hour)):
         return None
     try:
@@ -106,12 +115,12 @@ def parse_hour(day: str, hour: str) -> Hour | None:
 
 
 def relative(root: PurePath, path: PurePath) -> str:
-    """A path as reports and the ledger have it: relative to the root, with slashes."""
+    """A path as in reports and the ledger: relative to the root, with slashes."""
     return path.relative_to(root).as_posix()
 
 
 def hour_in(path: str) -> Hour | None:
-    """The hour of a file, by its path relative to the root; None when it is not in an hour's place."""
+    """The hour of a file, by its path relative to the root; None if it is not in an hour's place."""
     match path.removesuffix(".parquet").split("/"):
         case ["events", day, hour, _] | ["provenance", "raw", day, hour, _]:
             return parse_hour(day, hour)
@@ -121,31 +130,31 @@ def hour_in(path: str) -> Hour | None:
 
 
 def raw_folder(hour: Hour) -> PurePosixPath:
-    """Where an hour's raw files are, relative to the root."""
+    """The folder of an hour's raw files, relative to the root."""
     return RAW / hour.day / hour.hour
 
 
 def compacted_path(system_name: str, hour: Hour) -> PurePosixPath:
-    """Where a system's compacted file of an hour is, relative to the root."""
+    """The path of a system's compacted file of an hour, relative to the root."""
     return COMPACTED / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
 
 
 def late_path(system_name: str, hour: Hour) -> PurePosixPath:
-    """Where a system's late file of an hour is, relative to the root."""
+    """The path of a system's late file of an hour, relative to the root."""
     return LATE / safe_name(system_name) / hour.day / f"{hour.hour}.parquet"
 
 
 def events_folder(hour: Hour) -> PurePosixPath:
-    """Where an hour's archived entries are, relative to the root."""
+    """The folder of an hour's archived entries, relative to the root."""
     return EVENTS / hour.day / hour.hour
 
 
 def safe_name(system_name: str) -> str:
-    """A system's name as one part of a path that can never leave its folder.
+    """Turn a system's name into one part of a path, which can never leave its folder.
 
-    Everything outside ``[A-Za-z0-9_-]`` is percent-encoded, but for dots inside the name; so is a leading
-    underscore, since Spark takes such a folder for a hidden one. What would be longer than 200 bytes, or
-    empty, is a prefix, ``~`` and 16 hex digits of the name's SHA-256. The rows keep the full name.
+    Characters outside ``[A-Za-z0-9_-]`` are percent-encoded, except dots inside the name; so is a leading
+    underscore, because Spark treats such folders as hidden. A result that would be empty or longer than 200
+    bytes becomes a prefix, ``~`` and 16 hex digits of the name's SHA-256. The rows keep the full name.
     """
     last = len(system_name) - 1
     parts = [_safe_part(letter, inner=0 < at < last, first=at == 0) for at, letter in enumerate(system_name)]
@@ -159,6 +168,15 @@ def safe_name(system_name: str) -> str:
             break
         prefix += part
     return f"{prefix}~{digest}"
+
+
+def system_of(folder: str) -> str | None:
+    """The system whose `safe_name` a folder has; None where that is shortened, or no such name."""
+    try:
+        name = unquote_to_bytes(folder).decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return name if safe_name(name) == folder else None
 
 
 def _safe_part(letter: str, *, inner: bool, first: bool) -> str:

@@ -1,4 +1,4 @@
-"""Handling many files at once: every core encodes, and one file's fsync waits while another is encoded."""
+"""Handling many files at once: all cores encode, and one file is fsynced while another is encoded."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _Result = TypeVar("_Result")
 
 
 def workers_default() -> int:
-    """Four for each core, since a worker with a small file mostly waits for the disk; at most 16."""
+    """Four per core, because a worker with a small file mostly waits for the disk; at most 16."""
     return min(4 * (os.cpu_count() or 1), 16)
 
 
 def in_parallel(do: Callable[[_Item], _Result], items: Iterable[_Item], *, workers: int) -> list[_Result]:
-    """Return the results of all items, in order; with one worker, in this very thread.
+    """Process all items and return the results in order; with one worker, in the calling thread.
 
     Raises:
-        Exception: the first that an item raised. Items under way are completed, the others never begun.
+        Exception: the first that an item raised. Items in progress are completed; the others never start.
     """
     items = list(items)
     if workers == 1 or len(items) == 1:

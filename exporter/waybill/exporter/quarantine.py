@@ -1,18 +1,17 @@
-"""The quarantine: damaged files, moved to where nothing reads them and never deleted, each with a report.
+"""The quarantine: damaged files are moved where nothing reads them, and are never deleted. Each has a report.
 
     provenance/damaged/<path below provenance>.<16 hex digits of its SHA-256>.damaged
     provenance/damaged/<path below provenance>.<16 hex digits of its SHA-256>.json
 
 The report is written first, then the tombstone of a compacted file, and then the file is moved. A crash in
-between leaves a report without a file, which is ignored, and the next compaction does all of it again.
-`verify` and `status` report a quarantined file until somebody settles it with `waybill verify --accept`.
+between leaves a report without a file. It is ignored, and the next compaction repeats everything. `verify`
+and `status` report a quarantined file until somebody settles it with `waybill verify --accept`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import shlex
 import time
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ import msgspec
 
 from waybill.exporter.directory import files_below
 from waybill.exporter.names import COMPACTED, DAMAGED, EVENTS, Hour
+from waybill.exporter.remedies import repair_command
 from waybill.exporter.tombstones import Tombstone, write_tombstones
 from waybill.transport.files import Files, publish, sweep
 
@@ -40,15 +40,15 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
     """A damaged file that was moved out of the layout.
 
     Attributes:
-        path: where it was, relative to the root.
-        kept: where it is now, relative to the root.
+        path: the file's old path, relative to the root.
+        kept: the file's new path, relative to the root.
         hour: the hour of its rows.
         reason: why it cannot be read.
-        at_ms: when it was quarantined, in epoch milliseconds.
-        sha256: of its bytes, in hex digits.
-        restore: the command that brings its rows back.
-        restored_ms: when a repair filed its rows again, in epoch milliseconds; None while none has.
-        accepted_ms: when somebody settled it, in epoch milliseconds; None while nobody has.
+        at_ms: when the file was quarantined, in epoch milliseconds.
+        sha256: the hash of its bytes, in hex digits.
+        restore: the command that restores its rows.
+        restored_ms: when a repair restored its rows, in epoch milliseconds; None if not restored.
+        accepted_ms: when somebody settled it, in epoch milliseconds; None if not settled.
     """
 
     path: str
@@ -64,22 +64,21 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sentence(self) -> str:
-        """What happened to the file, and what to do."""
+        """A sentence about what happened to the file and what to do."""
         moment = datetime.fromtimestamp(self.at_ms // 1_000, UTC)
         return (
-            f"{self.path} was set aside at {moment:%Y-%m-%dT%H:%M:%SZ} ({self.reason}); bring its rows back "
-            f"with `{self.restore}`, or from wherever its events are stored, then settle it with "
-            "`waybill verify --accept`"
+            f"{self.path} was quarantined at {moment:%Y-%m-%dT%H:%M:%SZ} ({self.reason}); restore its rows "
+            f"with `{self.restore}`, or from another place that has its events"
         )
 
 
 def quarantine(
     root: Path, path: PurePosixPath, hour: Hour, data: ReadableBuffer, *, reason: str, files: Files
 ) -> Quarantined:
-    """Move a file, given by its path relative to the root and its bytes, to the quarantine.
+    """Move a file to the quarantine, given its path relative to the root and its bytes.
 
-    The move is durable on return. Only whoever holds the root's lock may do it. Raises `OSError` if the file
-    could not be moved.
+    The move is durable on return. The caller must hold the root's lock. Raises `OSError` if the file could
+    not be moved.
     """
     sha256 = hashlib.sha256(data).hexdigest()
     kept = DAMAGED / (path if path.is_relative_to(EVENTS) else path.relative_to(DAMAGED.parent))
@@ -92,7 +91,7 @@ def quarantine(
         at_ms=time.time_ns() // 1_000_000,
         sha256=sha256,
         size_bytes=memoryview(data).nbytes,
-        restore=shlex.join(["waybill", "repair", "--root", str(root)]),
+        restore=repair_command(root),
     )
     source, target = root / path, root / kept
     files.make_folder(target.parent)
@@ -103,7 +102,8 @@ def quarantine(
         tombstone = Tombstone(sha256, 0, one.at_ms, one.kept)
         write_tombstones(files, root, system, hour.day, {hour.hour: tombstone})
     files.rename(source, target)
-    # The new name must be durable before the old one is lost: a power cut must not leave the file nameless.
+    # The new name must be durable before the old one is removed: a power cut must not leave the file without
+    # a name.
     files.fsync_folder(target.parent)
     files.fsync_folder(source.parent)
     log.warning("%s", one.sentence)
@@ -111,7 +111,7 @@ def quarantine(
 
 
 def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Quarantined]:
-    """The reports on the quarantined files that nobody has settled, or on all, in order of path.
+    """The reports on quarantined files that nobody has settled, or on all, in order of path.
 
     Raises `OSError` if one cannot be read.
     """
@@ -123,24 +123,24 @@ def list_quarantined(root: Path, *, also_accepted: bool = False) -> Iterator[Qua
             one = _DECODER.decode(report.read_bytes())
         except msgspec.DecodeError as error:
             raise OSError(
-                f"{report} is no report ({error}); bring back what {path} held, then delete both"
+                f"{report} is not a valid report ({error}); restore the rows of {path}, then delete both"
             ) from None
         if also_accepted or one.accepted_ms is None:
             yield one
 
 
 def is_quarantined(root: Path, kept: str) -> bool:
-    """Whether a file, given by where it would be in the quarantine, is there and nobody has settled it."""
+    """Whether a file with this path in the quarantine exists and nobody has settled it."""
     return any(one.kept == kept for one in list_quarantined(root))
 
 
 def settle(root: Path, kept: Collection[str], files: Files) -> None:
-    """Note in the reports on some quarantined files that they are settled; raises `OSError` if that fails."""
+    """Note in the reports of quarantined files that they are settled; raises `OSError` if that fails."""
     _note(root, kept, files, accepted_ms=time.time_ns() // 1_000_000)
 
 
 def note_restored(root: Path, kept: Collection[str], files: Files) -> None:
-    """Note in the reports on some quarantined files that their rows were filed again; see `settle`."""
+    """Note in the reports of quarantined files that their rows were restored; see `settle`."""
     _note(root, kept, files, restored_ms=time.time_ns() // 1_000_000)
 
 

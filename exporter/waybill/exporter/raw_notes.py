@@ -1,11 +1,11 @@
-"""Notes of the raw files that a journal has written: one that vanishes before it is compacted is noticed.
+"""Notes of a journal's raw files, so that a file that vanishes before it is compacted is noticed.
 
     provenance/filed/YYYYMMDD/HH/<node>.json    the ranges that have rows in the hour and are not compacted
 
-Only a node's own layout writes its notes, each after the raw file and before the cursor moves. A note is lost
-rather than wrong: one that a power cut has torn says nothing, so notes need no fsync. What is about to be
-compacted is taken out. Another program that compacts leaves the note, which makes no finding: compacted files
-say what they cover.
+Only a node's own layout writes its notes, each after the raw file and before the cursor moves. A note may be
+lost but is never wrong: a note torn by a power cut is ignored, so notes need no fsync. Files about to be
+compacted are taken out. Another program that compacts leaves the note alone, which causes no finding, because
+compacted files say what they cover.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _SUFFIX: Final = ".json"
 
 
 def note_raws(root: Path, files: Files, hour: Hour, raws: Iterable[RawName]) -> None:
-    """Note that an hour has these raw files; raises `OSError` if that cannot be written."""
+    """Note that an hour has these raw files; raises `OSError` if the note cannot be written."""
     _change(root, files, hour, raws, Covers.uniting)
 
 
 def forget_raws(root: Path, files: Files, hour: Hour, raws: Iterable[RawName]) -> None:
-    """Take out raw files that are about to be compacted; raises `OSError` if that cannot be written."""
+    """Take out raw files about to be compacted; raises `OSError` if the note cannot be written."""
     _change(root, files, hour, raws, Covers.minus)
 
 
@@ -50,7 +50,7 @@ def _change(
 
 
 def read_raw_note(root: Path, hour: Hour, node: str) -> Covers:
-    """The ranges of a node that are noted for an hour; none where the note cannot be read."""
+    """The ranges of a node that are noted for an hour; none if the note cannot be read."""
     try:
         return Covers.decode((root / _note_path(hour, node)).read_bytes())
     except (OSError, ValueError):
@@ -58,7 +58,7 @@ def read_raw_note(root: Path, hour: Hour, node: str) -> Covers:
 
 
 def read_raw_notes(root: Path) -> dict[Hour, Covers]:
-    """What is noted of all nodes, by hour."""
+    """The noted ranges of all nodes, by hour."""
     found: dict[Hour, Covers] = {}
     for day in names(root / FILED):
         for name in names(root / FILED / day):
@@ -71,11 +71,11 @@ def read_raw_notes(root: Path) -> dict[Hour, Covers]:
 
 
 def not_there(root: Path, noted: Covers, hour: Hour) -> Covers:
-    """Those of the noted ranges that neither raw files of the hour nor compacted ones hold.
+    """The noted ranges that are in neither a raw file nor a compacted file of the hour.
 
     Raises `DAMAGED` if a compacted file cannot be read.
     """
-    # Raw files come first: one that a compaction takes meanwhile is then in the compacted file.
+    # Raw files are read first: one that is compacted meanwhile is then in the compacted file.
     left = noted.minus(Covers().adding(raw_files(root, hour)))
     for path in compacted_files(root, [hour])[hour] if left.ranges else ():
         left = left.minus(Covers.read(parquet.open_file(path).metadata.metadata))

@@ -1,6 +1,6 @@
-"""Removing published files: recorded in the ledger, and with a tombstone for each compacted file.
+"""Removing published files: each removal is in the ledger, and each compacted file gets a tombstone.
 
-Without the tombstone, an hour whose file left would look like an hour that never had one.
+Without the tombstone, an hour whose file was removed would look like an hour that never had one.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def remove(root: Path, stamps: Mapping[Path, FileStamp], files: Files) -> tuple[str, ...]:
-    """Remove compacted, late or archived files, and return the paths of those removed, relative to the root.
+    """Remove compacted, late or archived files; return the paths of the removed ones, relative to the root.
 
-    One that is no longer the file of its stamp stays, and one that is not the ledger's goes into quarantine.
-    Raises `OSError` if a tombstone could not be written, or a file not removed.
+    A file that no longer matches its stamp stays, and a file that differs from the ledger is quarantined.
+    Raises `OSError` if a tombstone could not be written or a file could not be removed.
     """
     if not stamps:
         return ()

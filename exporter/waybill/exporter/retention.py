@@ -1,4 +1,4 @@
-"""The age-off: files that are old enough are removed, from the layout and from the archive."""
+"""The age-off: removes files that are old enough, from the layout and from the archive."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _DAY_MS: Final = 86_400_000
 
 
 class AgedOff(msgspec.Struct, frozen=True):
-    """What an age-off did; paths are relative to the root.
+    """The result of an age-off; paths are relative to the root.
 
     Attributes:
-        removed: the files that were removed, or would be.
-        size_bytes: how large they were.
-        waiting: files that are old enough, but not exported to every destination as they are now.
+        removed: the files that were removed, or would be in a dry run.
+        size_bytes: the total size of these files.
+        waiting: files that are old enough, but whose current form is not exported to every destination.
     """
 
     removed: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class AgedOff(msgspec.Struct, frozen=True):
 
 
 def age_off(
-    root: Path,
+    root: Path | str,
     *,
     days: float,
     days_by_system: Mapping[str, float] | None = None,
@@ -51,17 +51,18 @@ def age_off(
     now_ms: int | None = None,
     files: Files | None = None,
 ) -> AgedOff:
-    """Remove old compacted files, and late files that are exported.
+    """Remove old compacted files, and exported late files.
 
-    A compacted file is old when both the end of its hour and its last change are. So a record that comes late
-    ages from its arrival: whatever joins a file makes all of it as young as itself. A late file is removed
-    once it is exported, and never before. Raw files are left alone: a compaction takes them first.
+    A compacted file is old when both the end of its hour and its last change are old. So a late record ages
+    from its arrival: a row that joins a file makes the whole file as young as itself. A late file is removed
+    only after it is exported. Raw files are left alone: they are compacted first.
 
-    Records are kept for `days`, and those of some systems for `days_by_system`, by name. With
-    `only_exported`, only what is exported, as it is now, to every destination so far is removed; nothing at
-    all where there was none. With `dry_run`, the report says what would be removed. `now_ms` is the present,
-    in epoch milliseconds; None: the clock's. Raises `OSError` if a file cannot be looked at or removed.
+    Records are kept for `days`, or for `days_by_system` for some systems, by name. With `only_exported`, only
+    files whose current form is exported to every destination so far are removed; if there is no destination,
+    none are. With `dry_run`, the report says what would be removed. `now_ms` is the current time, in epoch
+    milliseconds; None: read the clock. Raises `OSError` if a file cannot be checked or removed.
     """
+    root = Path(root)
     now_ms = _now_ms() if now_ms is None else now_ms
     by_name = {safe_name(name): value for name, value in (days_by_system or {}).items()}
     states = list(destinations(root))
@@ -91,7 +92,7 @@ def age_off(
 
 
 def age_off_archive(
-    root: Path,
+    root: Path | str,
     *,
     days: float,
     only_exported: bool = False,
@@ -100,17 +101,18 @@ def age_off_archive(
     now_ms: int | None = None,
     files: Files | None = None,
 ) -> AgedOff:
-    """Remove old files of the archive, those of each journal from the first one on.
+    """Remove old files of the archive, for each journal from its first file on.
 
-    What was removed cannot be rebuilt any more. So nothing is removed while there are quarantined files,
-    whose rows the archive may have to bring back.
+    Removed entries can no longer be rebuilt. So nothing is removed while there are quarantined files, because
+    the archive may be needed to restore their rows.
 
-    Entries are kept for `days` after their arrival. With `only_exported`, only those files are removed of
-    which everything is compacted, and every compacted and late file that has any of it is exported, as it is
-    now, to every destination so far. `filed` says, by journal, up to which sequence number its entries are in
-    the layout; for those not named the files alone tell. `dry_run`, `now_ms` and errors are as for
+    Entries are kept for `days` after their arrival. With `only_exported`, a file is removed only if all its
+    records are compacted, and the current form of every compacted and late file with any of them is exported
+    to every destination so far. `filed` gives, by journal, the sequence number up to which its entries are in
+    the layout; for other journals only the files are checked. `dry_run`, `now_ms` and errors are as for
     `age_off`.
     """
+    root = Path(root)
     until_ms = (_now_ms() if now_ms is None else now_ms) - int(days * _DAY_MS)
     unsafe = _UnsafeRanges(root, filed or {}) if only_exported else None
     all_wait = next(list_quarantined(root), None) is not None
@@ -121,7 +123,7 @@ def age_off_archive(
         by_node[name.node].append((name, path))
     for found in by_node.values():
         old = list(itertools.takewhile(lambda one: folder_hour(one[1]).end_ms <= until_ms, found))
-        # What follows a file that stays, stays: so the rest of a journal's chain has no gap.
+        # Files after one that stays also stay, so the rest of a journal's chain has no gap.
         free = itertools.takewhile(lambda one: not (all_wait or (unsafe and unsafe.has(one[0]))), old)
         removable = [path for _, path in free]
         due |= {path: FileStamp.of(path.stat()) for path in removable}
@@ -132,14 +134,14 @@ def age_off_archive(
 def _remove(
     root: Path, due: Mapping[Path, FileStamp], files: Files | None, *, dry_run: bool
 ) -> tuple[tuple[str, ...], int]:
-    """Remove files, or only say so; return the paths of those that went, and their size in bytes."""
+    """Remove files, or only list them; return the paths of the removed ones, and their size in bytes."""
     sizes = {relative(root, path): stamp.size_bytes for path, stamp in due.items()}
     removed = tuple(sizes) if dry_run else remove(root, due, files or Files())
     return removed, sum(sizes[path] for path in removed)
 
 
 class _UnsafeRanges:
-    """The ranges of entries whose records are not compacted and exported to every destination."""
+    """The ranges of entries whose records are not yet compacted and exported to every destination."""
 
     def __init__(self, root: Path, filed: Mapping[str, int]) -> None:
         self._filed = filed
@@ -154,7 +156,7 @@ class _UnsafeRanges:
                 self._ranges[node] += ranges
 
     def has(self, name: RawName) -> bool:
-        """Whether any entry of an archived file is in one of them."""
+        """Whether any entry of an archived file is in one of these ranges."""
         if self._is_nothing_exported or name.last > self._filed.get(name.node, name.last):
             return True
         return any(first <= name.last and name.first <= last for first, last in self._ranges[name.node])
@@ -170,7 +172,7 @@ def _covers_not_exported(root: Path, states: list[ExportState]) -> Iterator[Cove
                 except FileNotFoundError:
                     continue
                 except parquet.DAMAGED as error:
-                    raise OSError(parquet.unreadable(path, error)) from None
+                    raise OSError(parquet.unreadable(path, error, root=root)) from None
 
 
 def _now_ms() -> int:

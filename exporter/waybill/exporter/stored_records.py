@@ -1,7 +1,7 @@
-"""From stored entries to records, many entries at once: the one way for live projection, rebuild and query.
+"""Turns stored entries into records, many at once; used by the live projection, rebuilds and queries alike.
 
-What an entry says by itself becomes rows of a table here: DeltaFi's arrays of records, and terminal events
-that carry the facet. Any other run event is decoded for the caller, who folds the events of its run.
+Entries that contain records themselves become rows of a table here: DeltaFi's arrays of records, and terminal
+events with the facet. Any other run event is decoded for the caller, who folds the events of its run.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
-from waybill.facets import UNREADABLE, RunEvent, decode_event, has_record
+from waybill.facets import UNREADABLE, AnnotationRule, RunEvent, decode_event, has_record
 from waybill.facets.chunks import in_chunks
 from waybill.facets.columns import decode_table, facet_table
 from waybill.transport.journal import Kind
 
 _CHUNK_BYTES: Final = 16 * 2**20
-"""How much is decoded at once: enough for both cores, few copies in memory."""
+"""How much is decoded at once: enough for several cores, with few copies in memory."""
 
 
 class AnyEntry(Protocol):
-    """A stored entry, wherever it is stored."""
+    """A stored entry, in any kind of storage."""
 
     @property
     def kind(self) -> Kind:
-        """What the body is."""
+        """The kind of the body."""
 
     @property
     def system_name(self) -> str:
-        """The name stamped on records that carry none; empty for none."""
+        """The name for records that have none; empty if there is no such name."""
 
     @property
     def body(self) -> bytes:
-        """The bytes as accepted."""
+        """The accepted bytes."""
 
 
 _Entry = TypeVar("_Entry", bound=AnyEntry)
 
 
 class DecodedEntries(NamedTuple):
-    """What a batch of entries holds."""
+    """The decoded content of a batch of entries."""
 
     records: pa.Table
-    """The records that entries hold by themselves: a table of `waybill.facets.arrow.SCHEMA`."""
+    """The records that entries contain themselves: a table of `waybill.facets.arrow.SCHEMA`."""
     events: list[RunEvent | None]
-    """For each entry its run event; None where it holds none, or one that cannot be read."""
+    """The run event of each entry; None if it contains none, or an unreadable one."""
 
 
 def decode_entries(
     entries: Sequence[_Entry],
     *,
     system_name: str,
-    allowed: frozenset[str],
+    rule: AnnotationRule,
     on_error: Callable[[_Entry, Exception], None],
 ) -> DecodedEntries:
-    """Decode a batch of entries of any kind; all of its run events are in memory at once.
+    """Decode a batch of entries of any kind; all its run events are in memory at once.
 
-    `system_name` goes into records that neither carry a name nor were stamped with one; of the annotations,
-    the `allowed` keys are kept. `on_error` gets each entry that cannot be read; it is left out.
+    `system_name` goes into records that have no name and no stamped name. Annotations are kept as the rule
+    says. Unreadable entries are passed to `on_error` and left out.
     """
     arrays: defaultdict[str, list[_Entry]] = defaultdict(list)
     events: list[RunEvent | None] = []
@@ -79,12 +79,12 @@ def decode_entries(
         on_error(entries[index], error)
 
     tables = [
-        _decode_arrays(chunk, stamped, allowed, on_error)
+        _decode_arrays(chunk, stamped, rule, on_error)
         for stamped, own in arrays.items()
         for chunk in in_chunks(own, lambda entry: len(entry.body), _CHUNK_BYTES)
     ]
     tables.append(
-        facet_table([(event, stamped) for _, event, stamped in faceted], allowed=allowed, on_error=leave_out)
+        facet_table([(event, stamped) for _, event, stamped in faceted], rule=rule, on_error=leave_out)
     )
     return DecodedEntries(pa.concat_tables(tables), events)
 
@@ -101,12 +101,12 @@ def _run_event(entry: _Entry, on_error: Callable[[_Entry, Exception], None]) -> 
 def _decode_arrays(
     entries: list[_Entry],
     system_name: str,
-    allowed: frozenset[str],
+    rule: AnnotationRule,
     on_error: Callable[[_Entry, Exception], None],
 ) -> pa.Table:
     return decode_table(
         [entry.body for entry in entries],
         system_name=system_name,
-        allowed=allowed,
+        rule=rule,
         on_error=lambda index, error: on_error(entries[index], error),
     )

@@ -1,7 +1,7 @@
-"""Tombstones: notes that compacted files left, in one file for each system and day.
+"""Tombstones: notes that compacted files have left the root, in one file for each system and day.
 
-A tombstone is written before its file is removed. It keeps a late record from starting the hour over, and an
-export from replacing the full file that it put at the destination before.
+A tombstone is written before its file is removed. Because of it, a late record does not start the hour over,
+and an export does not replace the full file at the destination.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Tombstone(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A compacted file that was removed, or quarantined since it was damaged.
+    """A compacted file that was removed, or was damaged and quarantined.
 
     Attributes:
-        sha256: of its bytes, in hex digits.
-        rows: how many it held; 0 where that cannot be read.
-        removed_ms: when it left, in epoch milliseconds.
-        kept: where a quarantined file is, relative to the root; None for a removed one.
+        sha256: the hash of its bytes, in hex digits.
+        rows: how many rows it had; 0 if that cannot be read.
+        removed_ms: when it left the root, in epoch milliseconds.
+        kept: the new path of a quarantined file, relative to the root; None for a removed file.
     """
 
     sha256: str
@@ -48,7 +48,7 @@ def tombstones(root: Path, system: str, day: str) -> dict[str, Tombstone]:
 
 
 def was_removed(root: Path, system: str, hour: Hour) -> bool:
-    """Whether the compacted file of a system (by safe name) and hour was removed, and not quarantined."""
+    """Whether the compacted file of a system (by safe name) and hour was removed, not quarantined."""
     found = tombstones(root, system, hour.day).get(hour.hour)
     return found is not None and found.kept is None
 

@@ -1,14 +1,21 @@
-"""What is recorded: the DeltaFile facet, the provenance record, and the fold from run events to records.
+"""The data model: the DeltaFile facet, the provenance record, and the fold from run events to records.
 
-Nothing here does I/O. The modules that need pyarrow (`arrow`, `columns`) or the OpenLineage client
-(`delta_file`, `summary`, `inferred`) are imported by name.
+Nothing here does I/O. The run facets load the OpenLineage client when one of them is first used; the modules
+that need pyarrow (`arrow`, `columns`) are imported by name.
 """
 
+from typing import TYPE_CHECKING
+
+from waybill.facets.annotations import EVIDENCE, AnnotationRule
 from waybill.facets.event import (
+    DATA_SINK,
     DELTA_FILE_FACET,
     EVIDENCE_FACET,
     INFERRED_FACET,
+    PRESENTED_FACET,
     PRODUCER,
+    SEVERITY,
+    SUMMARY_FACET,
     DatasetEvent,
     Event,
     EventType,
@@ -18,7 +25,6 @@ from waybill.facets.event import (
     parse_instant_us,
 )
 from waybill.facets.folding import (
-    EVIDENCE,
     RunState,
     facet_records,
     fold,
@@ -28,16 +34,27 @@ from waybill.facets.folding import (
     observe,
     records_of,
 )
+from waybill.facets.lazy import lazily as _lazily
 from waybill.facets.merge_rule import is_collision, merge_all, merge_records, record_key
 from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
 
+if TYPE_CHECKING:
+    from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+    from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
+    from waybill.facets.summary import WaybillSummaryRunFacet
+
 __all__ = [
+    "DATA_SINK",
     "DELTA_FILE_FACET",
     "EVIDENCE",
     "EVIDENCE_FACET",
     "INFERRED_FACET",
+    "PRESENTED_FACET",
     "PRODUCER",
+    "SEVERITY",
+    "SUMMARY_FACET",
     "UNREADABLE",
+    "AnnotationRule",
     "DatasetEvent",
     "Event",
     "EventType",
@@ -46,6 +63,10 @@ __all__ = [
     "ProvenanceRecord",
     "RunEvent",
     "RunState",
+    "WaybillDeltaFileRunFacet",
+    "WaybillEvidenceRunFacet",
+    "WaybillInferredRunFacet",
+    "WaybillSummaryRunFacet",
     "decode_event",
     "decode_records",
     "facet_records",
@@ -62,3 +83,13 @@ __all__ = [
     "record_key",
     "records_of",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(
+        __name__,
+        {
+            "waybill.facets.delta_file": {"WaybillDeltaFileRunFacet"},
+            "waybill.facets.inferred": {"WaybillEvidenceRunFacet", "WaybillInferredRunFacet"},
+            "waybill.facets.summary": {"WaybillSummaryRunFacet"},
+        },
+    )

@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
         pa.field("system_name", pa.string(), nullable=False),
         pa.field("data_source", pa.string(), nullable=False),
         pa.field("filename", pa.string(), nullable=False),
-        # Parquet's own name for what a list holds, so that a file gives back this very schema.
+        # Parquet's own name for a list's elements, so that reading a file returns exactly this schema.
         pa.field("transforms", pa.list_(pa.field("element", pa.string())), nullable=False),
         pa.field("data_sink", pa.string()),
         pa.field("final_state", pa.string(), nullable=False),
@@ -38,9 +38,9 @@ SCHEMA = pa.schema(
 
 
 PIECE_BYTES = 16 * 2**20
-"""How large a table becomes where rows are made, or their texts written out, piece by piece."""
+"""The size of a table when rows are created, or their texts written out, in pieces."""
 
-_FIXED_BYTES = 80  # of a row, beside its texts
+_FIXED_BYTES = 80  # of a row, besides its texts
 
 
 def to_table(records: Sequence[ProvenanceRecord], schema: pa.Schema = SCHEMA) -> pa.Table:
@@ -94,7 +94,7 @@ def _values(array: pa.Array) -> list[Any]:
 
 
 def _lists(array: pa.Array, *children: pa.Array) -> list[list[Any] | None]:
-    """What each row has of the only child, or pairs of both."""
+    """The values of the only child for each row, or pairs of both."""
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     columns = [_values(child.slice(first, last - first)) for child in children]

@@ -1,7 +1,7 @@
-"""The telling part of an error's text: what a person asks for first, short enough for a record.
+"""The most informative part of an error's text, short enough for a record.
 
-It stands in another place for each sender: in the line after a traceback, in the last `Caused by:` of a Java
-stack trace, in the second line of dbt's messages; else in the first line. What looks like a secret is masked.
+Its position depends on the sender: the line after a traceback, the last `Caused by:` of a Java
+stack trace, the second line of dbt's messages; otherwise the first line. Likely secrets are masked.
 The whole text stays in the event.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 CAUSE_BYTES_MAX: Final = 1_024
 
 _FIRST_BYTES_MAX: Final = 400
-"""As much is left of the first line where a cause follows it."""
+"""The length to which the first line is cut if a cause follows it."""
 _READ_CHARS_MAX: Final = 100_000
 _MASKED_CHARS_MAX: Final = 10_000
 _CUT: Final = "…"
@@ -21,7 +21,7 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _CAUSED_BY: Final = "Caused by:"
 _FRAMES_LEFT_OUT: Final = re.compile(r"\.\.\. \d+ (?:more|common frames omitted)")
 _PY4J: Final = re.compile(r"An error occurred while calling \S+\s*:?")
-# The line says only where it happened: dbt's, and every line that announces the next one.
+# The line says only where the error happened: dbt's, and every line that announces the next one.
 _HEADING: Final = re.compile(r"(?:\w+ )*Errors?(?: in .+\))?|.*:")
 _SENSITIVE: Final = r"\w*(?:password|passwd|secret|token|credential|api_?key|access_?key|account_?key)\w*"
 _SECRETS: Final = (
@@ -46,8 +46,13 @@ def telling(message: str) -> str:
     return _cut(f"{_cut(_masked(first), _FIRST_BYTES_MAX)}; caused by: {_masked(cause)}", CAUSE_BYTES_MAX)
 
 
+def shortened(text: str) -> str:
+    """Return a reason that was given as text, cut to `CAUSE_BYTES_MAX` of UTF-8."""
+    return _cut(text, CAUSE_BYTES_MAX)
+
+
 def _raised(trace: str) -> str:
-    """What Python writes after the frames of a traceback."""
+    """The text that Python writes after the frames of a traceback."""
     lines = trace.splitlines()
     at = next((at for at, line in enumerate(lines) if line.strip() and not line[0].isspace()), None)
     return "" if at is None else _first([line.strip() for line in lines[at:] if line.strip()])
@@ -93,5 +98,5 @@ def _cut(text: str, bytes_max: int) -> str:
     if len(encoded) <= bytes_max:
         return text
     kept = encoded[: bytes_max - len(_CUT.encode())]
-    # Of a character that is cut in its middle nothing is left.
+    # A character that is cut in the middle is dropped.
     return kept.decode("utf-8", "ignore") + _CUT

@@ -1,4 +1,4 @@
-"""Cutting a stream by size, so that what is made of it at once fits into memory."""
+"""Cutting a stream by size, so that each part fits into memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Many records at once, as columns: the same as `decode_records` and `facet_records` give one by one.
+"""Many records at once, as columns, with the same results as `decode_records` and `facet_records`.
 
-Arrow's own JSON reader fills the columns of records that are sent as such. It refuses some of what admission
-lets in, such as a key that comes twice; that is decoded one by one.
+Arrow's own JSON reader fills the columns of records that are sent as such. It refuses some input that
+admission accepts, such as a repeated key; such records are decoded one by one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from waybill.facets.record import (
 )
 
 if TYPE_CHECKING:
+    from waybill.facets.annotations import AnnotationRule
     from waybill.facets.event import RunEvent
     from waybill.facets.record import ProvenanceRecord
 
@@ -44,35 +45,33 @@ OnError = Callable[[int, Exception], None]
 
 
 def decode_table(
-    bodies: Sequence[bytes], *, system_name: str, allowed: frozenset[str], on_error: OnError
+    bodies: Sequence[bytes], *, system_name: str, rule: AnnotationRule, on_error: OnError
 ) -> pa.Table:
     """Decode DeltaFi's JSON arrays of records, as admission let them in: `decode_records` as columns.
 
     Many small arrays together take no longer than a large one. `system_name` stands in for an absent one; of
-    the annotations, the `allowed` keys are kept. The table of `SCHEMA` is in the order of the arrays.
+    the annotations, those are kept that the rule keeps. The table of `SCHEMA` is in the order of the arrays.
     """
-    keys = tuple(sorted(allowed))
     return _by_halves(
         bodies,
-        lambda many: _decode_columns(many, system_name, keys),
-        lambda body: _table_of(decode_records(body, system_name=system_name), allowed),
+        lambda many: _decode_columns(many, system_name, rule.sent_keys),
+        lambda body: _table_of(decode_records(body, system_name=system_name), rule),
         on_error,
     )
 
 
 def facet_table(
-    events: Sequence[tuple[RunEvent, str]], *, allowed: frozenset[str], on_error: OnError
+    events: Sequence[tuple[RunEvent, str]], *, rule: AnnotationRule, on_error: OnError
 ) -> pa.Table:
-    """Return what terminal events with the facet record by themselves: `facet_records` as columns.
+    """Return the records of terminal events with the facet: `facet_records` as columns.
 
-    With each event goes the system name that stands in for an absent one; `allowed` and `on_error` are as for
+    Each event comes with the system name to use if it has none; `rule` and `on_error` are as for
     `decode_table`. The table of `SCHEMA` is in the order of the events.
     """
-    keys = tuple(sorted(allowed))
     return _by_halves(
         events,
-        lambda many: _facet_columns(many, keys),
-        lambda one: _table_of(facet_records(one[0], system_name=one[1]), allowed),
+        lambda many: _facet_columns(many, rule),
+        lambda one: _table_of(facet_records(one[0], system_name=one[1]), rule),
         on_error,
     )
 
@@ -100,8 +99,8 @@ def _by_halves(
     return pa.concat_tables([first, rest])
 
 
-def _table_of(records: Iterable[ProvenanceRecord], allowed: frozenset[str]) -> pa.Table:
-    return to_table([keep_annotations(record, allowed) for record in records])
+def _table_of(records: Iterable[ProvenanceRecord], rule: AnnotationRule) -> pa.Table:
+    return to_table([keep_annotations(record, rule) for record in records])
 
 
 def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, ...]) -> pa.Table:
@@ -123,13 +122,15 @@ def _decode_columns(bodies: Sequence[bytes], system_name: str, keys: tuple[str, 
     return table
 
 
-def _facet_columns(events: Sequence[tuple[RunEvent, str]], keys: tuple[str, ...]) -> pa.Table:
+def _facet_columns(events: Sequence[tuple[RunEvent, str]], rule: AnnotationRule) -> pa.Table:
     if not events:
         return SCHEMA.empty_table()
     rows = (facet_values(event, system_name=name) for event, name in events)
     *columns, created, completed, annotations = zip(*rows, strict=True)
     _instants([event.eventTime for event, _ in events])  # Readable even where the facet has both instants.
-    values = [pa.array([one and one.get(key) for one in annotations], pa.string()) for key in keys]
+    kept = [rule.kept(one) if one else None for one in annotations]
+    keys = sorted({key for one in kept if one for key in one})
+    values = [pa.array([one and one.get(key) for one in kept], pa.string()) for key in keys]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=False)]
     arrays += [_instants(created), _instants(completed), _maps(values, keys, len(events))]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
@@ -144,15 +145,15 @@ def _instants(texts: Sequence[str]) -> pa.Array:
 
 
 def _lines(body: bytes) -> bytes:
-    """Return the elements of an array one after another, each begun on a line of its own."""
+    """Return the elements of an array one after another, each starting on its own line."""
     if body[:1] == b"[" and body[-1:] == b"]" and b"}, {" not in body and not _has_breaks(body):
-        # Three times as fast. Within a text or an element, the replacement leaves what is not JSON.
+        # Three times as fast. Within a text or an element, the replacement produces invalid JSON.
         return body[1:-1].replace(b"},{", b"}\n{")
     return b"\n".join(_ELEMENTS.decode(body))
 
 
 def _has_breaks(body: bytes) -> bool:
-    """Tell whether an element may go over several lines."""
+    """Return whether an element may span several lines."""
     return b"\n" in body or b"\r" in body
 
 
@@ -177,11 +178,11 @@ def _lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def _maps(columns: Sequence[pa.Array], keys: Sequence[str], rows: int) -> pa.MapArray:
-    """Make annotations of a column for each key: maps in the order of the keys, null rather than empty."""
+    """Create annotations from one column per key: maps in the order of the keys, null rather than empty."""
     if not columns or not rows:
         return pa.nulls(rows, SCHEMA.field("annotations").type)
     width = len(columns)
-    # Row by row, the place of each value in the columns one after another.
+    # Row by row, the position of each value in the concatenated columns.
     cells = pa.arange(0, rows * width)
     row = pc.divide(cells, width)
     column = pc.subtract(cells, pc.multiply(row, width))
@@ -196,7 +197,7 @@ def _maps(columns: Sequence[pa.Array], keys: Sequence[str], rows: int) -> pa.Map
 
 
 def _check(table: pa.Table) -> None:
-    """Refuse what no record may hold: the decoder of single records then says what is wrong."""
+    """Refuse values that no record may contain: the decoder of single records then reports the error."""
     faults = [
         pc.any(pc.equal(table["did"], "")),
         pc.any(pc.invert(pc.is_in(table["final_state"], pa.array(list(FinalState), pa.string())))),

@@ -1,9 +1,8 @@
 # ruff: noqa: N815 - the client serialises attributes by their name, which in a facet is camelCase.
 """The run facet that carries a file's provenance through OpenLineage.
 
-Its JSON Schema lies beside this module in `schemas/`, laid out as a folder of OpenLineage's registry
-(https://github.com/OpenLineage/OpenLineage/tree/main/spec/registry), which publishes it under the URL given
-here.
+Its JSON Schema is beside this module in `schemas/`, laid out like a folder of OpenLineage's registry
+(https://github.com/OpenLineage/OpenLineage/tree/main/spec/registry), under the URL given here.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from waybill.facets.event import facet_schema_url, parse_instant_us
 from waybill.facets.record import FinalState
 
 SCHEMA_URL = facet_schema_url("WaybillDeltaFileRunFacet")
-"""Where the facet's schema is published."""
+"""The URL of the facet's schema."""
 
-# RFC 3339, which JSON Schema calls date-time. What is read may be looser, what is written is not.
+# RFC 3339, which JSON Schema calls date-time. Reading may be more lenient, writing is not.
 _DATE_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})")
 
 
@@ -51,8 +50,7 @@ def _check_instant(_facet: object, attribute: attrs.Attribute[str | None], value
 class WaybillDeltaFileRunFacet(RunFacet):
     """A file's passage: what it is, where it came from, what was done to it, where and how it ended.
 
-    On a terminal event it is a whole provenance record; fields that are absent there are filled from the
-    event.
+    On a terminal event it is a complete provenance record; absent fields are filled from the event.
 
     Raises:
         ValueError: a value that its schema does not allow.
@@ -63,15 +61,15 @@ class WaybillDeltaFileRunFacet(RunFacet):
     parentDid: str | None = None
     """The file it was split from."""
     systemName: str | None = None
-    """The instance that handles it."""
+    """The instance that processes it."""
     dataSource: str | None = None
-    """The flow it came in by."""
+    """The flow that it came from."""
     filename: str | None = None
     """Its name."""
     transforms: list[str] = attrs.field(factory=list)
     """The flows that changed it on this path, in order."""
     dataSink: str | None = None
-    """The flow it left by."""
+    """The flow that it left through."""
     finalState: str | None = attrs.field(default=None, validator=_check_state)
     """How this path ended, a `FinalState`; absent while it has not."""
     created: str | None = attrs.field(default=None, validator=_check_instant)
@@ -79,7 +77,7 @@ class WaybillDeltaFileRunFacet(RunFacet):
     completed: str | None = attrs.field(default=None, validator=_check_instant)
     """When this path ended, an ISO 8601 instant."""
     annotations: dict[str, str] | None = None
-    """What was noted about it."""
+    """Notes about it."""
 
     # Annotations alone may hold secrets; a masked identity or flow would make the record useless.
     _additional_skip_redact: ClassVar[list[str]] = [

@@ -2,7 +2,7 @@
 """OpenLineage events, as far as Waybill reads them.
 
 The structs follow OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). Keys and facets
-that are not named here are skipped while decoding, never refused: what is stored are the bytes themselves.
+that are not named here are skipped while decoding, never refused, because the original bytes are stored.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Final
 
 import msgspec
 
-from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, FinalState, NonEmpty, SentFields
+from waybill.facets.record import AFTER_LAST_MS, FIRST_MS, UNREADABLE, FinalState, NonEmpty, SentFields
 
 DELTA_FILE_FACET: Final = "waybill_deltaFile"
 """The key of `waybill.facets.delta_file.WaybillDeltaFileRunFacet` among a run's facets."""
+
+DATA_SINK: Final = "DATA_SINK"
+"""The type of a dataset's identifier in the facet `symlinks` that is a data sink: its system and its name."""
 
 INFERRED_FACET: Final = "waybill_inferred"
 """The key of `waybill.facets.inferred.WaybillInferredRunFacet` among a run's facets."""
@@ -26,20 +29,29 @@ INFERRED_FACET: Final = "waybill_inferred"
 EVIDENCE_FACET: Final = "waybill_evidence"
 """The key of `waybill.facets.inferred.WaybillEvidenceRunFacet` among a run's facets."""
 
+SUMMARY_FACET: Final = "waybill_summary"
+"""The key of `waybill.facets.summary.WaybillSummaryRunFacet` among a run's facets."""
+
+PRESENTED_FACET: Final = "waybill_presented"
+"""The key, among a run's facets, of the job name and the parent that an event had before it went to Marquez.
+
+Its schema is `WaybillPresentedRunFacet`. `decode_event` gives the event both back.
+"""
+
 PRODUCER: Final = "ol:waybill"
 """The producer's URI, short as OpenLineage's registry has it."""
 
 
-def facet_schema_url(name: str) -> str:
-    """Where the schema of one of our facets is published, by the name of its class.
+def facet_schema_url(name: str, version: str = "1-0-0") -> str:
+    """The URL of the schema of one of our facets, by the name of its class.
 
-    The version in it is a SchemaVer, and what it names never changes.
+    The version in it is a SchemaVer, and a published version never changes.
     """
-    return f"https://openlineage.io/spec/facets/1-0-0/{name}.json#/$defs/{name}"
+    return f"https://openlineage.io/spec/facets/{version}/{name}.json#/$defs/{name}"
 
 
 class EventType(StrEnum):
-    """What an event says about its run; a type that OpenLineage does not know reads as OTHER."""
+    """The type of an event; a type that OpenLineage does not know becomes OTHER."""
 
     START = "START"
     RUNNING = "RUNNING"
@@ -50,37 +62,75 @@ class EventType(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> EventType:
-        # Marquez compares without regard to case and takes any word, so a stored event may hold one.
+        # Marquez ignores case and accepts any word, so a stored event may contain one.
         return cls.__members__.get(str(value).upper(), cls.OTHER)
 
 
-TERMINAL: Final = frozenset({EventType.COMPLETE, EventType.ABORT, EventType.FAIL})
-"""The types that end a run."""
+SEVERITY: Final = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
+"""The types that end a run. Of several ends the lowest counts: Spark's listener sends COMPLETE after FAIL."""
+
+TERMINAL: Final = frozenset(SEVERITY)
 
 
 class DatasetName(msgspec.Struct, frozen=True, gc=False):
-    """What identifies a dataset: the namespace of its store and its name there."""
+    """A dataset's identity: the namespace of its store and its name there."""
 
     namespace: str
     name: str
 
 
-class OutputDataset(DatasetName, frozen=True, gc=False):
-    """A dataset that a run names as its output, with the facets that tell what the run did to it."""
+class _Symlink(DatasetName, frozen=True, gc=False):
+    """Another name of a dataset."""
+
+    type: str = ""
+
+
+class _Symlinks(msgspec.Struct, frozen=True, gc=False):
+    identifiers: tuple[_Symlink, ...] = ()
+
+
+class _Symlinked(msgspec.Struct, frozen=True, gc=False):
+    symlinks: _Symlinks = _Symlinks()
+
+
+_SYMLINKED: Final = msgspec.json.Decoder(_Symlinked)
+_SINK: Final = DATA_SINK.encode()
+
+
+class RunDataset(DatasetName, frozen=True, gc=False):
+    """A dataset that a run reads or writes, with its facets."""
 
     facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+    @property
+    def recorded(self) -> tuple[str, str]:
+        """The namespace and the name that a record has: of the sink, where it is the other name of one."""
+        own = self.namespace, self.name
+        if _SINK not in bytes(self.facets):
+            return own
+        try:
+            symlinks = _SYMLINKED.decode(self.facets).symlinks
+        except UNREADABLE:
+            return own
+        sinks = ((one.namespace, one.name) for one in symlinks.identifiers if one.type == DATA_SINK)
+        return next(sinks, own)
+
+
+class OutputDataset(RunDataset, frozen=True, gc=False):
+    """A dataset that a run names as its output, with the facets that show what the run did to it."""
+
     output_facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="outputFacets")
 
 
 class Job(msgspec.Struct, frozen=True, gc=False):
-    """What identifies a job."""
+    """A job's identity."""
 
     namespace: str
     name: str
 
 
 class RunJob(Job, frozen=True, gc=False):
-    """The job of a run, with the facets that tell of which kind it is."""
+    """The job of a run, with the facets that show its kind."""
 
     facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
@@ -94,7 +144,7 @@ class JobType(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobFacets(msgspec.Struct, frozen=True, gc=False):
-    """The job facets that say of which kind a job is; to be decoded from the `facets` of a `RunJob`."""
+    """The job facets that show a job's kind; decode them from the `facets` of a `RunJob`."""
 
     job_type: JobType | None = msgspec.field(default=None, name="jobType")
 
@@ -132,7 +182,7 @@ class Tags(msgspec.Struct, frozen=True, gc=False):
 
 
 class Inferred(msgspec.Struct, frozen=True, gc=False):
-    """The `waybill_inferred` run facet: nobody said this, it follows from something else."""
+    """The `waybill_inferred` run facet: nobody reported this, it was inferred."""
 
     reason: str = ""
 
@@ -141,6 +191,24 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     """The `waybill_evidence` run facet: who has seen how the run ended."""
 
     source: str = ""
+
+
+class Summary(msgspec.Struct, frozen=True, gc=False):
+    """The `waybill_summary` run facet: the run stands for many files; times are ISO 8601 instants."""
+
+    records: int = 0
+    systemName: str = ""
+    dataSource: str = ""
+    windowStart: str = ""
+    windowEnd: str = ""
+    transform: str = ""
+
+
+class Presented(msgspec.Struct, frozen=True, gc=False):
+    """The `waybill_presented` run facet: what the event had before it was changed for Marquez's page."""
+
+    jobName: str
+    parent: Parent
 
 
 class DeltaFile(SentFields, frozen=True, kw_only=True, rename="camel", gc=False):
@@ -156,7 +224,8 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     """The run facets that decide a record.
 
     The Spark listener's own facets follow no published schema, so they stay undecoded here and may hold
-    anything; the others are as strict as their schemas.
+    anything. So does a summary's, because a summary that cannot be read is still no file. The others are as
+    strict as their schemas.
     """
 
     parent: Parent | None = None
@@ -165,6 +234,8 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     delta_file: DeltaFile | None = msgspec.field(default=None, name="waybill_deltaFile")
     inferred: Inferred | None = msgspec.field(default=None, name="waybill_inferred")
     evidence: Evidence | None = msgspec.field(default=None, name="waybill_evidence")
+    presented: Presented | None = msgspec.field(default=None, name="waybill_presented")
+    summary: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="waybill_summary")
     spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
     spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
     spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")
@@ -186,7 +257,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: RunJob
     producer: str
     schemaURL: str | None = None
-    inputs: tuple[DatasetName, ...] | None = None
+    inputs: tuple[RunDataset, ...] | None = None
     outputs: tuple[OutputDataset, ...] | None = None
 
 
@@ -227,19 +298,21 @@ _STATIC: dict[str, msgspec.json.Decoder[JobEvent] | msgspec.json.Decoder[Dataset
 
 @functools.lru_cache(maxsize=64)
 def _static_kind(schema_url: str) -> str | None:
-    # The last path segment tells the kind, which is how Marquez tells it too.
+    # The last path segment shows the kind; Marquez uses it too.
     kind = schema_url.rpartition("/")[2]
     return kind if kind in _STATIC else None
 
 
 def model_of(schema_url: object) -> type[RunEvent | JobEvent | DatasetEvent]:
-    """Return the kind of event that a `schemaURL` names; a run event where it names none."""
+    """Return the kind of event that a `schemaURL` names; a run event if it names none."""
     kind = _static_kind(schema_url) if isinstance(schema_url, str) else None
     return RunEvent if kind is None else _STATIC[kind].type
 
 
 def decode_event(body: bytes | bytearray | memoryview) -> Event:
-    """Decode one event, of the kind that its `schemaURL` ends with; a run event where it names none.
+    """Decode one event, of the kind that its `schemaURL` ends with; a run event if it names none.
+
+    An event that was changed for Marquez's page is as it was before.
 
     Raises:
         msgspec.ValidationError: a known field is absent or of the wrong type; the message ends with its path.
@@ -247,7 +320,7 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
         UnicodeDecodeError: a text is not UTF-8.
         RecursionError: the JSON is nested too deeply.
     """
-    # Nearly every event is a run event, so decode it as one and look at the kind afterwards.
+    # Nearly every event is a run event, so decode it as one and check the kind afterwards.
     try:
         event = _RUN_EVENT.decode(body)
     except msgspec.ValidationError:
@@ -256,7 +329,19 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
             raise
         return _STATIC[kind].decode(body)
     kind = None if event.schemaURL is None else _static_kind(event.schemaURL)
-    return event if kind is None else _STATIC[kind].decode(body)
+    if kind is not None:
+        return _STATIC[kind].decode(body)
+    facets = event.run.facets
+    if facets is None or facets.presented is None:
+        return event
+    return _as_accepted(event, facets, facets.presented)
+
+
+def _as_accepted(event: RunEvent, facets: RunFacets, presented: Presented) -> RunEvent:
+    """An event with the job name and the parent that it had before it was changed for Marquez's page."""
+    replace = msgspec.structs.replace
+    run = replace(event.run, facets=replace(facets, parent=presented.parent, presented=None))
+    return replace(event, run=run, job=replace(event.job, name=presented.jobName))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -271,7 +356,8 @@ def parse_instant_us(text: str) -> int:
     the end of a day.
 
     Raises:
-        ValueError: the text is no date and time, or not after 1970-01-01T00:00:00Z and before the year 10000.
+        ValueError: the text is not a date and time, or not after 1970-01-01T00:00:00Z and before the year
+            10000.
     """
     try:
         instant = datetime.fromisoformat(text)

@@ -1,12 +1,12 @@
 """The fold: from the set of a run's events to its provenance records.
 
-A `RunState` is what a run's events say together. Each part of it is the least or the greatest of what single
-events say, or a union. So states merge in any order, any grouping and any number of times to the same state,
-and it gives the same records. Events are ordered by (time in microseconds, rank of the type, the value
+A `RunState` combines the facts from a run's events. Each part of it is the least or the greatest value of the
+single events, or a union. So states merge in any order, any grouping and any number of times to the same
+state, and it gives the same records. Events are ordered by (time in microseconds, rank of the type, the value
 itself); the order of arrival does not matter.
 
-An end that Waybill has inferred is the weakest: the run's own terminal event replaces it, whatever its type
-and however late it comes.
+An inferred end is the weakest: the run's own terminal event replaces it, whatever its type
+and however late it arrives.
 """
 
 from __future__ import annotations
@@ -17,12 +17,30 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import msgspec
 
-from waybill.facets.event import EventType, RunFacets, parse_instant_us
+from waybill.facets.annotations import (
+    ERROR_CAUSE,
+    EVIDENCE,
+    FILTERED_CAUSE,
+    REASONS,
+    RESERVED,
+    as_sent,
+    with_filtered_cause,
+)
+from waybill.facets.causes import shortened
+from waybill.facets.event import PRODUCER, SEVERITY, EventType, RunFacets, Summary, parse_instant_us
 from waybill.facets.merge_rule import merge_all
 from waybill.facets.overrides import read_error_cause, read_sayings, split_transforms
-from waybill.facets.record import FinalState, ProvenanceRecord, complete_values, record_of
+from waybill.facets.record import (
+    UNREADABLE,
+    FinalState,
+    ProvenanceRecord,
+    complete_values,
+    keep_annotations,
+    record_of,
+)
 from waybill.facets.spark_writes import (
     LISTENER,
+    LISTENER_ONLY,
     has_to_show,
     is_batch,
     is_written,
@@ -36,20 +54,14 @@ if TYPE_CHECKING:
 
     from waybill.facets.event import DeltaFile, RunEvent
 
-EVIDENCE: Final = "waybill.evidence"
-"""The annotation that says on what a derived record rests, where that is less than the run's own word.
-
-It is Waybill's own: no allowed keys hold it back, and no sender can say it of a derived record.
-"""
-
 REASON_CHARS_MAX: Final = 200
 
 _NO_FACETS = RunFacets()
+_SUMMARY = msgspec.json.Decoder(Summary)
 
 _RANK = {kind: rank for rank, kind in enumerate(EventType)}
 
-# The first FAIL decides, else the first ABORT, else COMPLETE: the Spark listener sends COMPLETE after FAIL.
-_SEVERITY = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
+_WITH_REASON = frozenset(map(FinalState, REASONS.values()))
 _FINAL_STATES = (FinalState.ERROR, FinalState.CANCELLED, FinalState.COMPLETE)
 
 
@@ -57,8 +69,8 @@ class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A terminal event; the least of a run's endings by `place` is its deciding event.
 
     Attributes:
-        inferred: why Waybill inferred it; empty: it is the run's own. The last of the fields, so that what
-            was stored without it can be read.
+        inferred: why Waybill inferred it; empty: it is the run's own. The last of the fields, so that states
+            stored without it can be read.
     """
 
     severity: int
@@ -69,7 +81,7 @@ class Ending(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def place(self) -> tuple[bool, int, int, str, str, str]:
-        """Its place among the endings of a run: the inferred ones come last."""
+        """Its position among the endings of a run: the inferred ones come last."""
         return bool(self.inferred), self.severity, self.time_us, self.namespace, self.name, self.inferred
 
 
@@ -103,8 +115,8 @@ class CauseSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
 class Said(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     """A value for a field or an annotation; the greatest counts.
 
-    A property beats a tag, since it can be set for one action; among equals an event of a Spark job beats
-    others, since only it carries what was set for its action; then the latest counts.
+    A property beats a tag, because it can be set for one action; among equals an event of a Spark job beats
+    others, because only it carries the values for its action; then the latest counts.
     """
 
     by_property: bool
@@ -114,23 +126,41 @@ class Said(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
     value: str
 
 
+class CoalescedSeen(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
+    """A run that stands for many files; the greatest counts.
+
+    Attributes:
+        records: how many records it stands for; 0 where its facet cannot be read.
+        start_us: when its window begins, epoch microseconds; 0 where it is unknown, as is `end_us`.
+        of_transform: whether it counts the files that passed a transform. Other runs have their records.
+    """
+
+    records: int = 0
+    system_name: str = ""
+    data_source: str = ""
+    start_us: int = 0
+    end_us: int = 0
+    of_transform: bool = False
+
+
 class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """What any set of events of one run says; bounded by the run's distinct outputs, keys and paths.
+    """The facts from any set of events of one run; bounded by the run's distinct outputs, keys and paths.
 
     It encodes to msgpack and back without loss.
 
     Attributes:
-        system_name: the name stamped on its events, for a job without a namespace.
+        system_name: the name assigned to its events, for a job without a namespace.
         created_us: the earliest event, in epoch microseconds.
         ending: the deciding terminal event.
         outputs: every output dataset as (namespace, name), sorted.
         overrides: values that replace derived fields, by field.
         annotations: values noted about the run, by key.
-        records: what its terminal events with the `waybill_deltaFile` facet record, merged and sorted.
-        inferred_records: the same of those that were inferred; they count until an end is known.
+        records: the records of its terminal events with the `waybill_deltaFile` facet, merged and sorted.
+        inferred_records: the same for inferred ends; they count until an end is known.
         sources: who has seen how it ended, of `spark_writes.SOURCES`, sorted.
         shows_write: whether an event shows that it did write.
-        is_batch: whether it is a query or command of Spark's, which records nothing but writes and errors.
+        is_batch: whether it is a Spark query or command, which records only writes and errors.
+        coalesced: the files that it counts, if it is a summary; a summary is not a file and has no record.
     """
 
     run_id: str
@@ -148,6 +178,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     sources: tuple[str, ...] = ()
     shows_write: bool = False
     is_batch: bool = False
+    coalesced: CoalescedSeen | None = None
 
     @property
     def parent_run_id(self) -> str | None:
@@ -166,16 +197,16 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 def observe(event: RunEvent, *, system_name: str) -> RunState:
-    """Return what one event says; `system_name` stands in for a name it does not carry.
+    """Return the facts from one event; `system_name` is used if it carries no name.
 
     Raises:
-        ValueError: a time is unreadable or out of range, which admission does not let in.
+        ValueError: a time is unreadable or out of range, which admission does not accept.
     """
     facets = event.run.facets or _NO_FACETS
     time_us, rank = parse_instant_us(event.eventTime), _RANK[event.eventType]
-    inputs = (InputSeen(time_us, rank, at, x.namespace, x.name) for at, x in enumerate(event.inputs or ()))
+    inputs = (InputSeen(time_us, rank, at, *x.recorded) for at, x in enumerate(event.inputs or ()))
     cause = read_error_cause(facets)
-    overrides, annotations = _read_said(facets, time_us, rank)
+    overrides, annotations = _read_said(facets, time_us, rank, is_own=event.producer == PRODUCER)
     return RunState(
         run_id=event.run.runId,
         system_name=system_name,
@@ -184,7 +215,7 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         parent=None if facets.parent is None else ParentSeen(time_us, rank, facets.parent.run.runId),
         first_input=min(inputs, default=None),
         cause=None if cause is None else CauseSeen(cause[0], time_us, rank, cause[1]),
-        outputs=tuple(sorted({(x.namespace, x.name) for x in event.outputs or () if is_written(x)})),
+        outputs=tuple(sorted({x.recorded for x in event.outputs or () if is_written(x)})),
         overrides=overrides,
         annotations=annotations,
         records=facet_records(event, system_name=system_name),
@@ -192,66 +223,113 @@ def observe(event: RunEvent, *, system_name: str) -> RunState:
         sources=() if (source := source_of(event)) is None else (source,),
         shows_write=shows_write(event),
         is_batch=is_batch(event),
+        coalesced=_coalesced_of(facets),
+    )
+
+
+def _coalesced_of(facets: RunFacets) -> CoalescedSeen | None:
+    if not facets.summary:
+        return None
+    try:
+        summary = _SUMMARY.decode(facets.summary)
+        start_us, end_us = parse_instant_us(summary.windowStart), parse_instant_us(summary.windowEnd)
+    except UNREADABLE:
+        return CoalescedSeen()
+    return CoalescedSeen(
+        max(summary.records, 0),
+        summary.systemName,
+        summary.dataSource,
+        start_us,
+        end_us,
+        of_transform=bool(summary.transform),
     )
 
 
 def _ending_of(event: RunEvent, time_us: int) -> Ending | None:
-    severity = _SEVERITY.get(event.eventType)
+    severity = SEVERITY.get(event.eventType)
     if severity is None:
         return None
     return Ending(severity, time_us, event.job.namespace, event.job.name, inferred_reason(event))
 
 
 def inferred_reason(event: RunEvent) -> str:
-    """Return why Waybill inferred what the event says; empty where it is the run's own."""
+    """Return why Waybill inferred the event; empty if it is the run's own."""
     facets = event.run.facets
     if facets is None or facets.inferred is None:
         return ""
     return facets.inferred.reason[:REASON_CHARS_MAX] or "no reason is given"
 
 
-def _read_said(facets: RunFacets, time_us: int, rank: int) -> tuple[dict[str, Said], dict[str, Said]]:
+def _read_said(
+    facets: RunFacets, time_us: int, rank: int, *, is_own: bool
+) -> tuple[dict[str, Said], dict[str, Said]]:
     by_job = bool(facets.spark_job_details)
     overrides: dict[str, Said] = {}
     annotations: dict[str, Said] = {}
     for saying in read_sayings(facets):
         said = Said(saying.by_property, by_job, time_us, rank, saying.value)
-        target = overrides if saying.is_field else annotations
-        target[saying.key] = _greater(target.get(saying.key), said)
+        target, key = overrides if saying.is_field else annotations, saying.key
+        if is_own and key == "filteredCause":
+            key = FILTERED_CAUSE
+        elif key in RESERVED:
+            continue
+        target[key] = _greater(target.get(key), said)
     return dict(sorted(overrides.items())), dict(sorted(annotations.items()))
 
 
 def has_record(event: RunEvent) -> bool:
-    """Tell whether an event is a terminal one with the facet: then it alone says what its run records.
+    """Return whether an event is a terminal one with the facet: then it alone decides its run's records.
 
-    One that was inferred does not: what it says may be replaced.
+    An inferred one does not: it may be replaced.
     """
     return _has_facet(event) and not inferred_reason(event)
 
 
 def _has_facet(event: RunEvent) -> bool:
     facets = event.run.facets
-    return event.eventType in _SEVERITY and facets is not None and facets.delta_file is not None
+    return event.eventType in SEVERITY and facets is not None and facets.delta_file is not None
 
 
 def facet_values(event: RunEvent, *, system_name: str) -> tuple[Any, ...]:
-    """Return the values of the record that an event of `has_record` holds, in the order of its fields.
+    """Return the values of the record in an event of `has_record`, in the order of its fields.
 
-    What the facet leaves out is filled from the event; `system_name` stands in for an absent one. Instants
-    are still texts, and annotations as they were sent.
+    Fields that the facet omits are filled from the event; `system_name` is used if it has none. Instants
+    are still texts. A reason that Waybill itself derived has its reserved name among the annotations.
     """
     facet = cast("DeltaFile", cast("RunFacets", event.run.facets).delta_file)
+    final_state = facet.final_state or _FINAL_STATES[SEVERITY[event.eventType]]
+    annotations = facet.annotations
+    if final_state in _WITH_REASON:
+        annotations = _with_reason(event, facet, final_state)
+    elif annotations and not RESERVED.isdisjoint(annotations):
+        annotations = as_sent(annotations)
     return (
         *complete_values(facet, system_name=system_name, data_source=event.job.name),
-        facet.final_state or _FINAL_STATES[_SEVERITY[event.eventType]],
+        final_state,
         event.eventTime if facet.created is None else facet.created,
         event.eventTime if facet.completed is None else facet.completed,
-        facet.annotations,
+        annotations,
     )
 
 
+def _with_reason(event: RunEvent, facet: DeltaFile, final_state: FinalState) -> dict[str, str] | None:
+    """The annotations of a facet, with the reason from the event.
+
+    The reason of an error is derived from its text, so that redacting the text redacts the reason, too.
+    """
+    annotations = as_sent(facet.annotations)
+    if final_state is FinalState.ERROR:
+        cause = read_error_cause(cast("RunFacets", event.run.facets))
+        return annotations if cause is None else _sorted({**(annotations or {}), ERROR_CAUSE: cause[1]})
+    # An inferred end repeats what the pipeline itself noted at the start.
+    is_tracked = event.producer == PRODUCER and not inferred_reason(event)
+    return with_filtered_cause(annotations) if is_tracked else annotations
+
+
 def facet_records(event: RunEvent, *, system_name: str) -> tuple[ProvenanceRecord, ...]:
-    """Return what a terminal event with the facet records by itself; nothing for any other event.
+    """Return the records of a terminal event with the facet; none for any other event.
+
+    A reason that Waybill itself derived has a reserved name until `keep_annotations` applies a rule.
 
     Raises:
         ValueError: a time is unreadable or out of range.
@@ -270,13 +348,12 @@ def _facet_record(event: RunEvent, system_name: str) -> ProvenanceRecord:
     created_ms, completed_ms = (
         ended_ms if text == event.eventTime else parse_instant_us(text) // 1_000 for text in values[-3:-1]
     )
-    annotations = dict(sorted(values[-1].items())) if values[-1] else None
-    values = (*values[:-3], created_ms, completed_ms, annotations)
+    values = (*values[:-3], created_ms, completed_ms, _sorted(values[-1] or {}))
     return record_of(*values)
 
 
 def merge_states(first: RunState, *others: RunState) -> RunState:
-    """Merge what sets of events of one run say: commutative, associative and idempotent.
+    """Merge the states of sets of events of one run: commutative, associative and idempotent.
 
     Many at once take little longer than their number; for states that come one by one, see `Gathered`.
 
@@ -308,11 +385,12 @@ def merge_states(first: RunState, *others: RunState) -> RunState:
         sources=_union([state.sources for state in states]),
         shows_write=any(state.shows_write for state in states),
         is_batch=any(state.is_batch for state in states),
+        coalesced=max(filter(None, (state.coalesced for state in states)), default=None),
     )
 
 
 class Gathered:
-    """What the events of one run say, as they come: n events take n log n, whatever each of them adds.
+    """Collects the states of one run's events as they arrive: n events take n log n, whatever each adds.
 
     Only states of as many events are merged with each other, so that a small one never costs a large one.
     """
@@ -324,7 +402,7 @@ class Gathered:
         self._counts: list[int] = []
 
     def add(self, state: RunState) -> None:
-        """Add what one more event, or set of events, says."""
+        """Add the state of one more event, or set of events."""
         count = 1
         while self._counts and self._counts[-1] == count:
             count += self._counts.pop()
@@ -333,7 +411,7 @@ class Gathered:
         self._counts.append(count)
 
     def whole(self) -> RunState:
-        """Return what they say together; raises `IndexError` before there is any."""
+        """Return the merged state; raises `IndexError` if there is none yet."""
         return merge_states(self._states[0], *self._states[1:])
 
 
@@ -380,10 +458,13 @@ def _merge_records(many: Sequence[tuple[ProvenanceRecord, ...]]) -> tuple[Proven
 
 
 def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
-    """Return the run's records: the facet's own, else derived ones once it has ended, else none."""
+    """Return the run's records: the facet's own, else derived ones once it has ended, else none.
+
+    Reasons that Waybill derived have reserved names until `keep_annotations` applies a rule.
+    """
     if state.records:
         return state.records
-    if state.ending is None:
+    if state.ending is None or state.coalesced is not None:
         return ()
     if state.ending.inferred and state.inferred_records:
         return (_infer(state.inferred_records[0], state.ending),)
@@ -391,9 +472,12 @@ def records_of(state: RunState) -> tuple[ProvenanceRecord, ...]:
 
 
 def _infer(record: ProvenanceRecord, ending: Ending) -> ProvenanceRecord:
-    """Return what an inferred end says of a file; of several such ends the first counts."""
-    annotations = _sorted({**(record.annotations or {}), EVIDENCE: _inferred(ending)})
-    return msgspec.structs.replace(record, completed=ending.time_us // 1_000, annotations=annotations)
+    """Return the records of an inferred end; of several such ends the first counts."""
+    annotations = {**(record.annotations or {}), EVIDENCE: _inferred(ending)}
+    if record.final_state is FinalState.ERROR:
+        annotations.setdefault(ERROR_CAUSE, ending.inferred)
+    completed_ms = ending.time_us // 1_000
+    return msgspec.structs.replace(record, completed=completed_ms, annotations=_sorted(annotations))
 
 
 def _inferred(ending: Ending) -> str:
@@ -401,14 +485,14 @@ def _inferred(ending: Ending) -> str:
 
 
 def _evidence_of(state: RunState, ending: Ending, final_state: FinalState) -> str:
-    """Return on what a derived record rests; empty where it is the run's own word."""
+    """Return the evidence for a derived record; empty if it is the run's own end event."""
     if ending.inferred:
         return _inferred(ending)
     if final_state is not FinalState.COMPLETE:
         return ""
     doubts = []
     if state.sources == (LISTENER,):
-        doubts.append("listener only")
+        doubts.append(LISTENER_ONLY)
     if LISTENER in state.sources and not state.shows_write and has_to_show(ending.name):
         doubts.append("no sign of a write")
     return ", ".join(doubts)
@@ -448,12 +532,19 @@ def _derive(state: RunState, ending: Ending) -> tuple[ProvenanceRecord, ...]:
 
 
 def _annotations_of(state: RunState, ending: Ending, final_state: FinalState) -> dict[str, str] | None:
-    annotations = {key: said.value for key, said in state.annotations.items() if key != EVIDENCE}
+    annotations = {key: said.value for key, said in state.annotations.items() if key not in RESERVED}
     if evidence := _evidence_of(state, ending, final_state):
         annotations[EVIDENCE] = evidence
-    if final_state is FinalState.ERROR and state.cause is not None:
-        annotations.setdefault("errorCause", state.cause.message)
+    if FILTERED_CAUSE in state.annotations and final_state is FinalState.FILTERED:
+        annotations[FILTERED_CAUSE] = shortened(state.annotations[FILTERED_CAUSE].value)
+    if final_state is FinalState.ERROR and (cause := _cause_of(state, ending)):
+        annotations[ERROR_CAUSE] = cause
     return _sorted(annotations)
+
+
+def _cause_of(state: RunState, ending: Ending) -> str:
+    """Return why a run failed; for an inferred end without a reason, why it was inferred."""
+    return ending.inferred if state.cause is None else state.cause.message
 
 
 def _sorted(annotations: dict[str, str]) -> dict[str, str] | None:
@@ -463,10 +554,13 @@ def _sorted(annotations: dict[str, str]) -> dict[str, str] | None:
 def fold(events: Iterable[RunEvent], *, system_name: str) -> list[ProvenanceRecord]:
     """Fold a whole set of events, of any runs in any order, to its records, sorted as `merge_all` sorts them.
 
+    All annotations are kept.
+
     Raises:
         ValueError: a time in an event is unreadable or out of range.
     """
     runs: defaultdict[str, list[RunState]] = defaultdict(list)
     for event in events:
         runs[event.run.runId].append(observe(event, system_name=system_name))
-    return merge_all(record for states in runs.values() for record in records_of(merge_states(*states)))
+    records = (record for states in runs.values() for record in records_of(merge_states(*states)))
+    return merge_all(map(keep_annotations, records))

@@ -1,6 +1,6 @@
-"""The run facets that say on what an end rests: that Waybill inferred it, or who has seen it.
+"""The run facets with the evidence for an end: that Waybill inferred it, or who has seen it.
 
-Their JSON Schemas lie beside that of `waybill.facets.delta_file`.
+Their JSON Schemas are beside that of `waybill.facets.delta_file`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class WaybillInferredRunFacet(RunFacet):
     """Marks the end of a run as the weakest evidence: the run's own terminal event replaces it."""
 
     reason: str
-    """What it was inferred from."""
+    """The facts from which it was inferred."""
 
     _additional_skip_redact: ClassVar[list[str]] = ["reason"]
 
@@ -29,7 +29,7 @@ class WaybillInferredRunFacet(RunFacet):
 
 @attrs.define(kw_only=True)
 class WaybillEvidenceRunFacet(RunFacet):
-    """Says who has seen how a run of Spark ended; without it that is the listener alone."""
+    """Names who has seen how a Spark run ended; without it, only the listener has."""
 
     source: str
     """One of ``listener``, ``session`` (the session's own watch) and ``event log``."""

@@ -1,4 +1,4 @@
-"""Lazy faces: a room offers names of its packages, and loads a package when one of its names is asked for."""
+"""Lazy faces: a room offers names of its packages, and loads a package when a name is first used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import import_module
 
 
 def lazily(room: str, packages: Mapping[str, AbstractSet[str]]) -> Callable[[str], object]:
-    """Make the `__getattr__` of a room (PEP 562) from the names that it offers, by package."""
+    """Create the `__getattr__` of a room (PEP 562) from the names that it offers, by package."""
 
     def load(name: str) -> object:
         for package, names in packages.items():

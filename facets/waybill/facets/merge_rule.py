@@ -1,4 +1,4 @@
-"""The merge rule: which two provenance records are one, and what becomes of their fields."""
+"""The merge rule: when two provenance records are one, and how their fields are merged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from waybill.facets.record import FinalState, ProvenanceRecord
 
 RecordKey = tuple[str, str, str | None, tuple[str, ...], FinalState, int]
-"""The natural key: two records that agree in these fields are one record."""
+"""The natural key: two records with equal values in these fields are one record."""
 
 
 def record_key(record: ProvenanceRecord) -> RecordKey:
@@ -86,6 +86,6 @@ def _place(record: ProvenanceRecord) -> tuple[int, str, str, bool, str, tuple[st
 
 
 def is_collision(a: ProvenanceRecord, b: ProvenanceRecord) -> bool:
-    """Tell whether two different files came under one key: they name different files, sources or parents."""
+    """Return whether two different files share one key: they name different files, sources or parents."""
     identities = ((getattr(a, name), getattr(b, name)) for name in _IDENTITIES)
     return record_key(a) == record_key(b) and any(one and other and one != other for one, other in identities)

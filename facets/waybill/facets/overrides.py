@@ -1,9 +1,8 @@
-"""What a pipeline says about its own record, through run tags, Spark properties and tags of Spark's jobs.
+"""The values that a pipeline sets for its own record: run tags, Spark properties and Spark job tags.
 
 Run tags named `waybill_<field>` and captured Spark properties named `spark.waybill.<field>` replace a field
 of the derived record. Any other `waybill_<key>`, `spark.waybill.<key>` and every plain run tag becomes an
-annotation. A tag `waybill:<key>=<value>` of a Spark job, where these are captured, is as a run tag of that
-key.
+annotation. A Spark job tag `waybill:<key>=<value>`, if these are captured, counts as a run tag with that key.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ PROPERTY_PREFIX = "spark.waybill."
 JOB_TAGS = "spark.job.tags"
 """The property with the tags of a Spark job, separated by commas."""
 JOB_TAG_PREFIX = "waybill:"
-"""Before the key in a job's tag of ours; Spark Connect puts words of its own before that."""
+"""The prefix of the key in our job tags; Spark Connect puts its own text before that."""
 
 
 class Saying(NamedTuple):
-    """A value that a tag or a property gives to the field `key` if `is_field`, else to an annotation."""
+    """A value that a tag or a property sets for the field `key` if `is_field`, else for an annotation."""
 
     is_field: bool
     key: str
@@ -55,10 +54,10 @@ _EXCEPTION = msgspec.json.Decoder(_Exception)
 
 
 def read_sayings(facets: RunFacets) -> Iterator[Saying]:
-    """Yield what the facets of one event say; a value that its field cannot hold is ignored."""
+    """Yield the values in the facets of one event; values that are invalid for their field are ignored."""
     for tag in (facets.tags.tags if facets.tags is not None else None) or ():
         yield from _read_tag(tag.key, tag.value)
-    # Most events capture no property of ours, so look before decoding.
+    # Most events capture none of our properties, so check before decoding.
     properties = bytes(facets.spark_properties)
     if PROPERTY_PREFIX.encode() in properties or JOB_TAG_PREFIX.encode() in properties:
         for name, value in _read_properties(facets.spark_properties).items():
@@ -71,12 +70,12 @@ def read_sayings(facets: RunFacets) -> Iterator[Saying]:
 
 
 def job_tag(key: str, value: str) -> str:
-    """Return the tag that says this of a Spark job; it must hold no comma, and its key no ``=``."""
+    """Return the tag that sets this for a Spark job; it must not contain a comma, nor its key ``=``."""
     return f"{JOB_TAG_PREFIX}{key}={value}"
 
 
 def read_job_tags(tags: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield key and value of the tags of ours among those of a Spark job."""
+    """Yield key and value of our tags among those of a Spark job."""
     for tag in tags:
         _, mark, said = tag.partition(JOB_TAG_PREFIX)
         key, equals, value = said.partition("=")
@@ -102,7 +101,7 @@ def _is_valid(field: str, value: str) -> bool:
 
 
 def split_transforms(value: str) -> tuple[str, ...]:
-    """Split a comma-separated list of transforms; blanks around names and empty names do not count."""
+    """Split a comma-separated list of transforms; spaces around names and empty names are ignored."""
     return tuple(name for part in value.split(",") if (name := part.strip()))
 
 
@@ -114,7 +113,7 @@ def _read_properties(facet: msgspec.Raw) -> dict[str, object]:
 
 
 def read_error_cause(facets: RunFacets) -> tuple[bool, str] | None:
-    """Return the telling part of `errorMessage`, else of `spark.exception`, after whether it is of that."""
+    """Return whether the cause is from `spark.exception` rather than `errorMessage`, and the cause."""
     if facets.error_message is not None and (cause := telling(facets.error_message.message)):
         return False, cause
     if not bytes(facets.spark_exception):

@@ -9,14 +9,16 @@ from typing import Annotated
 
 import msgspec
 
+from waybill.facets.annotations import AnnotationRule, as_sent
+
 FIRST_MS = 1
-"""The earliest instant a record may hold, in epoch milliseconds; zero is taken for a missing one."""
+"""The earliest instant that a record may contain, in epoch milliseconds; zero counts as missing."""
 
 AFTER_LAST_MS = 253_402_300_800_000
 """The first epoch millisecond of the year 10000, past which readers of Parquet disagree."""
 
 UNREADABLE = (ValueError, msgspec.MsgspecError, RecursionError)
-"""What `decode_records`, `decode_event` and `observe` raise for input that they cannot read."""
+"""The errors that `decode_records`, `decode_event` and `observe` raise for unreadable input."""
 
 NonEmpty = Annotated[str, msgspec.Meta(min_length=1)]
 _EpochMs = Annotated[int, msgspec.Meta(ge=FIRST_MS, lt=AFTER_LAST_MS)]
@@ -38,15 +40,15 @@ class ProvenanceRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         did: the file's identity.
         parent_did: the file it was split from.
-        system_name: the instance that handled it.
-        data_source: the flow it came in by.
+        system_name: the instance that processed it.
+        data_source: the flow that it came from.
         filename: its name.
         transforms: the flows that changed it on this path, in order.
-        data_sink: the flow it left by, if it left.
+        data_sink: the flow that it left through, if it left.
         final_state: how the path ended.
         created: when the file began, in epoch milliseconds.
         completed: when the path ended, in epoch milliseconds.
-        annotations: what was noted about it, sorted by key; None rather than empty.
+        annotations: notes about it, sorted by key; None rather than empty.
     """
 
     did: str
@@ -75,7 +77,7 @@ def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
     completed: int,
     annotations: dict[str, str] | None,
 ) -> ProvenanceRecord:
-    """Make a record of the values of its fields, as a table or a sender gives them one after another."""
+    """Create a record from the values of its fields, in order, as a table or a sender gives them."""
     return ProvenanceRecord(
         did=did,
         parent_did=parent_did,
@@ -91,16 +93,24 @@ def record_of(  # noqa: PLR0917 - these are the fields of a record, in order
     )
 
 
-def keep_annotations(record: ProvenanceRecord, allowed: frozenset[str]) -> ProvenanceRecord:
-    """Return the record with only the allowed annotations; with none left it has no annotations at all."""
+def passage_of(record: ProvenanceRecord) -> str:
+    """The flows that a file passed on one path, from source to sink."""
+    return " > ".join(name for name in (record.data_source, *record.transforms, record.data_sink) if name)
+
+
+def keep_annotations(record: ProvenanceRecord, rule: AnnotationRule | None = None) -> ProvenanceRecord:
+    """Return the record with the annotations that the rule keeps; None if there are none left.
+
+    Without a rule all are kept.
+    """
     if record.annotations is None:
         return record
-    annotations = {key: value for key, value in record.annotations.items() if key in allowed}
-    return msgspec.structs.replace(record, annotations=annotations or None)
+    rule = AnnotationRule(frozenset(record.annotations)) if rule is None else rule
+    return msgspec.structs.replace(record, annotations=rule.kept(record.annotations))
 
 
 class SentFields(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    """The fields that a record and the facet hold alike when they are sent."""
+    """The fields that a sent record and the facet have in common."""
 
     did: NonEmpty
     parent_did: str | None = None
@@ -123,13 +133,13 @@ class SentRecord(SentFields, frozen=True, kw_only=True, rename="camel", gc=False
 class _PlainRecord(
     SentRecord, frozen=True, kw_only=True, rename="camel", gc=False, forbid_unknown_fields=True
 ):
-    """A record with no keys but those of `SentRecord`, as DeltaFi's own client sends it."""
+    """A record with only the keys of `SentRecord`, as DeltaFi's own client sends it."""
 
 
 def complete_values(
     sent: SentFields, *, system_name: str, data_source: str
 ) -> tuple[str, str | None, str, str, str, tuple[str, ...], str | None]:
-    """Return the first values of a record, in order; the two names stand in for absent ones.
+    """Return the first values of a record, in order; the two names replace absent ones.
 
     Empty means absent, as it does for DeltaFi.
     """
@@ -148,9 +158,10 @@ _RECORDS = msgspec.json.Decoder(list[SentRecord])
 
 
 def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) -> list[ProvenanceRecord]:
-    """Decode DeltaFi's JSON array of records; `system_name` goes into those that carry none.
+    """Decode DeltaFi's JSON array of records; `system_name` is used for those that carry none.
 
-    Empty means absent, as it does for DeltaFi; annotations without a value are left out.
+    Empty means absent, as it does for DeltaFi; annotations without a value are left out, and so are those
+    whose names are Waybill's own.
 
     Raises:
         msgspec.ValidationError: a field is absent, mistyped or out of range; the message ends with its path.
@@ -164,7 +175,7 @@ def decode_records(body: bytes | bytearray | memoryview, *, system_name: str) ->
             sent.final_state,
             sent.created,
             sent.completed,
-            _present(sent.annotations),
+            as_sent(sent.annotations),
         )
         for sent in decode_sent(body)
     ]
@@ -187,9 +198,9 @@ def decode_plain(body: bytes) -> Sequence[SentRecord]:
 
 
 def with_plain_keys(body: bytes) -> bytes:
-    """Give the body with all keys as `decode_sent` knows them; what holds no record stays as it is.
+    """Return the body with all keys as `decode_sent` knows them; elements that are not records do not change.
 
-    DeltaFi takes a key in any case, `Did` for `did`; such a record is written anew.
+    DeltaFi accepts a key in any case, `Did` for `did`; such a record is rewritten.
     """
     try:
         records = _ELEMENTS.decode(body)
@@ -208,9 +219,3 @@ def with_plain_keys(body: bytes) -> bytes:
 
 WIRE_RECORDS = list[SentRecord]
 """The type that `decode_records` decodes, for explaining what is wrong with a body."""
-
-
-def _present(annotations: dict[str, str | None] | None) -> dict[str, str] | None:
-    if not annotations:
-        return None
-    return {key: value for key, value in sorted(annotations.items()) if value is not None} or None

@@ -1,6 +1,6 @@
-"""What the events of OpenLineage's Spark listener say of a write, and on what its word rests.
+"""How the events of OpenLineage's Spark listener show a write, and how far to trust them.
 
-The listener reports a write that failed as complete, so a COMPLETE that nobody else has seen is marked.
+The listener reports a failed write as complete, so a COMPLETE that nothing else confirms is marked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ LISTENER: Final = "listener"
 SOURCES: Final = frozenset({LISTENER, "session", "event log"})
 """Who can have seen how a run ended: the listener, the session's own watch, or Spark's event log."""
 
+LISTENER_ONLY: Final = "listener only"
+"""The annotation ``waybill.evidence`` of a record whose end only the listener has seen."""
+
 _LISTENER_PRODUCER: Final = "/integration/spark"
 _INSERT: Final = "execute_insert_into_hadoop_fs_relation_command"
-"""A part of the job's name where Spark writes files: it runs a job and counts the files, or writes none."""
+"""A part of the job's name if Spark writes files: it runs a job and counts the files, or writes none."""
 
 _HIDE_OUTPUT: Final = ("execute_update_command", "execute_delete_command", "execute_merge_into_command")
 """The ends of the names of jobs that change a Delta table."""
@@ -45,7 +48,7 @@ _JOB_FACETS: Final = msgspec.json.Decoder(JobFacets)
 
 
 def is_written(output: OutputDataset) -> bool:
-    """Whether a run writes an output; a table that it drops, alters or renames is none."""
+    """Whether a run writes an output; a table that it drops, alters or renames is not one."""
     if _CHANGE not in bytes(output.facets):
         return True
     try:
@@ -61,9 +64,9 @@ def may_hide_output(job_name: str) -> bool:
 
 
 def is_batch(event: RunEvent) -> bool:
-    """Whether the run is one query or command of Spark's, which records nothing but what it writes.
+    """Whether the run is one Spark query or command, which records only its writes.
 
-    An application is none, nor is a step of a stream: the listener does not name the files that it writes.
+    An application is not, nor is a step of a stream: the listener does not name the files that it writes.
     """
     if _BATCH not in bytes(event.job.facets):
         return False
@@ -77,19 +80,19 @@ def is_batch(event: RunEvent) -> bool:
 
 
 def shows_write(event: RunEvent) -> bool:
-    """Whether an event shows that its run did write: it names a Spark job, or counts what was written."""
+    """Whether an event shows that its run did write: it names a Spark job, or counts written data."""
     facets = event.run.facets
     has_job = facets is not None and bool(facets.spark_job_details)
     return has_job or any(_STATISTICS in bytes(output.output_facets) for output in event.outputs or ())
 
 
 def has_to_show(job_name: str) -> bool:
-    """Whether a run of this job that has written shows it in one of its events, unless these are lost."""
+    """Whether a run of this job that has written shows this in one of its events, unless these are lost."""
     return _INSERT in job_name
 
 
 def source_of(event: RunEvent) -> str | None:
-    """Who has seen how the event's run ended, by its word: None where that is whoever sent it."""
+    """Who has seen how the event's run ended, according to the event; None if only its sender has."""
     facets = event.run.facets
     if facets is not None and facets.evidence is not None:
         return facets.evidence.source if facets.evidence.source in SOURCES else None

@@ -1,8 +1,8 @@
 # ruff: noqa: N815 - the client serialises attributes by their name, which in a facet is camelCase.
 """The run facet of a run that stands for many files of a flow.
 
-A backend that takes tens of events a second cannot be told of every file of a busy flow. Its JSON Schema lies
-beside that of `waybill.facets.delta_file`.
+A backend that accepts tens of events per second cannot get an event for every file of a busy flow. Its JSON
+Schema is beside that of `waybill.facets.delta_file`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ from openlineage.client.generated.base import RunFacet
 
 from waybill.facets.event import facet_schema_url
 
-SUMMARY_FACET = "waybill_summary"
-"""The facet's key among a run's facets."""
-
-SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet")
-"""Where the facet's schema is published."""
+SCHEMA_URL = facet_schema_url("WaybillSummaryRunFacet", "1-0-1")
+"""The URL of the facet's schema."""
 
 
 @attrs.define(kw_only=True)
 class WaybillSummaryRunFacet(RunFacet):
-    """What became of the files of a flow in a stretch of time, in place of a run for each of them."""
+    """The outcomes of a flow's files in a period of time, in place of one run for each of them."""
 
     systemName: str
-    """The instance that handles the files."""
+    """The instance that processes the files."""
     dataSource: str
-    """The flow they came in by."""
+    """The flow that they came from."""
     windowStart: str
     """When the first of their events was accepted, an ISO 8601 instant."""
     windowEnd: str
@@ -36,15 +33,29 @@ class WaybillSummaryRunFacet(RunFacet):
     events: int
     """How many events this run stands for; none of them is sent."""
     records: int
-    """How many paths of files ended in them: each is one provenance record."""
+    """How many paths of files ended: each is one provenance record."""
     byFinalState: dict[str, int]
-    """How many of the records have each `FinalState`; states that no record has are left out."""
+    """How many of the records have each `FinalState`; states without records are left out."""
     bytes: int
-    """The size of the files' outputs together, as far as their outputStatistics tell."""
+    """The total size of the files' outputs, from their outputStatistics if present."""
     dataSinks: list[str]
-    """The flows they left by, sorted; the first hundred where there are more."""
+    """The flows that they left through, sorted; the first hundred if there are more."""
+    transform: str | None = None
+    """The transform that the files passed, if the run is one of a transform; `split` if they were split."""
+    passed: int | None = None
+    """How many of the files that passed the transform went on to another one."""
+    complete: int | None = None
+    """How many records are COMPLETE; absent if none is. The same holds for the next four."""
+    error: int | None = None
+    """How many are ERROR."""
+    filtered: int | None = None
+    """How many are FILTERED."""
+    cancelled: int | None = None
+    """How many are CANCELLED."""
+    split: int | None = None
+    """How many are SPLIT."""
     provenanceQuery: str | None = None
-    """Where to query the records; absent where no path ended."""
+    """The URL of the records; absent if no path ended, or if no collector is known."""
 
     _additional_skip_redact: ClassVar[list[str]] = [
         "systemName",
@@ -53,6 +64,7 @@ class WaybillSummaryRunFacet(RunFacet):
         "windowEnd",
         "byFinalState",
         "dataSinks",
+        "transform",
         "provenanceQuery",
     ]
 

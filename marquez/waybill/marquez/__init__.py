@@ -1,6 +1,6 @@
-"""Marquez: how events reach the backend, and what becomes of those that it refuses.
+"""Marquez: sends events to the backend, and handles those that it refuses.
 
-`open_deliveries` gives the projections that the runner works; `probe` and `dead_letters` are for a person's
+`open_deliveries` returns the projections that the runner runs; `probe` and `dead_letters` answer a person's
 questions; `EventReader` reads run events back.
 """
 

@@ -1,4 +1,4 @@
-"""Which entries of the journal a backend has answered: all up to a cursor, and some beyond it.
+"""The journal entries that a backend has answered: all up to a cursor, and some beyond it.
 
 Both are stored together, so that a restart repeats no event whose answer was seen. Entries beyond the cursor
 are bits in pages of `PAGE_ENTRIES`; each page with any set is one row of the projection's state, so that an
@@ -22,7 +22,7 @@ _FULL: Final = bytearray(b"\xff" * _PAGE_BYTES)
 
 
 class Acks:
-    """The entries that are dealt with: all up to `cursor`, and those in the `rows` that `save` stored."""
+    """The processed entries: all up to `cursor`, and those in the `rows` that `save` stored."""
 
     def __init__(self, cursor: int, rows: Mapping[str, bytes]) -> None:
         self.cursor = cursor
@@ -30,14 +30,14 @@ class Acks:
         self._stored = set(self._pages)
         self._changed: set[int] = set()
         self.above = 0
-        """How many entries beyond the cursor are dealt with."""
+        """How many entries beyond the cursor are processed."""
         self.jump(cursor)
 
     def __contains__(self, seq: int) -> bool:
         return seq <= self.cursor or self._is_set(seq)
 
     def settle(self, seq: int) -> None:
-        """Note that an entry is dealt with; the cursor moves over all that follow it without a gap."""
+        """Note that an entry is processed; the cursor moves over all that follow it without a gap."""
         if seq in self:
             return
         number, place = divmod(seq, PAGE_ENTRIES)
@@ -47,7 +47,7 @@ class Acks:
         self._advance()
 
     def jump(self, cursor: int) -> None:
-        """Move the cursor over entries that are dealt with or that the journal does not have."""
+        """Move the cursor over entries that are processed or that the journal does not have."""
         self.cursor = cursor
         for number in [number for number in self._pages if number < cursor // PAGE_ENTRIES]:
             del self._pages[number]
@@ -55,7 +55,7 @@ class Acks:
         self._advance()
 
     def next_open(self, seq: int) -> int:
-        """The first entry from `seq` on that is not dealt with."""
+        """The first entry from `seq` on that is not processed."""
         seq = max(seq, self.cursor + 1)
         while seq in self:
             is_full = seq % PAGE_ENTRIES == 0 and self._pages.get(seq // PAGE_ENTRIES) == _FULL
@@ -63,7 +63,7 @@ class Acks:
         return seq
 
     def save(self, batch: StateBatch) -> None:
-        """Add to a batch what has changed since the last call."""
+        """Add the changes since the last call to a batch."""
         needed = set(self._pages)
         if (first := self.cursor // PAGE_ENTRIES) in needed and not self._bits_above_cursor(first):
             needed.remove(first)

@@ -1,6 +1,6 @@
-"""An event's envelope: its few members that decide how it is delivered, decoded once.
+"""An event's envelope: the few members that decide how it is delivered, decoded once.
 
-What only some readers need is kept undecoded, and a member of it that is malformed concerns only them.
+Members that only some readers need stay undecoded, so a malformed one affects only those readers.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import INFERRED_FACET
+from waybill.facets import INFERRED_FACET, SEVERITY, EventType
 
 
 class Subject(NamedTuple):
-    """What an event is about; events with the same key reach the backend in the order of the journal.
+    """The subject of an event; events with the same key reach the backend in journal order.
 
     Attributes:
         key: its run; for a JobEvent its job; for a DatasetEvent its dataset.
-        ends: whether it is the run's terminal event.
+        severity: of a terminal event, as `waybill.facets.SEVERITY` has it; None for any other.
         inferred: whether Waybill inferred that; the run's own terminal event counts for more.
     """
 
     key: str
     is_run: bool = False
-    ends: bool = False
+    severity: int | None = None
     inferred: bool = False
 
 
@@ -63,7 +63,7 @@ class Envelope(msgspec.Struct, rename="camel"):
 
     @property
     def is_inferred(self) -> bool:
-        """Whether Waybill inferred what the event says."""
+        """Whether Waybill inferred the event."""
         if self.run is None or _INFERRED not in bytes(self.run.facets):
             return False
         try:
@@ -72,25 +72,24 @@ class Envelope(msgspec.Struct, rename="camel"):
             return False
 
     def subject(self, seq: int) -> Subject:
-        """What the event is about; `seq` stands for one that names neither run, job nor dataset."""
+        """The subject of the event; `seq` stands for one that names neither run, job nor dataset."""
         if self.run is not None and self.run.run_id:
-            ends = self.type_name in _ENDS
-            inferred = ends and self.is_inferred
-            return Subject(f"run {self.run.run_id}", is_run=True, ends=ends, inferred=inferred)
+            severity = SEVERITY.get(EventType(self.type_name))
+            inferred = severity is not None and self.is_inferred
+            return Subject(f"run {self.run.run_id}", is_run=True, severity=severity, inferred=inferred)
         for kind, named in (("job", self.job), ("dataset", self.dataset)):
             if named is not None and named.name:
                 return Subject(f"{kind} {named.namespace} {named.name}")
         return Subject(f"entry {seq}")
 
 
-_ENDS: Final = frozenset({"COMPLETE", "ABORT", "FAIL"})
 _INFERRED: Final = INFERRED_FACET.encode()
 _MARKED: Final = msgspec.json.Decoder(_Marked)
 _DECODER: Final = msgspec.json.Decoder(Envelope)
 
 
 def envelope_of(body: bytes) -> Envelope:
-    """The envelope of one event; an empty one where the body cannot be read."""
+    """The envelope of one event; an empty one if the body cannot be read."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, RecursionError):

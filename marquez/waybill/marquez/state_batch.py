@@ -1,4 +1,4 @@
-"""What changes in a projection's state until the next commit."""
+"""The changes of a projection's state until the next commit."""
 
 from __future__ import annotations
 

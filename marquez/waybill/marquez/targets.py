@@ -1,23 +1,31 @@
-"""The backends that the settings name, each with a delivery of its own."""
+"""The backends in the settings, each with its own delivery."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import os
-import socket
 import sys
 from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
-from waybill.marquez.backend import LINEAGE_PATH, Answer, Backend, KafkaTarget, Target, Verdict
+from waybill.marquez.backend import (
+    LINEAGE_PATH,
+    Answer,
+    Backend,
+    Correction,
+    KafkaTarget,
+    Target,
+    Verdict,
+    marquez_settings,
+)
 from waybill.marquez.delivery import CONNECTIONS, Delivery
-from waybill.marquez.readback import EventReader, MarquezReadError
+from waybill.marquez.readback import EventReader
 from waybill.marquez.summaries import SummaryRules
 from waybill.transport.config import MARQUEZ, BackendSetting, obey
-from waybill.transport.errors import SettingsError
+from waybill.transport.errors import NotFoundError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,24 +40,22 @@ _PATH_OF: Final = {
     "datahub": "/openapi/openlineage/api/v1/lineage",
     "openmetadata": "/api/v1/openlineage/lineage",
 }
-"""Where each backend takes OpenLineage events, as its documentation says."""
-
-_ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
+"""The path at which each backend accepts OpenLineage events, according to its documentation."""
 
 
 def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
     """The projections of the entry point ``marquez``: one for each backend, under its name."""
     deliveries: list[Delivery] = []
     for name, one in _backends(settings).items():
-        # Others neither say that they take JobEvents nor that they are slow.
+        # Other backends may not accept JobEvents, and are not known to be slow.
         is_marquez = one.backend == "marquez"
         rules = SummaryRules(
             detail=one.detail or ("auto" if is_marquez else "every"),
-            collector_url=_collector_url(settings),
+            public_url=settings.public_url,
             backlog=settings.detail_backlog,
         )
         target = _target(one, settings, functools.partial(_key_now, journal, name))
-        # Lines of a file have the order of the journal; a server gets several runs at a time.
+        # Lines of a file are in journal order; a server gets several runs at a time.
         connections = 1 if isinstance(target, _LineTarget) else CONNECTIONS
         deliveries.append(
             Delivery(journal, target, name=name, connections=connections, draws=is_marquez, summaries=rules)
@@ -58,12 +64,12 @@ def open_deliveries(journal: Journal, settings: Settings) -> list[Delivery]:
 
 
 def open_reader(settings: Settings, name: str = MARQUEZ) -> EventReader:
-    """Open a reader of a backend's events; a `MarquezReadError` says that it cannot be read from."""
+    """Open a reader of a backend's events; a `NotFoundError` says that it cannot be read from."""
     one = _backends(settings).get(name)
     if one is None or one.backend != "marquez":
-        raise MarquezReadError(
-            f"{name} is no Marquez that the settings name, and others give no events back; set marquez_url, "
-            "or give the name of one in backends"
+        raise NotFoundError(
+            f"{name} is not a Marquez in the settings, and other backends do not return events; write "
+            "`marquez_url: URL` into waybill.yaml, or use the name of one in backends"
         )
     return EventReader(one.endpoint, one.api_key)
 
@@ -83,21 +89,13 @@ def _backends(settings: Settings) -> dict[str, BackendSetting]:
     return {MARQUEZ: marquez} | backends
 
 
-def _collector_url(settings: Settings) -> str:
-    """Where users reach the collector: as the settings say, or where it listens on this host."""
-    if settings.public_url is not None:
-        return settings.public_url.rstrip("/")
-    host, _, port = settings.listen.rpartition(":")
-    return f"http://{socket.gethostname() if host.strip('[]') in _ANY_ADDRESS else host}:{port}"
-
-
 class _LineTarget(Target):
-    """Takes each event as a line."""
+    """Writes each event as a line."""
 
     def deliver(self, body: bytes) -> Answer:
         """Write one event."""
         try:
-            # Line breaks never stand in JSON's strings, and between its tokens they are white space.
+            # JSON strings never contain line breaks, and between tokens they are white space.
             self._write(body.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n")
         except OSError as error:
             return Answer(verdict=Verdict.AWAY, words=error.strerror or str(error))
@@ -118,7 +116,7 @@ class FileTarget(_LineTarget):
 
     def __init__(self, path: Path) -> None:
         self.shown_url = str(path)
-        self.to_correct = ("its endpoint in backends", "")
+        self.to_correct = (Correction("its endpoint in backends"), Correction(""))
         self._path = path
 
     def _write(self, line: bytes) -> None:
@@ -132,7 +130,7 @@ class ConsoleTarget(_LineTarget):
     """The output of the runner's process; that of a child process goes to ``runner.log``."""
 
     shown_url = "the console"
-    to_correct = ("backends", "")
+    to_correct = (Correction("backends"), Correction(""))
 
     def _write(self, line: bytes) -> None:
         sys.stdout.buffer.write(line)
@@ -140,16 +138,16 @@ class ConsoleTarget(_LineTarget):
 
 
 def _key_now(journal: Journal, name: str) -> str | None:
-    """A backend's key in the settings' files now; None where they have none.
+    """A backend's current key in the settings files; None if they have none.
 
     The environment is left out: that of a running process does not change.
     """
-    # The folder of the settings' files is the one thing that only the environment tells.
+    # Only the environment tells the folder of the settings files.
     environment = {name: os.environ[name] for name in ("XDG_CONFIG_HOME",) if name in os.environ}
     try:
         settings = obey(journal, env=environment)
     except SettingsError as error:
-        log.warning("whether %s has another key cannot be seen: %s", name, error)
+        log.warning("cannot check whether %s has another key: %s", name, error)
         return None
     one = _backends(settings).get(name)
     return None if one is None else one.api_key
@@ -165,10 +163,13 @@ def _target(one: BackendSetting, settings: Settings, read_key: Callable[[], str 
     parts = urlsplit(one.endpoint)
     url, path = one.endpoint, _PATH_OF.get(one.backend)
     if path is None:
-        # Nothing is known about it: if its address has a path, that is where it wants its events.
+        # Nothing is known about it: if its address has a path, events go there.
         path = parts.path if parts.path.strip("/") else LINEAGE_PATH
         url = urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-    names = ("marquez_url", "marquez_api_key")
+    to_correct = marquez_settings(settings.home)
     if one in settings.backends:
-        names = (f"the endpoint of {one.name} in backends", f"the api_key of {one.name} in backends")
-    return Backend(url, one.api_key, path=path, to_correct=names, read_key=read_key)
+        to_correct = (
+            Correction(f"the endpoint of {one.name} in backends"),
+            Correction(f"the api_key of {one.name} in backends"),
+        )
+    return Backend(url, one.api_key, path=path, to_correct=to_correct, read_key=read_key)

@@ -1,4 +1,4 @@
-"""For PySpark pipelines: one line makes a session whose reads and writes leave a provenance trail.
+"""For PySpark pipelines: one line creates a session whose reads and writes leave a provenance trail.
 
 Importing this package loads neither pyspark nor Java, and pyarrow only for a rebuild or a compaction.
 """
@@ -42,4 +42,6 @@ _PACKAGES = {
 """Where each name comes from."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-__getattr__ = _lazily(__name__, _PACKAGES)
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

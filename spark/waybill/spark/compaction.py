@@ -1,6 +1,6 @@
-"""The compaction on Spark: each hour is a task, which runs the embedded engine's own code.
+"""Compaction on Spark: each hour is a task that runs the embedded engine's own code.
 
-The driver locks a root on a disk and keeps its ledger; only reports come to it. Executors need Waybill
+The driver locks a root on a disk and keeps its ledger; only reports are sent to it. Executors need Waybill
 installed, and the root at the same path, or the object store's credentials.
 """
 
@@ -39,11 +39,11 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
 
     The rows are those of `waybill.exporter.Compactor`, or of `waybill.exporter.compaction.compact_remote` for
     the URL of an object store's folder. A folder must be the same for the driver and every executor. The
-    session is any classic one. A compaction that was cut short is simply run again.
+    session is any classic one. An interrupted compaction can simply be run again.
 
     Raises:
         SparkSetupError: pandas is missing.
-        SparkTaskError: a task failed, and failed again when Spark repeated it.
+        SparkTaskError: a task failed, and failed again when Spark retried it.
         DestinationError: the URL is of no known kind.
         SourceUnreachableError: the object store cannot be listed.
         OSError: the root's ledger cannot be written.
@@ -58,7 +58,7 @@ def compact_on_spark(spark: SparkSession, root: Path | str) -> CompactionReport:
     with recorded(root, Files(), hours, keeps=True) as changed:
         aside = hold_against_ledger(root, Files(), hours, changed)
         report = _compacted(spark, root, {hour: [] for hour in hours})
-        # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
+        # A retried task reports only its last attempt, so the ledger checks the files.
         changed.certain = False
     return msgspec.structs.replace(report, aside=(*aside, *report.aside))
 

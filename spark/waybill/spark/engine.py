@@ -1,4 +1,4 @@
-"""Spark as an engine: a session of Waybill's own, and its errors in one sentence."""
+"""Spark as an engine: Waybill's own session, and its errors in one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def plain_session(master: str | None = None) -> SparkSession:
         master: as `spark.master`; None: what Spark's own settings say, else all cores of this machine.
 
     Raises:
-        SparkSetupError: PySpark or Java is missing.
+        MissingExtraError: PySpark is missing.
+        SparkSetupError: Java is missing.
     """
     spark_home()  # without PySpark there is none
     from pyspark.sql import SparkSession
@@ -52,12 +53,12 @@ def explained() -> Iterator[None]:
         # The innermost comes last.
         reasons = _REASON.findall(str(error)) or [str(error)]
         what = f"Spark failed ({' '.join(reasons[-1].split())})"
-        raise SparkTaskError(f"{what}; mend that, and do it again: it continues where it stopped") from error
+        raise SparkTaskError(f"{what}; fix that and run it again: it continues where it stopped") from error
 
 
 def need_pandas() -> None:
-    """Raise a `SparkSetupError` if pandas is missing, without which PySpark passes no Arrow batches."""
+    """Raise a `SparkSetupError` if pandas is missing: PySpark needs it to pass Arrow batches."""
     if importlib.util.find_spec("pandas") is None:
         raise SparkSetupError(
-            "Spark passes no Arrow batches to Python without pandas; install it (pip install pandas)"
+            "Spark needs pandas to pass Arrow batches to Python; install it (pip install pandas)"
         )

@@ -1,4 +1,4 @@
-"""Errors that Spark, or what it needs, is the reason for."""
+"""Errors that are caused by Spark or its requirements."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class SparkSetupError(WaybillError):
 
 
 class SparkTaskError(WaybillError):
-    """A task failed, and failed again when Spark repeated it."""
+    """A task failed, and failed again when Spark retried it."""

@@ -1,4 +1,4 @@
-"""A runner that has no more memory than docs/operations.md promises, and may not take more."""
+"""A runner that may use no more memory than docs/operations.md promises."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 MIB: Final = 2**20
 RUNNER_BYTES: Final = 1280 * MIB
-"""What docs/operations.md promises."""
+"""The limit that docs/operations.md promises."""
 ADDRESSES_BYTES: Final = 2560 * MIB
 """Threads and allocators reserve addresses that take no memory."""
 
@@ -35,14 +35,14 @@ print(msgspec.json.encode([report.poison, peak_kib * 1024]).decode())
 
 
 class Flushed(msgspec.Struct, array_like=True):
-    """By projection how many entries a flush set aside, and how much memory it took."""
+    """By projection, how many entries a flush set aside, and how much memory it used."""
 
     poison: dict[str, int]
     peak_bytes: int
 
 
 def flush_in_bounded_memory(folder: Path) -> Flushed:
-    """Flush the home of `settings_in` this folder, in a process that ends if it takes too many addresses."""
+    """Flush the home of `settings_in` this folder, in a process with limited address space."""
     command = [sys.executable, "-c", _RUNNER, str(folder), str(ADDRESSES_BYTES)]
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A program that is hit once, at one of its calls, in one of all ways; and what is left is looked at."""
+"""A program that gets one fault at one of its calls; afterwards the result is checked."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from waybill.transport import Settings
 
 ALL = "all"
-"""Given for one case: every case that there is."""
+"""Stands for every case, where one case is given."""
 
 
 class Hit(NamedTuple):
-    """A program, and what must be true of what it leaves.
+    """A program, and the check of its result.
 
     Attributes:
-        run: the program; it tells by spans which of its calls count.
-        check: looks at what a fault has left, does everything again and looks once more.
-        folders: where the program writes, which is where a disk forgets.
-        one: the environment variable that picks a case, for example ``kill:170``, or `ALL`.
+        run: the program; its spans say which of its calls count.
+        check: checks the state after a fault, repeats everything and checks again.
+        folders: the folders that the program writes to, where the disk forgets.
+        one: the environment variable that selects a case, for example ``kill:170``, or `ALL`.
     """
 
     run: Callable[[Settings, Plan, Teller], None]
@@ -38,7 +38,7 @@ class Hit(NamedTuple):
 
 
 def cases_of(hit: Hit, folder: Path) -> list[tuple[int, Act]]:
-    """Every call with every act that it can meet; and the run where nothing goes wrong must be right, too."""
+    """Every call with every possible act; the run without a fault must be right too."""
     ledger, settings = Ledger(), settings_in(folder / "sound")
     assert run_in_process(lambda teller: hit.run(settings, Plan(), teller), ledger) == 0, ledger.faults
     hit.check(settings, ledger)
@@ -47,7 +47,7 @@ def cases_of(hit: Hit, folder: Path) -> list[tuple[int, Act]]:
 
 
 def check_case(hit: Hit, folder: Path, at: int, act: Act, seed: int) -> None:
-    """Run the program with one fault and look at what is left."""
+    """Run the program with one fault and check the result."""
     settings, ledger = settings_in(folder / f"{act}-{at}"), Ledger()
 
     def work(teller: Teller) -> None:
@@ -68,7 +68,7 @@ def check_case(hit: Hit, folder: Path, at: int, act: Act, seed: int) -> None:
 
 
 def check_many(hit: Hit, folder: Path, count: int, seed: int) -> None:
-    """Try many cases, by chance, or those that the environment picks, and tell of each that fails."""
+    """Try many random cases, or those that the environment selects, and report each failure."""
     cases = cases_of(hit, folder)
     wanted = os.environ.get(hit.one)
     chosen: Iterable[tuple[int, Act]] = (

@@ -1,12 +1,12 @@
 """A disk that forgets what was not fsynced.
 
-Every change is really made, and noted here as well. When the power goes, the folder is put back to what the
-disk had to keep, and to as much of the rest as chance has it:
+Every change is really made, and also noted here. When the power fails, the folder is reset to what the disk
+had to keep, and to a random part of the rest:
 
-- Of a file: what was there at its last fsync, and any of the writes since then, each whole, in part (by
-  sectors), or not at all.
-- Of a folder: the names that were there at its last fsync, and the first few of the changes since then. A new
-  folder is gone unless the one that holds it was fsynced.
+- Of a file: its content at the last fsync, and any of the later writes, each whole, in part (by sectors), or
+  not at all.
+- Of a folder: its names at the last fsync, and the first few of the later changes. A new folder is gone
+  unless its parent was fsynced.
 
 SQLite's shared memory is gone; nothing durable is in it. SQLite's own file system fsyncs the folder when it
 first fsyncs a new journal or write-ahead log (strace shows it), which cannot be seen from here and is noted
@@ -29,7 +29,7 @@ _FORGOTTEN: Final = ("-shm", ".lock")
 
 @dataclass
 class _File:
-    """A file's content as the disk must keep it, and what was done to it since."""
+    """A file's content that the disk must keep, and the later changes."""
 
     kept: bytearray = field(default_factory=bytearray)
     since: list[Callable[[bytearray], object]] = field(default_factory=list)
@@ -46,12 +46,12 @@ Names = dict[Path, _File]
 
 
 class ForgetfulDisk:
-    """What a disk keeps of some folders and of everything below them.
+    """The disk's state of some folders and everything below them.
 
     Args:
-        folders: what is in them when this begins is durable.
-        chance: decides what else survives.
-        deaf: the disk does not hear of an fsync of these paths, as though the program made none.
+        folders: their initial content is durable.
+        chance: decides which other changes survive.
+        deaf: the disk ignores an fsync of these paths, as if the program made none.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ForgetfulDisk:
                     self._files[path] = self._kept[path] = _File(bytearray(path.read_bytes()), fresh=False)
         self._made.update(folder for folder in folders if folder.is_dir())
 
-    # -- what was done ---------------------------------------------------------------------------------------
+    # -- changes ---------------------------------------------------------------------------------------------
 
     def created(self, path: Path) -> None:
         """A new file, empty."""
@@ -89,7 +89,7 @@ class ForgetfulDisk:
             file.since.append(_writing(at + start, bytes(data[start : start + SECTOR_BYTES])))
 
     def truncated(self, path: Path, size_bytes: int) -> None:
-        """A file cut, or filled up with zeros, to a size."""
+        """A file truncated, or filled up with zeros, to a size."""
         if path in self._files:
             self._files[path].since.append(_cutting(size_bytes))
 
@@ -134,17 +134,17 @@ class ForgetfulDisk:
             change(self._kept)
         self._made.update(path for path in folder.iterdir() if path.is_dir())
 
-    # -- what is left ----------------------------------------------------------------------------------------
+    # -- the loss of power -----------------------------------------------------------------------------------
 
     def lose_power(self) -> None:
-        """Make the real folders what a disk could have left of them."""
+        """Reset the real folders to a state that a disk could have left."""
         # Other threads may be in the middle of a call.
         since, made = list(self._since.values()), self._made.copy()
         for changes in since:
             for change in changes[: self._chance.randint(0, len(changes))]:
                 change(self._kept)
         contents = {path: self._left_of(file) for path, file in self._kept.copy().items()}
-        # A folder that was deleted is back with any file in it that is.
+        # A deleted folder is back if any file in it is.
         folders = {path for path in made if path.is_dir()} | {path.parent for path in contents}
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)

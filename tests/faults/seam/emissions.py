@@ -1,6 +1,6 @@
-"""What the fault tests emit, and the record that each of them must become, written down beside it.
+"""The events that the fault tests emit, and the record that each must become.
 
-Every emission is known by its number alone, so that a process that dies needs to leave no more behind.
+A number alone identifies an emission, so a dying process needs to leave nothing else behind.
 """
 
 from __future__ import annotations
@@ -21,21 +21,20 @@ HOUR_MS: Final = 3_600_000
 SYSTEMS: Final = ("edge", "core/7")
 
 FAILURE: Final = 100_000_000_000
-"""Added to a plain run's number, the number of its failure; no storm begins so many pipelines that one of
-theirs comes near it."""
+"""The number of a failure is this plus its plain run's number; no storm makes so many emissions."""
 
 Item = tuple[Kind, bytes, str]
 
 
 @dataclass(frozen=True)
 class Emission:
-    """One thing that a producer says: entries that are kept together, and what they come to.
+    """One emission of a producer: entries that are kept together, and their record.
 
     Attributes:
-        number: what it is known by.
+        number: identifies it.
         items: entries as `Journal.append_many` takes them.
-        record: what must be found in the layout.
-        replaces: the number of the emission whose record this one takes back.
+        record: the record that must be in the layout.
+        replaces: the number of the emission whose record this one retracts.
     """
 
     number: int
@@ -46,10 +45,10 @@ class Emission:
 
 @functools.cache
 def emission(number: int) -> Emission:
-    """The emission of a number.
+    """The emission with a number.
 
-    By turns a facet's event, a plain run's two events, and DeltaFi's own records; from `FAILURE` on, the
-    failure of the plain run whose number follows.
+    In turn, an event with the facet, a plain run's two events, and DeltaFi's records; from `FAILURE` on, the
+    failure of a plain run.
     """
     if number >= FAILURE:
         return _failure(number)
@@ -68,7 +67,7 @@ def is_plain_run(number: int) -> bool:
 
 
 def _failure(number: int) -> Emission:
-    """A FAIL that comes after the end of a plain run: the run did not complete after all."""
+    """A FAIL after the end of a plain run: the run did not complete after all."""
     failed = number - FAILURE
     before = _record(failed)
     run = _derived(failed, before)
@@ -80,7 +79,7 @@ def _failure(number: int) -> Emission:
 
 
 def did_of(number: int) -> str:
-    """The identity of the file that an emission tells of."""
+    """The identity of an emission's file."""
     return f"01940000-0000-7000-8000-{number:012d}"
 
 

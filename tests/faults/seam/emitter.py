@@ -1,7 +1,7 @@
 """A pipeline as users write one, to be killed: ``python emitter.py HOME ROOT FIRST DURABILITY``.
 
-It emits through the OpenLineage client, one after the other without end, and says on its standard output what
-it is about to emit and what it was told is safe.
+It emits events through the OpenLineage client without end, one after the other, and reports on stdout what it
+is about to emit and what was acknowledged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PAUSE_S = float(os.environ.get("EMITTER_PAUSE_S", "0.001"))
 PRODUCER = "https://example.org/faults"
 WITH_RECORDS = 2
-"""Numbers with this remainder by three are DeltaFi's own records, which no OpenLineage client sends."""
+"""Numbers with this remainder modulo three are DeltaFi's records, which no OpenLineage client sends."""
 
 
 def main(home: Path, root: Path, first: int, durability: str) -> None:

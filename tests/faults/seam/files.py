@@ -1,4 +1,4 @@
-"""The layout's file system with a plan of what fails."""
+"""The layout's file system, with a plan of failures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FaultyFiles(Files):
-    """`Files` whose every call asks the plan first."""
+    """`Files` that consult the plan before each call."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -21,7 +21,7 @@ class FaultyFiles(Files):
     def make_folder(self, path: Path) -> None:
         if path.is_dir():
             return
-        # One by one, as the real one does it; each is noted with the folder that it is in.
+        # One by one, as the real method does; each is noted with its folder.
         self.make_folder(path.parent)
         self._plan.reach("make folder", path)
         super().make_folder(path)

@@ -1,4 +1,4 @@
-"""The homes that faults hit."""
+"""The homes for fault tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waybill.transport import Settings, locks
 
 
 def settings_in(folder: Path, **given: object) -> Settings:
-    """A home and a root of its own below a folder, with the layout on and no runner of its own accord."""
+    """The settings of a home and a root below a folder, with the layout on and no automatic runner."""
     usual = {
         "home": folder / "home",
         "root": folder / "root",

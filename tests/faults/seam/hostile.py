@@ -1,4 +1,4 @@
-"""Clients and users that mean harm; none of them may block others or stop a projection."""
+"""Malicious clients and users; none of them may block others or stop a projection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Final
 from seam.emissions import emission
 
 HOSTILE: Final = "hostile"
-"""How the names of their files begin."""
+"""The prefix of their file names."""
 
 _NOBODY: Final = 65_534
 _HELD_S: Final = 5.0
@@ -29,7 +29,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 def claim_much(port: int) -> None:
-    """Claim large bodies, and send a byte of each."""
+    """Announce large bodies, but send one byte of each."""
     sockets = []
     with contextlib.suppress(OSError):
         for size_mib in (60, 32, 16):
@@ -85,7 +85,7 @@ def _post(port: int, path: str, body: bytes, headers: dict[str, str] | None = No
 
 
 def _shared_transform() -> bytes:
-    """Small on the wire and large in memory: records that share one long transform."""
+    """A body that is small on the wire and large in memory: records that share one long transform."""
     one = json.loads(emission(2).items[0][1])[0]
     shared = json.dumps("t" * 200_000)
     texts = (json.dumps(one | {"did": f"{HOSTILE}-{at}", "transforms": ["@"]}) for at in range(300))
@@ -111,7 +111,7 @@ CLIENTS: Final[tuple[Callable[[int], None], ...]] = (
 
 
 def opens_as_another_user(home: Path) -> bool:
-    """Whether another user of this machine can open, and so lock, what is in a home; needs root."""
+    """Whether another user of this machine can open, and so lock, a home's files; needs root."""
     pid = os.fork()
     if pid:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0

@@ -1,4 +1,4 @@
-"""What a process said before it died: offered, acknowledged, and what no process may say."""
+"""A process's report before it died: what it offered, what was acknowledged, and what must never happen."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Ledger:
     """The emissions of one or more processes.
 
     Attributes:
-        offered: numbers of what was about to be emitted, in order; it may have been kept or not.
-        acknowledged: numbers of what the emitter was told is safe.
-        shown: numbers of what a flush has brought into the layout.
-        refused: numbers of what the emitter was told is not kept, with the error's type.
-        faults: what must never happen, for example an error of no type of ours.
+        offered: numbers of emissions about to be made, in order; they may have been kept or not.
+        acknowledged: numbers of acknowledged emissions.
+        shown: numbers of emissions that a flush has filed.
+        refused: numbers of refused emissions, with the error's type.
+        faults: events that must never happen, for example an error of a foreign type.
         calls: every call that could have failed, as counted by the process.
-        spans: which of them count: the first, and the one after the last.
-        struck: the call that was hit; None while none was.
+        spans: which calls count: the first, and the one after the last.
+        struck: the call that failed; None if none has.
     """
 
     offered: list[int] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Ledger:
     struck: Call | None = None
 
     def take(self, line: bytes) -> None:
-        """Enter what a process said."""
+        """Enter a process's message."""
         word, value = json.loads(line)
         if word == "offer":
             self.offered.append(value)
@@ -60,7 +60,7 @@ class Ledger:
 
 
 class Teller:
-    """A process's end of the pipe to its ledger; what was told is there even if the process dies next.
+    """A process's end of the pipe to its ledger; messages survive even if the process dies next.
 
     Args:
         descriptor: the end to write to.
@@ -68,10 +68,10 @@ class Teller:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._write = os.write  # before anybody makes it fail
+        self._write = os.write  # before it can be made to fail
 
     def tell(self, word: str, value: object) -> None:
-        """Say one thing."""
+        """Send one message."""
         self._write(self._descriptor, json.dumps([word, value]).encode() + b"\n")
 
 
@@ -85,10 +85,10 @@ def run_in_process(
     """Do `work` in a fork of this process and keep its ledger.
 
     Args:
-        work: what it does.
-        ledger: what it says is entered here.
+        work: the work to do.
+        ledger: gets the process's messages.
         timeout_s: a process that takes longer is killed, and that is a fault.
-        kill_after_s: kill it after this long, and that is none.
+        kill_after_s: kill it after this long, which is not a fault.
 
     Returns:
         Its exit status as `subprocess` gives it: negative for a signal.

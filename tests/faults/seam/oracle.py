@@ -1,10 +1,10 @@
-"""The oracle: what must be true after any fault.
+"""The oracle: checks what must be true after any fault.
 
 - Every acknowledged record is in the layout exactly once, as it was emitted.
-- None is there that nobody emitted.
-- No half file is visible, at no moment.
-- Verify finds nothing: every file is sealed, in order, and as the ledger has it.
-- Something fresh passes after the faults stop.
+- There is no record that nobody emitted.
+- No half-written file is visible at any moment.
+- Verify finds nothing: every file is sealed, in order, and matches the ledger.
+- A new record passes after the faults stop.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FRESH_AFTER_RESTART = 950
 
 
 def check_visible(root: Path) -> None:
-    """Every file that a glob finds is whole, whenever one looks."""
+    """Check that every file that a glob finds is whole, at any moment."""
     for path in root.rglob("*.parquet"):
         if not path.name.startswith("."):
             try:
@@ -45,19 +45,19 @@ def check_visible(root: Path) -> None:
 
 
 def check_seen(root: Path, ledger: Ledger) -> None:
-    """Whoever asks between crash and restart sees each record once, and all that a flush has shown."""
-    lost, invented = compare(find(root, Query()), ledger, ledger.shown)
+    """Check that a reader between crash and restart sees each filed record exactly once."""
+    lost, invented = compare(find(root, Query()) if root.is_dir() else [], ledger, ledger.shown)
     assert not lost, f"shown before and lost: {lost}"
     assert not invented, f"nobody emitted {invented}"
 
 
 def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FRESH_AFTER_RESTART) -> None:
-    """Restart after the faults and hold what is there against what was said.
+    """Restart after the faults, and compare the result with what the processes reported.
 
     Args:
         settings: of the home that was hit.
-        ledger: what its processes said; what is emitted here is added.
-        fresh_number: of the emission that must pass now.
+        ledger: the reports of its processes; emissions made here are added.
+        fresh_number: the number of the emission that must pass now.
     """
     assert not ledger.faults, "\n".join(ledger.faults)
     check_visible(settings.root)
@@ -77,7 +77,7 @@ def recover_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int =
 
 
 def check_journal(journal: Journal) -> None:
-    """Each entry is there once, and the times do not go back."""
+    """Check that each entry is there once, and that times never decrease."""
     entries = journal.read(0, limit=1_000_000)
     bodies = Counter((entry.kind, entry.body) for entry in entries if entry.kind is not Kind.MARK)
     assert set(bodies.values()) <= {1}, "an entry is in the journal twice"
@@ -86,13 +86,13 @@ def check_journal(journal: Journal) -> None:
 
 
 def check_layout(root: Path, ledger: Ledger) -> None:
-    """After a flush: the compacted files, as any reader of globs sees them, hold exactly what they must."""
+    """Check after a flush that the compacted files, read by glob, contain exactly the right rows."""
     check_visible(root)
     left = [path for path in root.glob("provenance/raw/**/*") if path.is_file()]
     assert not left, f"a flush left {left}"
     strays = [path for path in root.rglob("*") if path.is_file() and not _belongs(path.relative_to(root))]
     assert not strays, f"no file of the layout: {strays}"
-    # The program lets go of entries as if there were no archive, so that only a recovery archives any.
+    # The program prunes entries as if there were no archive, so only a recovery archives any.
     findings = [one for checked in check(root) for one in checked.findings if one.kind != "gap"]
     assert not findings, f"what verify finds: {findings}"
     found = read_compacted(root)
@@ -112,14 +112,14 @@ def read_compacted(root: Path) -> list[ProvenanceRecord]:
 def compare(
     found: Iterable[ProvenanceRecord], ledger: Ledger, due: AbstractSet[int]
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
-    """What is missing, and what is there that must not be, a second copy included.
+    """Find missing and wrong records, including second copies.
 
-    A run whose end may never have been kept may have been ended by inference, once its program is gone.
+    A run whose end was possibly not kept may have an inferred end once its program is gone.
 
     Args:
         found: the rows.
-        ledger: what was emitted.
-        due: numbers of what must have had its effect.
+        ledger: the emissions.
+        due: numbers of emissions that must have had their effect.
     """
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
@@ -140,7 +140,7 @@ def compare(
         allowed[record_key(record)] = 1
         maybe = number not in due
         if successor is not None:
-            # Its fate is open: it is there, or what replaces it is.
+            # Either it or its replacement is there.
             maybe = maybe or record_key(emissions[successor].record) in rows
         if not maybe and rows.get(record_key(record)) != record:
             lost.append(record)
@@ -159,7 +159,7 @@ def _belongs(path: Path) -> bool:
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
     if parts[:2] in {("provenance", "ledger"), ("provenance", "seals")}:
         return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
-    if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which says nothing
+    if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which is harmless
         return len(parts) == 5 and parts[4].endswith(".json")
     if len(parts) == 2 and parts[1] == FOLDER_MARK:
         return parts[0] in {"provenance", "events"}

@@ -1,7 +1,7 @@
-"""What goes wrong, and where: calls that could fail are counted, and one of them is chosen to.
+"""The plan of a fault: counts the calls that could fail, and makes one of them fail.
 
 A program that makes the same calls in the same order every time can be stopped or failed at each of them in
-turn; the number of the call and the act are all that is needed to see the same thing again.
+turn. The number of the call and the act are all that is needed to reproduce a case.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
 TAKES_ROOM: Final = frozenset({"write", "make folder", "create", "rename", "link"})
-"""Calls that a full disk can fail; it fails no deletion."""
+"""The calls that fail on a full disk; deletions do not."""
 
 
 class Act(StrEnum):
     """What happens at the chosen call."""
 
     KILL = "kill"
-    """The process is killed in front of it: what was done before stays, nothing else is done."""
+    """The process is killed before the call: earlier changes stay, and nothing else happens."""
     TEAR = "tear"
-    """The first half of what is written is; then the process is killed."""
+    """The first half of the data is written; then the process is killed."""
     ENOSPC = "ENOSPC"
     """This one call finds the disk full."""
     FULL = "FULL"
-    """The disk is full from this call on, a write having got its first half in, until the fault ends."""
+    """The disk is full from this call on, until the fault ends; a write here writes its first half."""
     EIO = "EIO"
     """This one call fails."""
     DEAD = "DEAD"
-    """Every call from this one on fails, a write having got its first half in, until the fault ends."""
+    """Every call from this one on fails, until the fault ends; a write here writes its first half."""
     POWER = "power"
-    """The process is killed in front of it, and the disk forgets what was not fsynced."""
+    """The process is killed before the call, and the disk forgets what was not fsynced."""
 
     @property
     def is_death(self) -> bool:
-        """Whether the process does not live through it."""
+        """Whether the process dies from it."""
         return self in {Act.KILL, Act.TEAR, Act.POWER}
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that changes a disk: what it does, and to which file."""
+    """A call that changes a disk: the operation, and the file."""
 
     name: str
     path: str
@@ -54,14 +54,14 @@ class Call:
         return f"{self.name} {self.path}"
 
     def can(self, act: Act) -> bool:
-        """Whether an act makes sense at this call."""
+        """Whether an act applies to this call."""
         if act is Act.TEAR:
             return self.name == "write"
         return self.name in TAKES_ROOM if act in {Act.ENOSPC, Act.FULL} else True
 
 
 class Disk(Protocol):
-    """Keeps note of the changes that were made; see `seam.disk`."""
+    """Notes the changes that were made; see `seam.disk`."""
 
     def created(self, path: Path) -> None: ...
     def wrote(self, path: Path, offset: int | None, data: bytes) -> None: ...
@@ -74,7 +74,7 @@ class Disk(Protocol):
 
 
 class _NoDisk:
-    """Keeps no note."""
+    """Notes nothing."""
 
     def created(self, path: Path) -> None: ...
     def wrote(self, path: Path, offset: int | None, data: bytes) -> None: ...
@@ -91,15 +91,15 @@ _NO_DISK: Final = _NoDisk()
 
 @dataclass
 class Plan:
-    """Which call is hit and by what; with neither, all calls are only counted.
+    """The call that fails, and how; without them, all calls are only counted.
 
     Attributes:
         at: the number of the call, from 0.
         act: what happens there.
         calls: every call so far.
         ended: set to True when the fault ends; from then on nothing fails.
-        on_strike: told of the chosen call just before it is hit.
-        disk: told of every change once it is made.
+        on_strike: called just before the chosen call fails.
+        disk: notes every change once it is made.
     """
 
     at: int | None = None
@@ -110,12 +110,12 @@ class Plan:
     disk: Disk | None = None
 
     def reach(self, name: str, path: Path, half: Callable[[], object] = lambda: None) -> None:
-        """Count a call, and be killed or fail if it is the chosen one.
+        """Count a call; if it is the chosen one, kill the process or fail.
 
         Args:
-            name: what the call does.
-            path: the file that it does it to.
-            half: does the first half of it, for an act that cuts a write.
+            name: the operation.
+            path: the file.
+            half: does the first half of the operation, for an act that cuts a write.
 
         Raises:
             OSError: the call fails.
@@ -132,11 +132,11 @@ class Plan:
             fail(errno.EIO if self.act is Act.DEAD else errno.ENOSPC, path)
 
     def noted(self) -> Disk:
-        """Where a change that was made is noted."""
+        """The disk that notes changes."""
         return self.disk if self.disk is not None and not self.ended else _NO_DISK
 
     def lose_power(self) -> NoReturn:
-        """Turn the power off: the process is gone, and so is what was not fsynced."""
+        """Turn the power off: end the process, and lose everything that was not fsynced."""
         disk, self.ended = self.disk, True
         assert disk is not None
         disk.lose_power()
@@ -153,12 +153,12 @@ class Plan:
 
 
 def stable_name(path: Path) -> str:
-    """A path's last two parts without what is random in them, so that two runs call a file the same."""
+    """A path's last two parts without random parts, so that two runs give a file the same name."""
     return "/".join(path.parts[-2:])
 
 
 def fail(number: int, path: Path) -> NoReturn:
-    """Raise what the system call would."""
+    """Raise the error that the system call would raise."""
     raise OSError(number, os.strerror(number), str(path))
 
 

@@ -1,7 +1,7 @@
-"""The program that the faults hit: journal, spool, raw writer and compactor, one call after the other.
+"""The program under fault: journal, spool, raw writer and compactor, one call after the other.
 
-It makes the same calls in the same order each time. When something fails it does what its callers do: an
-emitter notes the refusal and goes on, the runner tries a projection's step again.
+It makes the same calls in the same order each time. When something fails, it acts like the real callers: an
+emitter notes the refusal and continues, the runner retries a projection's step.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ FRESH: Final = 900
 
 
 class Program:
-    """One run of it.
+    """One run of the program.
 
     Args:
         settings: home and root.
-        plan: what goes wrong.
-        teller: where it says what it does.
+        plan: the plan of failures.
+        teller: gets its reports.
         files: the layout's file system.
-        vfs: the name of the journal's.
+        vfs: the name of the journal's file system.
     """
 
     def __init__(self, settings: Settings, plan: Plan, teller: Teller, files: Files, vfs: str) -> None:
@@ -58,7 +58,7 @@ class Program:
         self._kept: set[int] = set()
 
     def restart_layout(self) -> None:
-        """Begin the projection anew, as another runner does."""
+        """Start the projection again, as another runner would."""
         self.layout = Layout(self.journal, self.settings, files=self._files, workers=1, linger_s=0.0)
 
     def run(self) -> None:
@@ -71,7 +71,7 @@ class Program:
         self.spool([emission(6), emission(7)])
         self.spool([emission(8)])
         self.close_spool()
-        # Late for hours that are compacted, and a run that failed after it had been recorded as complete.
+        # Late records for compacted hours, and a run that failed after it was recorded as complete.
         self.emit([emission(9)])
         if 1 in self._kept:
             self.emit([emission(FAILURE + 1)])
@@ -82,7 +82,7 @@ class Program:
         self._attempt(self.journal.checkpoint)
 
     def go_on(self) -> None:
-        """What must work when the fault has ended, without a restart."""
+        """Do what must work after the fault has ended, without a restart."""
         self.plan.ended = True
         self.emit([emission(FRESH)])
         self.spool([emission(FRESH + 1)])
@@ -92,18 +92,18 @@ class Program:
             self._teller.tell("fault", f"the layout stands at {self.layout.step()} after the fault")
 
     def emit(self, emissions: Sequence[Emission]) -> None:
-        """Keep emissions in the journal, all at once."""
+        """Append emissions to the journal, all at once."""
         items = [item for one in emissions for item in one.items]
         self._offer(emissions, lambda: self.journal.append_many(items))
 
     def spool(self, emissions: Sequence[Emission]) -> None:
-        """Keep emissions in the spool, one by one, then in the journal."""
+        """Append emissions to the spool one by one, then move them to the journal."""
         if self._spool is None:
             self._attempt(self._open_spool)
         if (spool_ := self._spool) is None:
             return
         if self.plan.act is Act.POWER:
-            # What is in the spool survives its process at once, and the power only once it is synced.
+            # Spooled entries survive a kill at once, but a power cut only once they are synced.
             def append_and_sync() -> None:
                 for one in emissions:
                     self._append(one)
@@ -131,21 +131,21 @@ class Program:
             self._teller.tell("shown", sorted(self._kept))
 
     def step(self) -> None:
-        """One step of the projection, whichever it is now."""
+        """Do one step of the current projection."""
         self.layout.step()
 
     def work(self) -> None:
-        """What the runner does: step by step, until nothing is left."""
+        """Do the runner's work, step by step, until nothing is left."""
         for _ in range(STEPS_MAX):
-            # The runner, too, tries again whatever it was.
+            # The runner also tries again, whatever the error.
             with contextlib.suppress(Exception):
                 step = self.layout.step()
                 if not step.applied and not step.problem:
-                    # What is pending, if anything, will settle with a flush or with time.
+                    # Pending runs settle with a flush or with time.
                     return
 
     def keep_house(self) -> None:
-        """What the runner does between the steps."""
+        """Do the runner's work between steps."""
         self._attempt(lambda: adopt(self.journal))
         self._attempt(self.journal.checkpoint)
         self._attempt(lambda: self.journal.prune(self.journal.cursor("layout"), 2**50))
@@ -154,7 +154,7 @@ class Program:
         try:
             return Journal(self.settings.home, vfs=self._vfs)
         except JournalError:
-            # No emitter gets further than this while the fault lasts.
+            # No emitter gets beyond this point while the fault lasts.
             self.plan.ended = True
             return Journal(self.settings.home, vfs=self._vfs)
 
@@ -188,8 +188,8 @@ class Program:
 
 
 def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
-    """Begin the program with a plan, in this process, which is thrown away afterwards."""
-    # The program itself syncs the spool where it says so, and has it turn segments.
+    """Start the program with a plan, in this disposable process."""
+    # The program itself syncs the spool at fixed points, and makes it start new segments.
     Spool._start_thread = lambda self: None  # type: ignore[method-assign] # noqa: ARG005, SLF001
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     FaultySystem(plan, settings.home).install()
@@ -198,7 +198,7 @@ def begin(settings: Settings, plan: Plan, teller: Teller) -> Program:
 
 
 def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
-    """Run the program from end to end, once more after a fault that it lives through."""
+    """Run the program from start to end, and again after a fault that it survives."""
     program = begin(settings, plan, teller)
     program.run()
     if plan.at is not None:
@@ -209,11 +209,11 @@ def run_program(settings: Settings, plan: Plan, teller: Teller) -> None:
 
 
 def wander(program: Program, chance: random.Random, first: int) -> None:
-    """Do what emitters and a runner do, in an order that chance decides, as often as `WANDERINGS`.
+    """Do the work of emitters and a runner in random order, `WANDERINGS` times.
 
     Args:
-        program: whose parts do it.
-        chance: decides.
+        program: provides the steps.
+        chance: decides the order.
         first: the number of the first emission.
     """
     numbers = itertools.count(first)

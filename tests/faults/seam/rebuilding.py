@@ -1,6 +1,6 @@
-"""The program that rebuilds a root from lines of events, and what must be true of the root after any fault.
+"""The program that rebuilds a root from lines of events, and the check of the root after any fault.
 
-It rebuilds into a new root, then, when more lines have come, into the one that is there.
+It rebuilds into a new root and then, after more lines have come, into the existing one.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 WANTED: Final = Wanted(system_name="tests")
 WAVES: Final = ((0, 1, 3, 4), (6, 7, 9))
-"""Numbers of emissions that are events."""
+"""The numbers of emissions that are events."""
 FRESH: Final = 600
 PART_BYTES: Final = 1_500
 
 
 def run_rebuilding(settings: Settings, plan: Plan, teller: Teller) -> None:
-    """Run it from end to end, and once more after a fault that it lives through."""
+    """Run it from start to end, and again after a fault that it survives."""
     plan.on_strike = lambda call: teller.tell("struck", [call.name, call.path])
     settings.home.mkdir(parents=True)
     files = FaultyFiles(plan)
@@ -45,10 +45,10 @@ def run_rebuilding(settings: Settings, plan: Plan, teller: Teller) -> None:
             teller.tell("ack", number)
         start = len(plan.calls)
         whole = False
-        # As whoever runs it from a timer: what fails is done again the next time.
+        # As if run by a timer: failed work is repeated the next time.
         with contextlib.suppress(OSError):
             whole = do_rebuild(settings, files).is_whole
-        # What was cut short is ended by its own plan, without what came since.
+        # An interrupted rebuild completes its own plan, without later lines.
         shown = shown and whole
         if shown:
             teller.tell("shown", known)
@@ -63,14 +63,14 @@ def run_rebuilding(settings: Settings, plan: Plan, teller: Teller) -> None:
 
 
 def do_rebuild(settings: Settings, files: Files) -> RebuildReport:
-    """Rebuild from all lines there are."""
-    # Several parts, and one file after the other, so that the calls come in the same order each time.
+    """Rebuild from all lines."""
+    # Several parts, but one file after the other, so that the calls come in the same order each time.
     source = LinesSource((_lines(settings),), PART_BYTES)
     return rebuild(source, settings.root, WANTED, files=files, limits=Limits(writers=1))
 
 
 def add_lines(settings: Settings, *numbers: int) -> None:
-    """Write the events of emissions behind the others."""
+    """Append the events of emissions to the file."""
     bodies = [
         body for number in numbers for kind, body, _ in emission(number).items if kind is Kind.OPENLINEAGE
     ]
@@ -79,16 +79,16 @@ def add_lines(settings: Settings, *numbers: int) -> None:
 
 
 def rebuild_and_check(settings: Settings, ledger: Ledger) -> None:
-    """Look at what a fault left, then rebuild again and look once more.
+    """Check the state after a fault, then rebuild again and check once more.
 
     Args:
-        settings: of the root that was hit.
-        ledger: what its process said; what comes here is added.
+        settings: those of the root under test.
+        ledger: the report of its process; emissions made here are added.
     """
     assert not ledger.faults, "\n".join(ledger.faults)
     check_visible(settings.root)
     check_seen(settings.root, ledger)
-    # What was cut short is ended by its own plan; what came since is for the next.
+    # An interrupted rebuild completes its own plan; later lines are for the next.
     assert do_rebuild(settings, Files()).is_whole
     add_lines(settings, FRESH)
     ledger.offered.append(FRESH)

@@ -1,7 +1,7 @@
-"""The program that exports and ages off, and what must be true of root and destination after any fault.
+"""The program that exports and ages off, and the check of root and destination after any fault.
 
-It fills hours, exports them, adds late rows, exports again, lets all of it age off, the archive too, and adds
-rows that come later still, which an export brings to where the others are and deletes here.
+It fills hours, exports them, adds late rows, exports again, ages everything off, including the archive, and
+adds even later rows, which an export merges at the destination and deletes here.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ FRESH: Final = 800
 
 
 def there_of(settings: Settings) -> Path:
-    """The folder that is exported to."""
+    """The export's destination."""
     return settings.root.parent / "there"
 
 
 class Shipping:
-    """One run of it.
+    """One run of the program.
 
     Args:
-        program: what fills the root.
-        teller: where it says what it does.
+        program: fills the root.
+        teller: gets its reports.
     """
 
     def __init__(self, program: Program, teller: Teller) -> None:
@@ -57,7 +57,7 @@ class Shipping:
         self._files = FaultyFiles(program.plan)
 
     def run(self) -> None:
-        """Everything that exports and age-offs do."""
+        """Do everything that exports and age-offs do."""
         self._add(0, 1, 2, 3)
         self._hit(self._export)
         self._add(4, 5)
@@ -68,7 +68,7 @@ class Shipping:
         self._hit(self._age_off)
 
     def go_on(self) -> None:
-        """What must work when the fault has ended, without a restart."""
+        """Do what must work after the fault has ended, without a restart."""
         self._program.plan.ended = True
         self._add(FRESH)
         if (done := self._export()) and done.failed:
@@ -79,13 +79,13 @@ class Shipping:
             self._program.emit([emission(number)])
         self._program.flush()
         archive = Archive(self._program.journal, self._settings, files=self._files, gather_s=0)
-        # The runner, too, tries again whatever it was.
+        # The runner also tries again, whatever the error.
         with contextlib.suppress(Exception):
             while archive.step().applied:
                 pass
 
     def _hit(self, do: Callable[[], object]) -> None:
-        """Do it as whoever runs it from a timer: what fails is done again the next time."""
+        """Do it as if run by a timer: failed work is repeated the next time."""
         start = len(self._program.plan.calls)
         with contextlib.suppress(OSError, DestinationError):
             do()
@@ -102,7 +102,7 @@ class Shipping:
 
 
 def run_shipping(settings: Settings, plan: Plan, teller: Teller) -> None:
-    """Run it from end to end, and go on after a fault that it lives through."""
+    """Run it from start to end, and continue after a fault that it survives."""
     # One day after the other, so that the calls come in the same order each time.
     import waybill.exporter.exporting.exporting as module
 
@@ -119,12 +119,12 @@ def run_shipping(settings: Settings, plan: Plan, teller: Teller) -> None:
 
 
 def ship_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FRESH + 50) -> None:
-    """Look at what a fault left, then run everything again and look once more.
+    """Check the state after a fault, then run everything again and check once more.
 
     Args:
-        settings: of the home that was hit.
-        ledger: what its process said; what is emitted here is added.
-        fresh_number: of the emission that must arrive now.
+        settings: those of the home under test.
+        ledger: the report of its process; emissions made here are added.
+        fresh_number: the number of the emission that must arrive now.
     """
     assert not ledger.faults, "\n".join(ledger.faults)
     root, there = settings.root, there_of(settings)
@@ -156,7 +156,7 @@ def ship_and_check(settings: Settings, ledger: Ledger, *, fresh_number: int = FR
 
 
 def check_there(there: Path, ledger: Ledger) -> None:
-    """The destination holds all that was acknowledged, each record once, and its manifests say so."""
+    """Check that the destination contains each acknowledged record once, and that its manifests agree."""
     lost, invented = compare(rows_of(there), ledger, ledger.acknowledged)
     assert not lost, f"acknowledged and not at the destination: {lost}"
     assert not invented, f"nobody emitted {invented}"

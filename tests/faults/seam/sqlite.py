@@ -1,6 +1,6 @@
-"""SQLite's file system with a plan of what fails.
+"""SQLite's file system, with a plan of failures.
 
-The production code is unchanged but for the name of the file system it opens the journal with. Everything
+The production code is unchanged except for the name of the file system that opens the journal. Everything
 else is SQLite's own: write-ahead log, shared memory and locks are those of its file system `unix`.
 """
 
@@ -21,11 +21,11 @@ CREATES: Final = apsw.SQLITE_OPEN_CREATE
 
 
 class FaultySqlite(apsw.VFS):
-    """A file system for SQLite whose every changing call asks the plan first.
+    """A file system for SQLite that consults the plan before each changing call.
 
     Args:
-        plan: what fails.
-        name: what a connection opens it by.
+        plan: the plan of failures.
+        name: the name that a connection opens it by.
     """
 
     def __init__(self, plan: Plan, name: str = "faulty") -> None:
@@ -88,7 +88,7 @@ def path_of(name: str | apsw.URIFilename | None) -> Path:
 
 @contextmanager
 def _told(kind: type[apsw.Error], code: int) -> Iterator[None]:
-    """Tell SQLite of a failure as its own file system would."""
+    """Report a failure to SQLite as its own file system would."""
     try:
         yield
     except OSError as error:

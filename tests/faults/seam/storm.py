@@ -1,8 +1,8 @@
-"""The storm: every fault of the fault model, at random, while a town is at work.
+"""The storm: every fault of the fault model, at random, while a town is working.
 
-The seed decides which faults come and when, so that a storm can be repeated as nearly as processes allow.
-Faults overlap. One that takes a home or a root back in time waits until everything that was acknowledged
-is filed, and spares what is then the only copy: no design keeps what every disk has forgotten.
+The seed decides which faults come and when, so a storm can be repeated as closely as processes allow. Faults
+overlap. A fault that takes a home or a root back in time waits until everything acknowledged is filed, and
+spares the only remaining copy: no design can keep data that every disk has forgotten.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class Storm:
         self._spared: set[Path] = set()
         self._starved: set[tuple[int, int]] = set()
         self._was_adopted = False
-        """Whether another root was adopted since the snapshot."""
+        """Whether another root has been adopted since the snapshot."""
         self._copy, self._snapshot = town.folder / "copy", town.folder / "snapshot"
 
     def blow(self, seconds: float) -> None:
-        """Let faults come for so long."""
+        """Make faults for this long."""
         until_s = time.monotonic() + seconds
         faults = self._faults()
         while time.monotonic() < until_s:
@@ -80,12 +80,12 @@ class Storm:
         self._end_faults(float("inf"))
 
     def check(self) -> None:
-        """Calm down, mend what was damaged as an operator would, and hold the layout against the ledger."""
+        """Stop the faults, repair damage as an operator would, and compare the layout with the ledger."""
         self._town.pause()
         self._town.kill_all()
         self._town.end_senders()
         self._town.flush()
-        for _ in range(3):  # what a repair files may be found by the next look
+        for _ in range(3):  # the next check may find what a repair files
             self._town.waybill("repair", "--json", may_fail=True)
             self._town.flush()
         found = self._town.findings()
@@ -104,12 +104,12 @@ class Storm:
 
     @contextlib.contextmanager
     def _calmly(self, *, flushed: bool = True) -> Iterator[None]:
-        """Kill everything once what was acknowledged is filed, and begin again in the end."""
+        """Once all that was acknowledged is filed, kill everything; start again at the end."""
         self._end_faults(float("inf"))
         self._town.pause()
         try:
             if flushed:
-                # The runner that does it lives on until it is killed, so that its WAL is left.
+                # The runner that does this lives until it is killed, so its WAL is left.
                 self._town.keep_collector()
                 self._town.flush()
             self._town.kill_all()
@@ -118,7 +118,7 @@ class Storm:
             self._town.resume()
 
     def _now_only_in_the_root(self) -> None:
-        """The journal no longer has what the root has: that must be neither taken back nor damaged."""
+        """The journal lacks entries that the root has: their rows must be neither retracted nor damaged."""
         shutil.rmtree(self._copy, ignore_errors=True)
         self._spared.update((self._town.root / "events").rglob("*.parquet"))
 
@@ -194,7 +194,7 @@ class Storm:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
 
-        # By a thread: whoever waits for a lock that the frozen one holds may keep this one from going on.
+        # In a thread: a process that waits for the frozen one's lock may block this one.
         threading.Timer(1 + 2 * self._chance.random(), thaw).start()
         return True
 
@@ -212,7 +212,7 @@ class Storm:
 
         def mount() -> None:
             files = [path for path in self._town.root.rglob("*") if path.is_file()]
-            # What is under way in that moment may be written, and does not count, as the rows show later.
+            # Work in progress at that moment may be written or not; the rows show it later.
             if left := [path for path in files if path.stat().st_mtime_ns > over_ns]:
                 self._town.ledger.faults.append(f"written into a root that is not mounted: {left[:5]}")
             shutil.rmtree(self._town.root)
@@ -252,7 +252,7 @@ class Storm:
 
     def _starve(self, what: int, limit: int) -> bool:
         pid = runner_of(self._town.home)
-        # Who is starved already would be given back what little it has.
+        # A process that is already starved would get its little memory back.
         if pid is None or (pid, what) in self._starved or not hasattr(resource, "prlimit"):
             return False
         try:
@@ -308,7 +308,7 @@ class Storm:
         return True
 
     def _roll_the_home_back(self) -> None:
-        """Take a snapshot; the next time, make the home what it was then, in the same files or in others."""
+        """Take a snapshot; the next time, reset the home to it, in the same files or in new ones."""
         home = self._town.home
         with self._calmly():
             if not self._snapshot.exists():
@@ -324,11 +324,11 @@ class Storm:
             shutil.rmtree(self._snapshot)
             self._now_only_in_the_root()
             if self._was_adopted:
-                # The home does not remember that this root took the place of the one that it knew.
+                # The home does not remember that this root replaced the one it knew.
                 self._adopt()
 
     def _roll_the_root_back(self) -> None:
-        """Take a copy; the next time, put it in the root's place."""
+        """Take a copy; the next time, replace the root by it."""
         with self._calmly():
             if not self._copy.exists():
                 if self._town.root.exists():
@@ -350,7 +350,7 @@ class Storm:
                 path.unlink()
             try:
                 Journal(self._town.home).close()
-            except JournalError:  # it was lost within a checkpoint: what the error says is done
+            except JournalError:  # it was lost within a checkpoint: follow the error's advice
                 (self._town.home / "journal.db").rename(self._town.home / "torn.db")
             self._now_only_in_the_root()
 
@@ -370,16 +370,16 @@ class Storm:
         self._now_only_in_the_root()
 
     def _delete_the_journal(self) -> bool:
-        """Delete it while it is served: whoever had it open saves it, and nobody goes on before a restart."""
+        """Delete it while it is served: a process that has it open saves it, and all stop until a restart."""
         home = self._town.home
         nodes = _nodes_of(home)
-        # What is put back goes on under a node of its own.
+        # A journal that is put back continues under a new node.
         return self._lose_the_journal(
             self._delete, lambda: _is_saved(home) or _nodes_of(home)[: len(nodes)] == nodes
         )
 
     def _replace_the_journal(self) -> bool:
-        """The same with another journal in its place, which then is moved away as the error says."""
+        """The same with another journal in its place, which is then moved away as the error advises."""
 
         def replace() -> None:
             other = self._town.folder / "other"
@@ -404,7 +404,7 @@ class Storm:
         if not is_safe():
             self._town.ledger.faults.append("nobody saved a journal that was lost while it was served")
         with self._calmly(flushed=False):
-            mend()  # who opens the home next puts back what was saved
+            mend()  # the next to open the home puts back the saved journal
         return True
 
     def _delete(self) -> None:
@@ -412,7 +412,7 @@ class Storm:
             path.unlink()
 
     def _damage_an_entry(self) -> None:
-        """Damage what has just been kept, between two others: these are filed, and it is named as poison."""
+        """Damage a new entry between two others: the others are filed, and it is named as poison."""
         numbers = self._town.own_numbers()
         with self._calmly():
             journal = Journal(self._town.home)
@@ -438,5 +438,5 @@ def _nodes_of(home: Path) -> list[str]:
 
 
 def _is_saved(home: Path) -> bool:
-    """Whether a journal that was lost is saved beside its place."""
+    """Whether a lost journal is saved in its folder."""
     return any(home.glob(_SAVED))

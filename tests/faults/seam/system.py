@@ -1,7 +1,7 @@
-"""The operating system's calls on a home's other files, the spools and the locks, with a plan of what fails.
+"""The system calls on a home's other files, the spools and the locks, with a plan of failures.
 
-The spool has no seam of its own: one write is all that an emitter waits for. So this replaces functions of
-the module `os`, for files below one folder, and belongs into a process that is thrown away.
+The spool has no seam: an emitter waits for only one write. So this replaces functions of the module `os` for
+files below one folder, and must only be used in a disposable process.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Args = tuple[Any, ...]
 
 
 class FaultySystem:
-    """Makes the calls of `os` on files below a folder ask the plan first.
+    """Makes calls of `os` on files below a folder consult the plan first.
 
     Args:
-        plan: what fails.
-        folder: calls on files elsewhere are left alone, but for the fsync of the folder that it is in.
+        plan: the plan of failures.
+        folder: calls on other files are left alone, except the fsync of its parent folder.
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
@@ -30,7 +30,7 @@ class FaultySystem:
         self._folder = folder
 
     def install(self) -> None:
-        """Take the place of the functions, for the rest of this process."""
+        """Replace the functions for the rest of this process."""
         noted = self._plan.noted
         self._replace("mkdir", "make folder", _path)
         self._replace("rename", "rename", _target, lambda path, args: noted().renamed(Path(args[0]), path))
@@ -65,7 +65,7 @@ class FaultySystem:
             try:
                 self._plan.reach(name, path, half)
             except OSError:
-                # What got some bytes in says how many; the next call hears of the trouble.
+                # A partial write returns its number of bytes; the next call gets the error.
                 if written:
                     return written[0]
                 raise

@@ -1,7 +1,7 @@
-"""What is at work when a storm comes: a collector, its clients, pipelines and their runner.
+"""The town that a storm hits: a collector, its clients, pipelines and their runner.
 
-All of it is real: `waybill serve`, the OpenLineage client, HTTP. Where this user may mount disks, the home
-and the root have one each. Every process reads the same clock, which can be shifted.
+All of it is real: `waybill serve`, the OpenLineage client, HTTP. If this user may mount disks, the home and
+the root each have one. Every process reads the same clock, which can be shifted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INODES: Final = 200_000
 EMITTERS: Final = 2
 SENDERS: Final = 2
 APART: Final = 10_000_000
-"""Between the first numbers of two senders."""
+"""The distance between the first numbers of two senders."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 _RECORDS: Final = 10
@@ -54,7 +54,7 @@ _COMMAND_S: Final = 1_800.0  # a repair after an hour of damage reads the whole 
 
 
 class Disk:
-    """A folder; where this user may mount, a disk of its own whose room and inodes can be taken away."""
+    """A folder; if this user may mount disks, a separate disk whose space and inodes can be taken away."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -72,7 +72,7 @@ class Disk:
         self.is_mounted = can and subprocess.run(mounting, capture_output=True, check=False).returncode == 0
 
     def limit(self, *, room: bool = False, inodes: bool = False) -> None:
-        """Leave no room or no inode beyond what is used; or give all of it back."""
+        """Take away all free space or inodes, or give everything back."""
         used = os.statvfs(self.place)
         size_bytes = (used.f_blocks - used.f_bfree) * used.f_frsize + 2**16 if room else DISK_BYTES
         count = used.f_files - used.f_ffree + 1 if inodes else INODES
@@ -85,13 +85,13 @@ class Disk:
 
 
 class Sender(threading.Thread):
-    """A client of the collector that writes down what was acknowledged."""
+    """A client of the collector that records what was acknowledged."""
 
     def __init__(self, address: Callable[[], str], first: int, chance: Random) -> None:
         super().__init__(daemon=True)
         self.ledger = Ledger()
         self.at_work = threading.Lock()
-        """Held while a request is under way; whoever holds it pauses this sender."""
+        """Held during a request; holding it elsewhere pauses this sender."""
         self.stopping = threading.Event()
         self._address = address
         self._numbers = itertools.count(first)
@@ -131,7 +131,7 @@ class Sender(threading.Thread):
 
 
 class Emitter:
-    """A pipeline's process, and what it says."""
+    """A pipeline's process, and its reports."""
 
     def __init__(self, home: Path, root: Path, first: int, durability: str, env: dict[str, str]) -> None:
         self.ledger = Ledger()
@@ -162,13 +162,13 @@ class Emitter:
 
 
 class Town:
-    """Everything that is at work.
+    """Everything in the town.
 
     Attributes:
-        ledger: what the senders and pipelines that have ended were told.
-        clock: the file with the seconds by which every process's clock is wrong.
+        ledger: the reports of senders and pipelines that have ended.
+        clock: the file with the number of seconds by which every process's clock is wrong.
         damaged: the dids of the records that were damaged in the journal, by its number for them.
-        named: the dids of those that a command has named.
+        named: the dids of those damaged records that a command has named.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -201,7 +201,7 @@ class Town:
         self.keep_emitters()
 
     def close(self) -> None:
-        """End all processes and give the disks back."""
+        """End all processes and release the disks."""
         for sender in self.senders:
             sender.stopping.set()
         self.kill_all()
@@ -211,7 +211,7 @@ class Town:
         self._said.close()
 
     def keep(self) -> None:
-        """Copy what is on disks of their own, which go when the town is closed, to be looked at later."""
+        """Copy the files of separate disks for later inspection; closing the town releases the disks."""
         for name, disk in self.disks.items():
             if disk.is_mounted:
                 shutil.copytree(disk.place, self.folder / f"kept-{name}")
@@ -221,7 +221,7 @@ class Town:
         self._said.flush()
 
     def own_numbers(self) -> list[int]:
-        """Three numbers of records that nobody else sends."""
+        """Take three record numbers that nobody else sends."""
         first = next(self._firsts)
         return [number for number in range(first, first + 9) if number % 3 == 2]
 
@@ -260,7 +260,7 @@ class Town:
         )
 
     def is_served(self, *, within_s: float) -> bool:
-        """Whether the collector has the home open, or comes to it in time."""
+        """Whether the collector has the home open, or opens it in time."""
         deadline_s = time.monotonic() + within_s
         while time.monotonic() < deadline_s:
             connection = http.client.HTTPConnection(f"127.0.0.1:{self.port}", timeout=5)
@@ -281,7 +281,7 @@ class Town:
             self.kill_runner_of(home)
 
     def kill_runner_of(self, home: Path) -> None:
-        """Kill the runner, and those that have been started and do not hold the lease yet."""
+        """Kill the runner, and started runners that do not hold the lease yet."""
         for pid in runners_of(home):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -297,13 +297,13 @@ class Town:
             self.end_emitter(self.emitters.pop())
 
     def resume(self) -> None:
-        """Go on as before."""
+        """Resume the senders."""
         self.keep_collector()
         for sender in self.senders:
             sender.at_work.release()
 
     def end_senders(self) -> None:
-        """End the senders, which are paused, and enter what they were told."""
+        """End the paused senders, and enter their reports."""
         while self.senders:
             sender = self.senders.pop()
             sender.stopping.set()
@@ -312,7 +312,7 @@ class Town:
             self._enter(sender.ledger)
 
     def flush(self, home: Path | None = None) -> None:
-        """File everything. A file that was altered holds a flush up until it is in quarantine."""
+        """File everything. An altered file holds up a flush until it is quarantined."""
         for _ in range(_FLUSHES_MAX):
             if self.waybill("flush", "--timeout", "120", home=home, may_fail=True) is not None:
                 return
@@ -324,13 +324,13 @@ class Town:
         listed = self.waybill("poison", "list", "--json", home=home, may_fail=True) or ""
         self.note(listed)
         poison = [json.loads(line) for line in listed.splitlines()]
-        # Each projection comes to it by itself.
+        # Each projection gets there by itself.
         lost = {one["seq"] for one in poison if one["reason"].startswith(_DAMAGED)} & self.damaged.keys()
         for seq in lost:
             self.named.add(self.damaged[seq])
             self.waybill("poison", "drop", str(seq), "--yes", home=home)
         if any(one["seq"] not in lost for one in poison):
-            # What was scarce for a while may have made good entries poison.
+            # A temporary shortage may have made good entries poison.
             self.waybill("poison", "retry", "--all", home=home, may_fail=True)
 
     def waybill(self, *words: str, may_fail: bool = False, home: Path | None = None) -> str | None:

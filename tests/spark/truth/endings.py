@@ -65,7 +65,7 @@ def table() -> str:
         if module.name.startswith("test_endings_"):
             importlib.import_module(module.name)
     rows = sorted(_rows.values(), key=lambda row: FAMILIES.index(row.family))
-    lines = ["| what | how it ends | what really happened | the record |", "|---|---|---|---|"]
+    lines = ["| what | how it ends | visible result | record |", "|---|---|---|---|"]
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)
 

@@ -51,7 +51,9 @@ def application(scene: Scene) -> tuple[FinalState, str | None]:
     return record.final_state, (record.annotations or {}).get("errorCause")
 
 
-@ending("a driver", "it ends, without `stop()`", really="exit status 0", record="application COMPLETE")
+@ending(
+    "a driver", "it exits normally, without `stop()`", really="exit status 0", record="application COMPLETE"
+)
 def test_a_driver_that_ends(play: Play) -> None:
     scene = ended(play, "", 0)
     assert scene.states("before") == [COMPLETE]
@@ -60,9 +62,9 @@ def test_a_driver_that_ends(play: Play) -> None:
 
 @ending(
     "a driver",
-    "an exception that nobody catches",
+    "an uncaught exception",
     really="exit status 1",
-    record="application ERROR with the cause; what was written stays COMPLETE",
+    record="application ERROR with the cause; finished writes stay COMPLETE",
 )
 def test_a_driver_that_raises(play: Play) -> None:
     scene = ended(play, "raise LookupError('no dashboard')", 1)
@@ -80,8 +82,8 @@ def test_a_driver_that_exits_with_a_status(play: Play) -> None:
 
 @ending(
     "a driver",
-    "an exception in a notebook's cell, the kernel goes on",
-    really="further cells run",
+    "an exception in a notebook's cell, the kernel continues",
+    really="later cells run",
     record="application COMPLETE",
 )
 def test_a_driver_whose_cell_raises(play: Play) -> None:
@@ -114,8 +116,8 @@ def test_a_driver_that_is_told_to_end_between_two_writes(play: Play) -> None:
 @ending(
     "a driver",
     "SIGTERM or Ctrl-C in the middle of a write",
-    really="exit status 143 or 130, no `_SUCCESS`; under Ctrl-C, PySpark 3.5 and 4.0 break down, status 1",
-    record="the write and the application CANCELLED; where PySpark breaks down, the application ERROR",
+    really="exit status 143 or 130, no `_SUCCESS`; on Ctrl-C, PySpark 3.5 and 4.0 crash, status 1",
+    record="the write and the application CANCELLED; if PySpark crashes, the application ERROR",
 )
 def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> None:
     text = f"once_it_writes(lambda: os.kill(os.getpid(), signal.{name}))\nwrite_slowly()"
@@ -131,7 +133,7 @@ def test_a_driver_that_is_told_to_end_within_a_write(play: Play, name: str) -> N
     "a driver",
     "`kill -9` or `os._exit` in the middle of a write",
     really="no `_SUCCESS`",
-    record="none says COMPLETE; once the process is seen to be gone, CANCELLED, marked as inferred",
+    record="never COMPLETE; CANCELLED, marked as inferred, once Waybill sees that the process is gone",
 )
 def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
     status = 5 if "_exit" in how else -signal.SIGKILL
@@ -149,7 +151,7 @@ def test_a_driver_that_is_killed_within_a_write(play: Play, how: str) -> None:
     "a driver",
     "its Java is killed in the middle of a write",
     really="an exception, exit status 1, no `_SUCCESS`",
-    record="the application ERROR; none says that the write is COMPLETE",
+    record="the application ERROR; the write is never COMPLETE",
 )
 def test_a_driver_whose_java_is_killed(play: Play) -> None:
     kill = "os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGKILL)"

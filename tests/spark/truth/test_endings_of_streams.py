@@ -72,7 +72,7 @@ def test_a_stream_to_files(scene: Scene) -> None:
     assert (record.final_state, record.data_sink) == (COMPLETE, None)
 
 
-@ending("a stream", "`foreachBatch` writes", really="files, `_SUCCESS`", record="COMPLETE of each write")
+@ending("a stream", "`foreachBatch` writes", really="files, `_SUCCESS`", record="COMPLETE for each write")
 def test_a_stream_whose_batches_are_written(scene: Scene) -> None:
     assert scene.error("batches") is None
     assert scene.is_committed("batch_0")
@@ -83,7 +83,7 @@ def test_a_stream_whose_batches_are_written(scene: Scene) -> None:
     "a stream",
     "a write in `foreachBatch` fails",
     really="the stream ends with an exception",
-    record="ERROR of that write, with the cause",
+    record="ERROR for that write, with the cause",
 )
 def test_a_stream_of_which_a_batch_fails(scene: Scene) -> None:
     assert scene.error("fails")

@@ -45,7 +45,7 @@ def scene(play: Play) -> Scene:
 
 @ending(
     "threads and sessions",
-    "32 writes in 8 threads and as many sessions, every other two fail",
+    "32 writes in 8 threads and several sessions, half of them fail",
     really="exceptions in 16, `_SUCCESS` in 16",
     record="16 COMPLETE, 16 ERROR, each with its own cause",
 )

@@ -92,7 +92,7 @@ def scene(play: Play) -> Scene:
     return play(PROGRAM)
 
 
-@ending("a write", "it ends", really="files, `_SUCCESS`", record="COMPLETE")
+@ending("a write", "it succeeds", really="files, `_SUCCESS`", record="COMPLETE")
 def test_a_write(scene: Scene) -> None:
     assert scene.error("good") is None
     assert scene.is_committed("good")
@@ -122,7 +122,7 @@ def test_a_write_whose_task_fails(scene: Scene, name: str) -> None:
 
 @ending(
     "a write",
-    "one of its tasks fails, the others wrote already",
+    "one of its tasks fails after the others wrote",
     really="an exception, no file is left",
     record="ERROR with the cause",
 )
@@ -136,8 +136,8 @@ def test_a_write_of_which_one_task_fails(scene: Scene) -> None:
 @ending(
     "a write",
     "the folder exists",
-    really="an exception, the folder is as before",
-    record="ERROR with the cause; COMPLETE of who wrote it stays",
+    really="an exception, the folder is unchanged",
+    record="ERROR with the cause; the earlier writer's COMPLETE stays",
 )
 def test_a_write_to_a_folder_that_exists(scene: Scene) -> None:
     assert "PATH_ALREADY_EXISTS" in (scene.error("exists") or "")
@@ -182,7 +182,7 @@ def test_a_write_that_fails_to_replace(scene: Scene) -> None:
 @ending(
     "a write",
     "it names a column that does not exist",
-    really="an exception before Spark begins",
+    really="an exception before Spark starts",
     record="none",
 )
 def test_a_write_that_spark_does_not_begin(scene: Scene) -> None:
@@ -190,7 +190,7 @@ def test_a_write_that_spark_does_not_begin(scene: Scene) -> None:
     assert scene.states("no_column") == []
 
 
-@ending("a write", "its file system takes no files", really="an exception", record="ERROR with the cause")
+@ending("a write", "its file system accepts no files", really="an exception", record="ERROR with the cause")
 def test_a_write_to_where_nothing_can_be_written(scene: Scene) -> None:
     assert scene.error("not_writable")
     (record,) = [
@@ -199,7 +199,7 @@ def test_a_write_to_where_nothing_can_be_written(scene: Scene) -> None:
     assert record.final_state is ERROR
 
 
-@ending("a write", "a task fails once and is tried again", really="files, `_SUCCESS`", record="COMPLETE")
+@ending("a write", "a task fails once and is retried", really="files, `_SUCCESS`", record="COMPLETE")
 def test_a_write_whose_task_is_tried_again(scene: Scene) -> None:
     assert scene.error("retried") is None
     assert scene.is_committed("retried")
@@ -223,7 +223,7 @@ def test_a_write_whose_jobs_are_cancelled(scene: Scene) -> None:
     "a table",
     "`saveAsTable`, or `CREATE TABLE … AS SELECT`",
     really="the table and its files",
-    record="two, COMPLETE: of the table, and of the files that are written for it",
+    record="two, COMPLETE: one for the table, and one for its files",
 )
 def test_a_table_that_is_created(scene: Scene, name: str) -> None:
     assert scene.error(name) is None
@@ -235,8 +235,8 @@ def test_a_table_that_is_created(scene: Scene, name: str) -> None:
 @ending(
     "a table",
     "it exists",
-    really="an exception, the table is as before",
-    record="ERROR with the cause, without a sink; none on PySpark 3.5 and 4.0, which begin nothing",
+    really="an exception, the table is unchanged",
+    record="ERROR with the cause, without a sink; none on PySpark 3.5 and 4.0, which start no job",
 )
 def test_a_table_that_exists(scene: Scene) -> None:
     assert "ALREADY_EXISTS" in (scene.error("table_exists") or "")
@@ -268,7 +268,7 @@ def test_a_table_that_is_altered_or_dropped(scene: Scene) -> None:
     assert not [one for one in scene.ran.records if "drop_table" in one.transforms[0]]
 
 
-@ending("an RDD", "`saveAsTextFile` ends", really="files, `_SUCCESS`", record="COMPLETE")
+@ending("an RDD", "`saveAsTextFile` succeeds", really="files, `_SUCCESS`", record="COMPLETE")
 def test_an_rdd(scene: Scene) -> None:
     assert scene.is_committed("rdd")
     assert COMPLETE in scene.states("rdd")
@@ -285,8 +285,8 @@ def test_an_rdd_whose_task_fails(scene: Scene) -> None:
 @ending(
     "an RDD",
     "the folder exists",
-    really="an exception, the folder is as before",
-    record="none: Spark begins no job, and the listener says nothing",
+    really="an exception, the folder is unchanged",
+    record="none: Spark starts no job, and the listener reports nothing",
 )
 def test_an_rdd_whose_folder_exists(scene: Scene) -> None:
     assert "FileAlreadyExistsException" in (scene.error("rdd_exists") or "")

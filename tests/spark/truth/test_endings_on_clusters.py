@@ -120,7 +120,7 @@ def scene(play: Play, master: str) -> Scene:
     return play(PROGRAM, arguments=(master,))
 
 
-@ending("a cluster", "a write of two workers ends", really="files, `_SUCCESS`", record="COMPLETE")
+@ending("a cluster", "a write on two workers succeeds", really="files, `_SUCCESS`", record="COMPLETE")
 def test_a_write_on_a_cluster(scene: Scene) -> None:
     assert scene.is_committed("good")
     assert scene.states("good") == [COMPLETE]
@@ -128,7 +128,7 @@ def test_a_write_on_a_cluster(scene: Scene) -> None:
 
 @ending(
     "a cluster",
-    "an executor is killed, its tasks run elsewhere",
+    "an executor is killed, and its tasks run elsewhere",
     really="files, `_SUCCESS`",
     record="COMPLETE",
 )
@@ -143,7 +143,8 @@ def test_a_write_whose_executor_dies(scene: Scene) -> None:
 )
 def test_a_write_with_a_speculative_task(scene: Scene) -> None:
     assert scene.error("speculated") is None
-    assert sorted(path.name for path in scene.ran.out.glob("attempt_*")) == ["attempt_0", "attempt_1"]
+    # The first may be overtaken before it comes to the row that holds it up.
+    assert (scene.ran.out / "attempt_1").exists()
     assert scene.is_committed("speculated")
     assert scene.states("speculated") == [COMPLETE]
 

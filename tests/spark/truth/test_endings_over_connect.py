@@ -201,7 +201,7 @@ def said(scene: Scene, name: str) -> list[tuple[FinalState, str | None, str | No
 
 @ending(
     "Spark Connect",
-    "a write of a client ends",
+    "a client's write succeeds",
     really="files, `_SUCCESS`",
     record="COMPLETE, confirmed by the server's event log, with the client's tags",
 )
@@ -231,8 +231,8 @@ def test_a_write_of_a_client_that_fails(scenes: dict[str, Scene]) -> None:
 @ending(
     "Spark Connect",
     "a client writes to a folder that exists",
-    really="an exception in the client, the folder is as before",
-    record="as above, on Spark 3.5 without the tags; COMPLETE of who wrote it stays",
+    really="an exception in the client, the folder is unchanged",
+    record="as above, on Spark 3.5 without the tags; the earlier writer's COMPLETE stays",
 )
 def test_a_write_of_a_client_to_a_folder_that_exists(scenes: dict[str, Scene]) -> None:
     for name in ("orders", "stock"):
@@ -258,7 +258,7 @@ def test_clients_that_work_at_once(scenes: dict[str, Scene]) -> None:
 @ending(
     "Spark Connect",
     "a client is killed in the middle of a write",
-    really="the server goes on: files, `_SUCCESS`",
+    really="the server continues: files, `_SUCCESS`",
     record="COMPLETE",
 )
 def test_a_write_of_a_client_that_is_killed(scenes: dict[str, Scene]) -> None:
@@ -268,7 +268,7 @@ def test_a_write_of_a_client_that_is_killed(scenes: dict[str, Scene]) -> None:
 
 @ending(
     "Spark Connect",
-    "the server is told to end (SIGTERM)",
+    "the server is stopped (SIGTERM)",
     really="exit status 143",
     record="its application CANCELLED",
 )

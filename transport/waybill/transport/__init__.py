@@ -1,7 +1,7 @@
-"""How an event is kept: admission, the journal, the projections' runner, and the doors for emitters.
+"""Keeping events: admission, the journal, the runner of projections, and the interfaces for emitters.
 
-Importing this package loads neither pyarrow nor pyspark nor the delivery code: a pipeline that only emits
-pays for the journal alone.
+Importing this package does not load pyarrow, pyspark or the delivery code: a pipeline that only emits events
+pays only for the journal.
 """
 
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         JournalError as JournalError,
         JournalFullError as JournalFullError,
         JournalVersionError as JournalVersionError,
+        MissingExtraError as MissingExtraError,
+        NotFoundError as NotFoundError,
         RootError as RootError,
         SettingsConflictError as SettingsConflictError,
         SettingsError as SettingsError,
@@ -49,6 +51,8 @@ _PACKAGES = {
         "JournalError",
         "JournalFullError",
         "JournalVersionError",
+        "MissingExtraError",
+        "NotFoundError",
         "RootError",
         "SettingsConflictError",
         "SettingsError",
@@ -61,7 +65,9 @@ _PACKAGES = {
     "waybill.transport.tracker": {"TrackedFile", "Tracker"},
     "waybill.transport.transport": {"WaybillConfig", "WaybillTransport"},
 }
-"""Where each name comes from."""
+"""The package of each name."""
 
 __all__ = [name for names in _PACKAGES.values() for name in names]
-__getattr__ = _lazily(__name__, _PACKAGES)
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

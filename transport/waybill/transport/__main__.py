@@ -23,9 +23,9 @@ _BELOW_PIPELINES = 5
 
 
 def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -> int:
-    """Be the runner of a home; 0 also if another process is.
+    """Be the runner of a home; return 0 even if another process already is.
 
-    The process that started this one may have reserved the runner's lease: then it gives its descriptor.
+    If the process that started this one has reserved the runner's lease, it passes the descriptor.
     """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
@@ -39,17 +39,17 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
         return stop_requested.is_set() or locks.is_wanted(home)
 
     lease = locks.take(home) if descriptor is None else locks.inherit(descriptor)
-    while lease is not None and Journal.exists(home):  # opening the journal would create the home again
+    while lease is not None and Journal.exists(home):  # opening the journal would recreate the home
         with contextlib.closing(Journal(home)) as journal:
             if not agreed(journal):
-                # Its program has just made it, and starts a runner once it has agreed on the settings.
+                # Its program has only just made it, and starts a runner once the settings are agreed.
                 lease.release()
                 return 0
             try:
                 last_seq = _work(journal, lease, idle_s, must_end)
             finally:
                 lease.release()
-            # An emitter that looked before the release saw a runner and started none.
+            # An emitter that checked before the release saw a runner and started none.
             is_done = must_end() or not home.is_dir()
             is_done = is_done or (journal.last_seq() <= last_seq and not waiting(home))
         lease = None if is_done else locks.take(home)
@@ -57,14 +57,14 @@ def main(home: Path, descriptor: int | None = None, *, idle_s: float = IDLE_S) -
 
 
 def _work(journal: Journal, lease: locks.Lease, idle_s: float, must_end: Callable[[], bool]) -> int:
-    """Run by the agreed settings, anew whenever they are changed; returns the last entry that was known."""
+    """Run by the agreed settings, restarting when they change; return the last known entry."""
     while True:
         is_changed = _noticing_change(journal)
         runner = Runner(journal, obey(journal), lease=lease.descriptor)
         last_seq = runner.run(idle_s=idle_s, until=partial(_any, must_end, is_changed))
         if must_end() or not is_changed():
             return last_seq
-        log.info("the agreed settings have been changed, and are taken over")
+        log.info("the agreed settings have changed and are now used")
 
 
 def _any(*conditions: Callable[[], bool]) -> bool:
@@ -72,7 +72,7 @@ def _any(*conditions: Callable[[], bool]) -> bool:
 
 
 def _noticing_change(journal: Journal) -> Callable[[], bool]:
-    """Tells whether something else has been agreed since; of a home that was deleted, nothing has."""
+    """Make a function that reports whether the agreed settings have changed; never for a deleted home."""
     values = agreed(journal)
     return lambda: journal.home.is_dir() and agreed(journal) != values
 

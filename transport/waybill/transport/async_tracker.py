@@ -1,12 +1,12 @@
-"""The Tracker for asyncio: what waits for the disk does so in a thread, so that the event loop goes on.
+"""The Tracker for asyncio: calls that wait for the disk run in a thread, so the event loop is not blocked.
 
     async with AsyncTracker() as tracker, await tracker.file("orders.csv.gz", data_source="sftp-in") as f:
         with f.transform("decompress"):
             ...
         await f.egress("warehouse")
 
-The rules are those of the `Tracker`; a path belongs to one task at a time. A task that is cancelled while an
-event is kept goes on as cancelled once that is done, so that its path can tell of its end.
+The rules are those of the `Tracker`; a path belongs to one task at a time. If a task is cancelled while an
+event is being kept, the cancellation waits until that is done, so that the path can record its end.
 """
 
 from __future__ import annotations
@@ -20,21 +20,24 @@ from waybill.transport.tracker import TrackedFile, Tracker
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from contextlib import AbstractContextManager
+    from os import PathLike
     from types import TracebackType
 
     from openlineage.client import OpenLineageClient
 
     from waybill.transport.config import Settings
+    from waybill.transport.tracker.datasets import DatasetName, DatasetSchema
+    from waybill.transport.tracker.file_run import DataSinks
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class AsyncTracker:
-    """Tracks files as `Tracker` does, which has the same arguments; opened and closed by ``async with``.
+    """Tracks files as `Tracker` does, with the same arguments; opened and closed by ``async with``.
 
     Raises:
-        SettingsError: a setting cannot be used; as the others, on entering.
+        SettingsError: a setting cannot be used. All errors are raised on entering.
         JournalError: the home cannot be opened.
         AdmissionError: the system name is empty.
     """
@@ -45,8 +48,9 @@ class AsyncTracker:
         *,
         system_name: str | None = None,
         settings: Settings | None = None,
+        **given: object,
     ) -> None:
-        self._open = lambda: Tracker(client, system_name=system_name, settings=settings)
+        self._open = lambda: Tracker(client, system_name=system_name, settings=settings, **given)
 
     async def __aenter__(self) -> Self:
         self._tracker = await _in_thread(self._open)
@@ -59,13 +63,13 @@ class AsyncTracker:
 
     async def file(
         self,
-        filename: str,
+        filename: str | PathLike[str],
         *,
         data_source: str,
-        data_sinks: Iterable[str] = (),
+        data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
     ) -> AsyncTrackedFile:
-        """Say that a file has come in, as `Tracker.file`; use what is returned in an ``async with``."""
+        """Record that a file has arrived, as `Tracker.file`; use the returned file in an ``async with``."""
         return AsyncTrackedFile(
             await _in_thread(
                 self._tracker.file,
@@ -76,9 +80,30 @@ class AsyncTracker:
             )
         )
 
+    async def join(
+        self,
+        files: Iterable[AsyncTrackedFile],
+        filename: str | PathLike[str],
+        *,
+        data_source: str,
+        data_sinks: DataSinks = (),
+        annotations: Mapping[str, object] | None = None,
+    ) -> AsyncTrackedFile:
+        """Record that several files became one, as `Tracker.join`."""
+        return AsyncTrackedFile(
+            await _in_thread(
+                self._tracker.join,
+                [file._file for file in files],  # noqa: SLF001 - it wraps them
+                filename,
+                data_source=data_source,
+                data_sinks=data_sinks,
+                annotations=annotations,
+            )
+        )
+
 
 class AsyncTrackedFile:
-    """One file on one path, as `TrackedFile`; made by `AsyncTracker.file`, `split` and `branch`."""
+    """One file on one path, as `TrackedFile`; made by `AsyncTracker.file`, `join`, `split` and `branch`."""
 
     def __init__(self, file: TrackedFile) -> None:
         self._file = file
@@ -90,56 +115,68 @@ class AsyncTrackedFile:
 
     @property
     def parent_did(self) -> str | None:
-        """The file it was split from."""
+        """The did of the file that it was split from, or of the first that it was joined from."""
         return self._file.parent_did
 
     @property
+    def parent_dids(self) -> tuple[str, ...]:
+        """The dids of all files that it was split or joined from, `parent_did` first."""
+        return self._file.parent_dids
+
+    @property
     def filename(self) -> str:
-        """Its name."""
+        """The file's name."""
         return self._file.filename
 
     @property
     def data_source(self) -> str:
-        """The flow it came in by."""
+        """The flow that it arrived by."""
         return self._file.data_source
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
-        """Note something about the file on this path; it is kept with the path's end."""
+        """Add annotations to the file on this path; they are kept when the path ends."""
         self._file.annotate(annotations, **more)
 
     def transform(self, name: str) -> AbstractContextManager[None]:
-        """Pass through a flow, in a plain ``with``; it is kept with the path's end."""
+        """Add a flow to the path, in a plain ``with``; it is kept when the path ends."""
         return self._file.transform(name)
 
     def branch(self) -> AsyncTrackedFile:
-        """Begin a further path of the same file, as `TrackedFile.branch`."""
+        """Begin another path of the same file, as `TrackedFile.branch`."""
         return AsyncTrackedFile(self._file.branch())
 
-    async def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
-        """Say that the file has left by a sink, as `TrackedFile.egress`."""
-        await _in_thread(self._file.egress, data_sink, size_bytes=size_bytes)
+    async def egress(
+        self,
+        data_sink: str,
+        *,
+        dataset: DatasetName | None = None,
+        schema: DatasetSchema | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
+        """Record that the file has left by a sink, as `TrackedFile.egress`."""
+        await _in_thread(self._file.egress, data_sink, dataset=dataset, schema=schema, size_bytes=size_bytes)
 
     async def filter(self, reason: str) -> None:
-        """Say that the file goes no further on purpose, as `TrackedFile.filter`."""
+        """Record that the file was dropped on purpose, as `TrackedFile.filter`."""
         await _in_thread(self._file.filter, reason)
 
     async def error(self, cause: BaseException | str) -> None:
-        """Say that the file failed, as `TrackedFile.error`."""
+        """Record that the file failed, as `TrackedFile.error`."""
         await _in_thread(self._file.error, cause)
 
     async def cancel(self) -> None:
-        """Say that somebody stopped the work on this file, as `TrackedFile.cancel`."""
+        """Record that the work on this file was stopped, as `TrackedFile.cancel`."""
         await _in_thread(self._file.cancel)
 
     async def split(
         self,
-        filenames: Iterable[str],
+        filenames: Iterable[str | PathLike[str]],
         *,
         data_source: str | None = None,
-        data_sinks: Iterable[str] = (),
+        data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
     ) -> list[AsyncTrackedFile]:
-        """Say that the file was split into others, as `TrackedFile.split`."""
+        """Record that the file was split into others, as `TrackedFile.split`."""
         children = await _in_thread(
             self._file.split,
             filenames,
@@ -163,7 +200,7 @@ class AsyncTrackedFile:
 
 
 async def _in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
-    """Do this in a thread, and to its end: a task that is cancelled must not meet it still at work."""
+    """Run this in a thread, to its end: it must not still be running when a cancelled task goes on."""
     working = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
     try:
         return await asyncio.shield(working)
@@ -172,5 +209,5 @@ async def _in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kw
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({working})
         if not working.cancelled():
-            working.exception()  # is not told: the task ends as cancelled
+            working.exception()  # not reported: the task ends as cancelled
         raise

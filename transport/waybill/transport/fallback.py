@@ -1,15 +1,15 @@
-"""The fallback home: where events are kept while the home itself cannot be used.
+"""The fallback: a folder where events are kept while the home itself cannot be used.
 
-A folder of the user's own holds a journal for each such home. Nothing works on it: its entries wait until a
-program opens the home, which adopts them. Each step of that can be done again, since a home keeps the same
-bytes once:
+A folder of the user's own contains a journal for each such home. No runner works on it: its entries wait
+until a program opens the home and adopts them. Each step of the adoption can be repeated, because a home
+keeps the same bytes only once:
 
-1. a batch is appended to the home's journal, redacted as the home redacts, durable on return;
-2. the cursor in the fallback moves past the batch;
-3. what the cursor has passed is deleted, all but the newest entry, since programs may still append.
+1. append a batch to the home's journal, redacted by the home's rules and durable on return;
+2. move the fallback's cursor past the batch;
+3. delete the entries that the cursor has passed, except the newest, because programs may still append.
 
-Whoever could put something into the folder could put it into the records, and whoever could read it would
-read what is not redacted yet. So nobody else may be able to do either.
+Anyone who could write to the folder could forge records, and anyone who could read it would see data that is
+not redacted yet. So nobody else may be able to do either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import msgspec
 
 from waybill.transport import locks
 from waybill.transport.admission import Redaction
-from waybill.transport.errors import JournalError
+from waybill.transport.errors import JournalError, reason_of, sentence_of
 from waybill.transport.journal import Entry, Journal, Kind
 from waybill.transport.mounts import MEMORY_FILE_SYSTEMS, file_system_of
 
@@ -44,12 +44,14 @@ _ROOT_USER: Final = 0
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
+_GIVE_ANOTHER: Final = "give another folder by `fallback_home: DIR` in waybill.yaml"
+
 _told: Final[set[tuple[str, Path]]] = set()
-"""What this process has said of which home; a fork has said it, too."""
+"""The messages that this process has logged, by home; forks do not repeat them."""
 
 
 def fallback_of(settings: Settings) -> Path | None:
-    """The folder that stands in for a home; None where there can be none."""
+    """The folder that stands in for a home; None if there can be none."""
     if settings.fallback_home is None:
         return None
     digest = hashlib.sha256(os.fsencode(settings.home)).hexdigest()
@@ -57,30 +59,30 @@ def fallback_of(settings: Settings) -> Path | None:
 
 
 def open_fallback(settings: Settings, why: JournalError) -> tuple[Journal, Settings]:
-    """Open the journal that stands in for a home, and say once a process why, and what is less durable there.
+    """Open the journal that stands in for a home; log the reason and the risks once per process.
 
     Returns:
-        The journal, and the settings to use it by.
+        The journal, and the settings for it.
 
     Raises:
-        JournalError: it cannot be used either.
+        JournalError: the fallback cannot be used either.
     """
     folder = fallback_of(settings)
     if folder is None:
-        raise JournalError("this user has no folder for it; give one with `fallback_home`")
+        raise JournalError(f"this user has no folder for a fallback; {_GIVE_ANOTHER}")
     try:
         _refuse_unsafe_place(folder)
         _make(folder)
         _refuse_unsafe(folder)
     except OSError as error:
-        raise JournalError(f"{folder} cannot be used ({error}); give another `fallback_home`") from None
+        raise JournalError(f"{folder} cannot be used ({reason_of(error)}); {_GIVE_ANOTHER}") from None
     journal = Journal(folder, max_bytes=settings.journal_max_bytes)
     if ("kept", settings.home) not in _told:
         _told.add(("kept", settings.home))
         log.warning(
-            "events are kept in %s, because %s. They are fsynced there, but nothing files or delivers them, "
-            "and whoever deletes that folder deletes them. The next program of this user that opens the home "
-            "adopts them, and so does `waybill flush`",
+            "events are kept in %s because %s. They are fsynced there, but not filed or delivered, and they "
+            "are lost if that folder is deleted. The next program of this user that opens the home adopts "
+            "them, and so does `waybill flush`",
             folder,
             why,
         )
@@ -89,15 +91,15 @@ def open_fallback(settings: Settings, why: JournalError) -> tuple[Journal, Setti
 
 
 def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = float("inf")) -> int:
-    """Take what was kept instead of a home into its journal; never fails, since it can be done later.
+    """Move the fallback's entries into the home's journal. Never fails, because it can be done later.
 
     Args:
-        journal: the home's.
-        settings: those that were agreed, by which entries are redacted.
-        within_s: no batch is begun after this time.
+        journal: the home's journal.
+        settings: the agreed settings, which say what to redact.
+        within_s: no batch begins after this time.
 
     Returns:
-        How many entries were taken.
+        How many entries were adopted.
     """
     folder = fallback_of(settings)
     if folder is None or not os.path.lexists(folder):
@@ -116,12 +118,12 @@ def adopt_fallback(journal: Journal, settings: Settings, *, within_s: float = fl
     except (OSError, JournalError) as error:
         if ("left", settings.home) not in _told:
             _told.add(("left", settings.home))
-            log.warning("what was kept in %s cannot be adopted now: %s", folder, error)
+            log.warning("the entries in %s cannot be adopted now: %s", folder, sentence_of(error))
         return 0
 
 
 def waiting_in_fallback(settings: Settings) -> int:
-    """How many entries wait to be adopted by a home; a `JournalError` says why nobody would adopt them."""
+    """How many entries wait to be adopted by a home; raises `JournalError` if they cannot be adopted."""
     folder = fallback_of(settings)
     if folder is None or not os.path.lexists(folder):
         return 0
@@ -140,7 +142,7 @@ def _adopt(fallback: Journal, journal: Journal, redaction: Redaction, deadline_s
     while fallback.prune(cursor, _ANY_TIME_MS):
         pass
     if taken:
-        log.info("%d entries were adopted from %s", taken, fallback.home)
+        log.info("adopted %d entries from %s", taken, fallback.home)
     return taken
 
 
@@ -152,12 +154,12 @@ def _redacted(entry: Entry, redaction: Redaction) -> bytes:
         try:
             return redaction.redact(entry.body)
         except (msgspec.DecodeError, RecursionError) as error:
-            what = f"what is to be redacted cannot be read ({error})"
-    raise JournalError(f"entry {entry.seq}: {what}; move the folder away to go on without it")
+            what = f"the part to redact is not readable ({error})"
+    raise JournalError(f"entry {entry.seq}: {what}; move the folder away to continue without it")
 
 
 def _make(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, each for this user alone."""
+    """Make a folder and its missing parents, each for this user only."""
     if folder.parent != folder and not os.path.lexists(folder.parent):
         _make(folder.parent)
     with contextlib.suppress(FileExistsError):
@@ -165,21 +167,21 @@ def _make(folder: Path) -> None:
 
 
 def _refuse_unsafe(folder: Path) -> None:
-    """Refuse a folder, or the setting's folder that it is in, which is not this user's alone."""
+    """Refuse a folder if it, or the setting's folder that contains it, is not only this user's."""
     for path in (folder.parent, folder):
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode):
-            raise JournalError(f"{path} is a link or no folder; give another `fallback_home`")
+            raise JournalError(f"{path} is a link or not a folder; {_GIVE_ANOTHER}")
         if found.st_uid != os.geteuid():
-            raise JournalError(f"{path} belongs to another user; give another `fallback_home`")
+            raise JournalError(f"{path} belongs to another user; {_GIVE_ANOTHER}")
         if found.st_mode & _OTHERS:
-            raise JournalError(f"{path} is open to other users; make its mode 0700")
+            raise JournalError(f"{path} is open to other users; set its mode to 0700")
 
 
 def _refuse_unsafe_place(folder: Path) -> None:
-    """Refuse a folder that others could exchange, as in a shared or temporary one, or that is in memory.
+    """Refuse a folder that others could replace, as in a shared or temporary folder, or that is in memory.
 
-    Whoever can write one of the folders above it, links to them included, could do so.
+    Anyone who can write to a folder above it, including links to such folders, could do that.
     """
     base = folder.parent
     for above in (*base.parents, *base.resolve().parents):
@@ -188,8 +190,8 @@ def _refuse_unsafe_place(folder: Path) -> None:
         except FileNotFoundError:
             continue
         if found.st_uid not in {_ROOT_USER, os.geteuid()}:
-            raise JournalError(f"{above} belongs to another user; give another `fallback_home`")
+            raise JournalError(f"{above} belongs to another user; {_GIVE_ANOTHER}")
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & _OTHERS_WRITE:
-            raise JournalError(f"others can write {above}; give another `fallback_home`, or change its mode")
+            raise JournalError(f"others can write to {above}; {_GIVE_ANOTHER}, or change its mode")
     if (kind := file_system_of(base)) in MEMORY_FILE_SYSTEMS:
-        raise JournalError(f"{base} is in memory ({kind}); give another `fallback_home`")
+        raise JournalError(f"{base} is in memory ({kind}); {_GIVE_ANOTHER}")

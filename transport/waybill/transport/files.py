@@ -1,7 +1,7 @@
 """The seam between Waybill and the file system.
 
-Everything that writes below a root goes through `Files`, with one method for each system call that can fail,
-so that the fault tests can stop, fail or undo any of them without patching.
+All writes below a root go through `Files`. It has one method for each system call that can fail, so that the
+fault tests can stop, fail or undo each of them without patching.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".tmp"
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""How a file system says that its files have one name each."""
+"""The errors of file systems without hard links."""
 
 
 class Files:
-    """The real file system. Every method raises `OSError` as its system call does."""
+    """The real file system. Every method raises `OSError` when its system call fails."""
 
     def make_folder(self, path: Path) -> None:
-        """Create a folder and those above it, and make their names durable."""
+        """Create a folder and its parents, and make their names durable."""
         missing = []
         while not path.is_dir():
             missing.append(path)
@@ -40,8 +40,8 @@ class Files:
             self.fsync_folder(folder.parent)
 
     def write(self, path: Path, data: ReadableBuffer) -> None:
-        """Write a whole new file; nothing is durable before `fsync`."""
-        with path.open("wb", buffering=0) as file:
+        """Write a whole new file. It is not durable before `fsync`."""
+        with _named(path), path.open("wb", buffering=0) as file:
             view = memoryview(data).cast("B")
             while view:
                 view = view[file.write(view) :]
@@ -51,11 +51,11 @@ class Files:
         _sync_path(path, os.O_RDONLY)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Replace `target` by `source` in one step."""
+        """Rename `source` to `target` atomically, replacing it."""
         source.replace(target)
 
     def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name; raises `FileExistsError` if something has it."""
+        """Give a file a second name; raises `FileExistsError` if the name is taken."""
         os.link(source, target)
 
     def fsync_folder(self, path: Path) -> None:
@@ -86,19 +86,30 @@ def sync(descriptor: int) -> None:
 def _sync_path(path: Path, flags: int) -> None:
     descriptor = os.open(path, flags)
     try:
-        sync(descriptor)
+        with _named(path):
+            sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Have an error of a descriptor name the path, as those of a path do."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
     """Write a whole file or nothing, even in a crash: temporary name, write, fsync, rename, fsync the folder.
 
-    A file that has the name is replaced. The owner of the folder may remove temporary files that crashes
-    left, see `is_temporary`.
+    An existing file is replaced. The owner of the folder may remove temporary files left by crashes, see
+    `is_temporary`.
 
     Raises:
-        OSError: a step failed; the temporary file is removed and `path` is as it was.
+        OSError: a step failed; the temporary file is removed and `path` is unchanged.
     """
     with _written(files, path, data) as temporary:
         files.rename(temporary, path)
@@ -106,10 +117,10 @@ def publish(files: Files, path: Path, data: ReadableBuffer) -> None:
 
 
 def publish_new(files: Files, path: Path, data: ReadableBuffer) -> None:
-    """Publish a file under a name that nobody else has; where it holds these bytes already, all is well.
+    """Publish a file under an unused name; an existing file with the same bytes counts as success.
 
     Raises:
-        FileExistsError: there is a file of this name with other bytes, which is as it was.
+        FileExistsError: a file of this name has other bytes; it is unchanged.
         OSError: a step failed; the temporary file is removed.
     """
     try:
@@ -138,7 +149,7 @@ def _give_name(files: Files, temporary: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def _written(files: Files, path: Path, data: ReadableBuffer) -> Iterator[Path]:
-    """A durable file under a temporary name beside `path`; removed if the block fails."""
+    """Write a durable file under a temporary name beside `path`; remove it if the block fails."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         files.write(temporary, data)
@@ -151,16 +162,16 @@ def _written(files: Files, path: Path, data: ReadableBuffer) -> Iterator[Path]:
 
 
 def publish_alone(files: Files, path: Path, data: ReadableBuffer) -> None:
-    """Publish a file that nobody else does: make its folder, and sweep what a crash left of it there."""
+    """Publish a file that has only one writer: make its folder, and remove what crashes left of it."""
     files.make_folder(path.parent)
     sweep(files, path.parent, f"{path.name}.")
     publish(files, path, data)
 
 
 def sweep(files: Files, folder: Path, name: str = "") -> None:
-    """Remove what a crash left unpublished in a folder, of files whose names begin with `name`.
+    """Remove a folder's temporary files left by crashes, for files whose names begin with `name`.
 
-    Only whoever alone writes these files there may do so. The folder need not exist.
+    Only the sole writer of these files may call it. The folder need not exist.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for found in sorted(os.listdir(folder)):  # noqa: PTH208 - a folder may have thousands of names
@@ -169,5 +180,5 @@ def sweep(files: Files, folder: Path, name: str = "") -> None:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file was left by a `publish` that did not finish."""
+    """Whether a file was left by an unfinished `publish`."""
     return path.name.startswith(".") and path.name.endswith(TEMPORARY_SUFFIX)

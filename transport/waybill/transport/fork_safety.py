@@ -1,6 +1,6 @@
-"""Forks: objects with locks or connections prepare for one, and are made usable after it.
+"""Forks: objects with locks or connections are prepared for a fork, and made usable after it.
 
-All in one place, because hooks of several modules, or forks in several threads, would disturb each other.
+All in one place, because hooks of several modules, or forks in several threads, would interfere.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ class Forkable(Protocol):
     """An object that is used on both sides of a fork."""
 
     def before_fork(self) -> None:
-        """Finish what is under way, and let nothing new begin."""
+        """Finish work in progress, and let nothing new begin."""
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Become usable again, on either side."""
+        """Become usable again, in the parent or the child."""
 
 
 _known: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _ready: list[Forkable] = []
 _lock = threading.RLock()
-"""Held while an object is registered, and during a fork, so that one thread forks at a time."""
+"""Held while an object is registered and during a fork, so that only one thread forks at a time."""
 
 
 def survive_forks(thing: Forkable) -> None:
-    """Prepare `thing` for every fork of this process, for as long as it is referenced elsewhere."""
+    """Prepare `thing` for every fork of this process, as long as it is referenced elsewhere."""
     with _lock:
         _known.add(thing)
 
 
 @contextlib.contextmanager
 def without_forks() -> Iterator[None]:
-    """Let no other thread fork in the block: a child would inherit descriptors that are open briefly."""
+    """Prevent forks by other threads in the block: a child would inherit briefly open descriptors."""
     with _lock:
         yield
 

@@ -1,4 +1,4 @@
-"""A home as an emitter uses it: journal, agreed settings, redaction and the runner, opened together."""
+"""A home as an emitter uses it: the journal, agreed settings, redaction and the runner, opened together."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from waybill.transport.config import Settings
 
 _ADOPT_WITHIN_S: Final = 5.0
-"""How long an emitter takes to adopt what waits in the fallback; the next one goes on."""
+"""How long an emitter may spend adopting entries from the fallback; the next one continues."""
 
 log = logging.getLogger("waybill.transport")
 
 
 class Home:
-    """Keeps events and sees to it that a runner projects them; made by `Home.open`.
+    """Keeps events, and makes sure that a runner processes them; made by `Home.open`.
 
-    Threads may share one, and it may be carried over a fork.
+    Threads may share one, and it works across a fork.
 
     Attributes:
-        journal: the home's, without what is still in the spool.
-        settings: the caller's, with the agreed ones in place of those that nobody gave.
+        journal: the home's journal, without entries that are still in the spool.
+        settings: the caller's settings, with agreed values where the caller gave none.
         redaction: admits events by these settings.
     """
 
@@ -44,21 +44,22 @@ class Home:
         self._spool = spool
         self._supervisor = supervisor
         self._noted: int | None = None
-        """The process that is noted as one that keeps entries here: a fork is another."""
+        """The process that was noted as writing entries here; a fork is a different one."""
         atexit.register(_leave_at_exit, weakref.ref(self))
 
     @classmethod
     def open(cls, settings: Settings, journal: Journal | None = None, *, may_spool: bool = True) -> Home:
-        """Open a home, agree on its settings, and start a runner if one is wanted and none is alive.
+        """Open a home, agree on its settings, and start a runner if one is wanted and none is running.
 
-        A caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
-        Where the root knows that the journal's next numbers were used before, it gets another node first.
-        What was kept in the fallback while the home could not be used is adopted; a home that still cannot is
-        replaced by it, unless the settings are strict or the caller has opened the journal.
+        The caller may have opened the journal already. Without `may_spool`, `durability` counts as ``power``.
+        If the root shows that the journal's next numbers were used before, the journal first gets another
+        node. Entries that the fallback kept while the home could not be used are adopted. If the home still
+        cannot be used, the fallback replaces it, unless the settings are strict or the caller opened the
+        journal.
 
         Raises:
-            SettingsConflictError: the home's live runner works with other settings, and these are strict.
-            JournalError: the home cannot hold a journal, or cannot be locked, and nothing stands in for it.
+            SettingsConflictError: the home's live runner uses other settings, and these are strict.
+            JournalError: the home cannot hold a journal or cannot be locked, and there is no fallback.
         """
         may_fall_back = journal is None and not settings.strict
         try:
@@ -87,13 +88,13 @@ class Home:
         """Admit an OpenLineage event and keep it, redacted.
 
         Raises:
-            AdmissionError: the event may not be kept.
+            AdmissionError: the event is refused.
             JournalError: it could not be kept, for example because the disk is full.
         """
         self.append(Kind.OPENLINEAGE, self.redaction.admit(body), self.settings.system_name)
 
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
-        """Keep an entry that was admitted; on return it is as durable as the setting `durability` says.
+        """Keep an admitted entry; on return it is durable as the setting `durability` defines.
 
         Raises:
             JournalError: it could not be kept.
@@ -112,49 +113,49 @@ class Home:
         self._supervisor.ensure_runner()
 
     def ensure_runner(self) -> None:
-        """Start a runner if the last one has ended; looks at most once a second."""
+        """Start a runner if the last one has ended; checks at most once a second."""
         self._supervisor.ensure_runner()
 
     def _note_program(self, *, has_left: bool) -> None:
-        """Note this process, so that its runs are ended should it be gone, or that it ends by itself."""
+        """Note this process, so that its runs are ended if it disappears; or note that it ends normally."""
         program = this_program()
         self._noted = None if has_left else os.getpid()
-        # Without the note nothing is inferred, and no event is lost.
+        # Without the note no end is inferred, but no event is lost.
         with contextlib.suppress(JournalError):
             if program is not None:
                 note_program(self.journal, program, has_left=has_left)
 
     def leave(self) -> None:
-        """Note that this process has told all that it will of the files that it tracks, if it has any."""
+        """Note that this process, if it has tracked files, reports nothing more about them."""
         if self._noted == os.getpid():
             self._note_program(has_left=True)
 
     @property
     def is_durable(self) -> bool:
-        """Whether everything that was appended is fsynced."""
+        """Whether all appended entries are fsynced."""
         return self._spool is None or not self._spool.unsynced
 
     def sync(self) -> bool:
-        """Fsync what is not yet.
+        """Fsync everything that is not yet durable.
 
         Returns:
-            Whether everything is durable; if not, the log says why.
+            Whether everything is durable. If not, the log says why.
         """
         if self._spool is not None:
             try:
                 self._spool.sync()
             except JournalError:
-                log.exception("events wait in the spool of %s and will be adopted later", self.journal.home)
+                log.exception("events wait in the spool of %s; they will be adopted later", self.journal.home)
         return self.is_durable
 
     def close(self) -> None:
-        """Move what is in the spool into the journal and close both; a closed home may be used again."""
+        """Move the spool's entries into the journal and close both; a closed home may be used again."""
         self.leave()
         if self._spool is not None:
             try:
                 self._spool.close()
             except JournalError:
-                log.exception("events stay in the spool of %s and will be adopted later", self.journal.home)
+                log.exception("events stay in the spool of %s; they will be adopted later", self.journal.home)
         self.journal.close()
 
 

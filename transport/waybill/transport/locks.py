@@ -1,7 +1,7 @@
-"""The lease: which process, if any, is the runner of a home, or has another role that only one may have.
+"""The lease: an OS lock that makes one process the runner of a home, or gives it another exclusive role.
 
-An OS lock on ``<home>/<name>.lock``, ``runner.lock`` for the runner; it ends with the process that holds it,
-however that ends. The file's content names the holder for people.
+The lock is on ``<home>/<name>.lock``, ``runner.lock`` for the runner. It is released when the process that
+holds it ends, however that happens. The file's content names the holder, for people to read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RUNNER: Final = "runner"
 COLLECTOR: Final = "collector"
-"""The name of the lock by which a home has one collector."""
+"""The name of the lock that limits a home to one collector."""
 
 _WANTED: Final = "runner-wanted"
 _RESERVE_WITHIN_S: Final = 1.0
@@ -29,36 +29,36 @@ _TAKE_OVER_POLL_S: Final = 0.05
 
 
 class Lease:
-    """A lease that this process holds; made by `take`, `reserve` and `inherit`."""
+    """A lease held by this process; made by `take`, `reserve` and `inherit`."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor: Final = descriptor
         self._held = True
 
     def sign(self) -> None:
-        """Name this process as the holder."""
+        """Write this process's id into the lock file, as the holder."""
         os.ftruncate(self.descriptor, 0)
         os.pwrite(self.descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def hand_over(self) -> None:
-        """Leave it to a child process that was given the descriptor."""
+        """Leave it to a child process that has the descriptor."""
         self._held = False
         os.close(self.descriptor)
 
     def release(self) -> None:
-        """Let another process have it; does nothing if it was handed over."""
+        """Release it for other processes; does nothing if it was handed over."""
         if not self._held:
             return
         self._held = False
-        with contextlib.suppress(OSError):  # the content is for people only
+        with contextlib.suppress(OSError):  # the content is only for people
             os.ftruncate(self.descriptor, 0)
-        # A child that was forked meanwhile has the descriptor too, so closing it here would not be enough.
+        # A child forked in the meantime has the descriptor too, so closing it here is not enough.
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
         os.close(self.descriptor)
 
 
 def take(home: Path, name: str = RUNNER) -> Lease | None:
-    """Become the runner of a home; None if another process is."""
+    """Become the runner of a home; None if another process already is."""
     lease = reserve(home, name)
     if lease is not None:
         try:
@@ -70,7 +70,7 @@ def take(home: Path, name: str = RUNNER) -> Lease | None:
 
 
 def take_over(home: Path, timeout_s: float) -> Lease | None:
-    """Become the runner of a home, for which a live one ends by itself; None if it has not in time."""
+    """Become the runner of a home after asking a live one to end; None if it does not end in time."""
     deadline_s = time.monotonic() + timeout_s
     with locked(home / f"{_WANTED}.lock"):
         while (lease := take(home)) is None and time.monotonic() < deadline_s:
@@ -79,15 +79,15 @@ def take_over(home: Path, timeout_s: float) -> Lease | None:
 
 
 def is_wanted(home: Path) -> bool:
-    """Whether somebody waits in `take_over` for the runner to end."""
+    """Whether a process waits in `take_over` for the runner to end."""
     return is_held(home, _WANTED)
 
 
 def reserve(home: Path, name: str = RUNNER) -> Lease | None:
-    """Take the lease for a process that is about to be started; None if another process has it."""
+    """Take the lease for a process that is about to start; None if another process has it."""
     deadline_s = time.monotonic() + _RESERVE_WITHIN_S
     while (descriptor := _locked(home, name, os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX)) is None:
-        # A process that only looks whether there is a runner holds the lock for a moment, too.
+        # A process that only checks for a runner also holds the lock for a moment.
         if is_held(home, name) or time.monotonic() > deadline_s:
             return None
         time.sleep(_POLL_S)
@@ -100,7 +100,7 @@ def reserve(home: Path, name: str = RUNNER) -> Lease | None:
 
 
 def inherit(descriptor: int) -> Lease:
-    """Hold the lease that the process that started this one has reserved for it."""
+    """Take over the lease that the parent process has reserved for this one."""
     os.set_inheritable(descriptor, False)  # noqa: FBT003 - takes no keywords
     lease = Lease(descriptor)
     lease.sign()
@@ -109,7 +109,7 @@ def inherit(descriptor: int) -> Lease:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold this lock while the block runs; other threads and processes wait for it."""
+    """Hold a lock while the block runs; other threads and processes wait for it."""
     descriptor = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -122,7 +122,7 @@ def locked(path: Path) -> Iterator[None]:
 def is_held(home: Path, name: str = RUNNER) -> bool:
     """Whether some process is the runner of a home."""
     try:
-        # Shared, so that two processes that look at once do not take each other for the runner.
+        # Shared, so that two processes that check at once do not take each other for the runner.
         descriptor = _locked(home, name, os.O_RDONLY, fcntl.LOCK_SH)
     except FileNotFoundError:
         return False
@@ -133,7 +133,7 @@ def is_held(home: Path, name: str = RUNNER) -> bool:
 
 
 def holder(home: Path, name: str = RUNNER) -> int | None:
-    """The process id of a home's runner; None if there is none, or it has not signed its lease yet."""
+    """The process id of a home's runner; None if there is none or it has not signed its lease yet."""
     if not is_held(home, name):
         return None
     text = (home / f"{name}.lock").read_text(encoding="ascii").strip()

@@ -1,4 +1,4 @@
-"""Which file system a folder is on."""
+"""The file system that a folder is on."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ NETWORK_FILE_SYSTEMS: Final = frozenset(
         "smbfs",
     }
 )
-"""Types, as the kernel names them, where SQLite's WAL does not work between hosts."""
+"""The kernel's names of file systems on which SQLite's WAL does not work between hosts."""
 
 MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs"})
-"""Types whose files are gone after a restart of the machine."""
+"""The kernel's names of file systems whose files are lost when the machine restarts."""
 
 _MOUNTS: Final = Path("/proc/self/mounts")
 _OCTAL_ESCAPES: Final = {"\\040": " ", "\\011": "\t", "\\012": "\n", "\\134": "\\"}
 
 
 def file_system_of(folder: Path) -> str | None:
-    """The type of a folder's file system, as the kernel names it; None if it does not say."""
+    """The kernel's name of a folder's file system; None if it is unknown."""
     if not _MOUNTS.is_file():
         return None
     resolved = folder.resolve()
@@ -43,16 +43,17 @@ def file_system_of(folder: Path) -> str | None:
         _, mount, kind, *_ = line.split(" ")
         for escape, character in _OCTAL_ESCAPES.items():
             mount = mount.replace(escape, character)
-        # A later mount at the same place hides the earlier one.
+        # A later mount at the same place hides an earlier one.
         if resolved.is_relative_to(mount) and (found is None or len(mount) >= found[0]):
             found = len(mount), kind
     return found[1] if found else None
 
 
 def refuse_network_file_system(home: Path) -> None:
-    """Refuse a home that several hosts could open at once, by a `JournalError`."""
+    """Raise a `JournalError` for a home that several hosts could open at once."""
     kind = file_system_of(home)
     if kind in NETWORK_FILE_SYSTEMS:
         raise JournalError(
-            f"the home {home} is on a network file system ({kind}); give a folder on a local disk with `home`"
+            f"the home {home} is on a network file system ({kind}); give a folder on a local disk by "
+            "`home: DIR` in waybill.yaml"
         )

@@ -1,6 +1,6 @@
-"""Who may open what is in a home: its user alone, or its group too, as the setting `home_mode` says.
+"""Permissions of a home: its user only, or also its group, as the setting `home_mode` says.
 
-The folder's own mode tells which of the two it is, and each file that is made in it follows.
+The folder's own mode shows which of the two applies, and each new file in it follows.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ HomeMode = Literal["private", "group"]
 _FOLDER_MODES: Final[dict[HomeMode, int]] = {"private": 0o700, "group": stat.S_ISGID | 0o770}
 _FILE_MODES: Final[dict[HomeMode, int]] = {"private": 0o600, "group": 0o660}
 _OWN: Final = ("journal*", "*.lock", "runner.log", "spool/*")
-"""Waybill's files in a home. The default root is the home too, and what is in a root is for its readers."""
+"""Waybill's files in a home. The default root is the same folder, and a root's files are for its readers."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user can open, where there is none, and those above it as usual.
+    """Make a folder that only this user can open, if it does not exist; its parents get the usual mode.
 
-    A folder in a home that the group can open is for the group, too.
+    A folder in a home with group access gets group access too.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the folder cannot be made.
     """
     if folder.is_dir():
         return
@@ -48,25 +48,25 @@ def file_mode(folder: Path) -> int:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file in a home, by the flags of `os.open`; the descriptor is not inherited.
+    """Open a file in a home with the flags of `os.open`; the descriptor is not inherited.
 
-    One that is made has the mode that it should have, whatever the umask.
+    A new file gets the correct mode, whatever the umask.
 
     Raises:
-        OSError: it cannot be opened or made.
+        OSError: the file cannot be opened or made.
     """
     mode = file_mode(path.parent)
     descriptor = os.open(path, flags | os.O_CLOEXEC, mode)
     if flags & os.O_CREAT and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
-        with contextlib.suppress(PermissionError):  # it is another user's, who has to mend it
+        with contextlib.suppress(PermissionError):  # another user's file; only they can fix it
             os.fchmod(descriptor, mode)
     return descriptor
 
 
 def set_home_mode(home: Path, mode: HomeMode) -> bool:
-    """Give a home and Waybill's files in it the modes that they should have; tells whether others had access.
+    """Set the modes of a home and of Waybill's files in it; return whether others had access.
 
-    What belongs to another user stays as it is, and so does a folder that is sticky, such as ``/tmp``.
+    Other users' files are left alone, and so are sticky folders such as ``/tmp``.
     """
     had_access = False
     for path in _own(home):
@@ -80,7 +80,7 @@ def set_home_mode(home: Path, mode: HomeMode) -> bool:
 
 
 def open_to_others(home: Path, mode: HomeMode) -> list[Path]:
-    """The home and those of Waybill's files in it to which more users have access than the mode says."""
+    """The home and Waybill's files in it, where more users have access than the mode allows."""
     return [path for path in _own(home) if path.stat().st_mode & 0o777 & ~_wanted(path, mode)]
 
 
@@ -89,6 +89,6 @@ def _wanted(path: Path, mode: HomeMode) -> int:
 
 
 def _own(home: Path) -> list[Path]:
-    """Waybill's files in a home, its spool folder, and the home itself."""
+    """List Waybill's files in a home, its spool folder, and the home itself."""
     files = [path for pattern in _OWN for path in sorted(home.glob(pattern)) if path.is_file()]
     return [*files, *(folder for folder in (home / "spool", home) if folder.is_dir())]

@@ -1,4 +1,4 @@
-"""What Waybill's own processes have in common: commands, runners and the collector's workers."""
+"""Preparation of Waybill's own processes: commands, runners and the collector's workers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import resource
 from typing import Final
 
 _FILES: Final = 65_536
-"""How many files may be open where the system sets no limit."""
+"""How many files may be open if the system sets no limit."""
 
 
 def prepare() -> None:
-    """Set what libraries read as they load, unless the user has, and allow as many open files as may be."""
+    """Set variables that libraries read on loading, unless already set, and raise the open-file limit."""
     _allow_files()
-    # Encoding files needs many short-lived buffers. Arrow's own allocator asks the kernel for new pages for
-    # each, which took a third of a compaction's CPU time and half as much memory again.
+    # Encoding files needs many short-lived buffers. Arrow's own allocator requests new pages from the kernel
+    # for each, which took a third of a compaction's CPU time and 50% more memory.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
 def _allow_files() -> None:
-    """Ask for as many open files as the system grants: many begin with 1,024, too few for a collector."""
+    """Raise the open-file limit as far as allowed: the usual 1,024 is too few for a collector."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else hard
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # some systems grant less than they say
+        with contextlib.suppress(OSError, ValueError):  # some systems grant less than they report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

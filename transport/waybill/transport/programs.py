@@ -1,8 +1,9 @@
-"""Programs: which process keeps an entry, and whether that process is gone.
+"""Programs: which process wrote an entry, and whether that process is gone.
 
-A process is known by its host, the host's boot, its namespace of process ids, its id, and when it started:
-an id alone is used again. Of another host, or of another namespace on this one (a container's), nothing can
-be told, so its programs never count as gone. Only Linux tells all of it; elsewhere programs are not noted.
+A process is identified by its host, the host's boot, its PID namespace, its id and its start time, because
+ids are reused. Programs on another host, or in another namespace on this one (a container's), cannot be
+checked, so they never count as gone. Only Linux provides all these values; on other systems programs are not
+noted.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Final, NamedTuple
 _PROC: Final = Path("/proc")
 _MACHINE_ID: Final = Path("/etc/machine-id")
 _ENDED: Final = frozenset("ZX")
-"""The states of a process that has ended and that its parent has not taken notice of."""
+"""The states of a process that has ended but has not been reaped by its parent."""
 _STATE_AT: Final = 0
 _STARTED_AT: Final = 19
 
 
 class Program(NamedTuple):
-    """A process, as no other will ever be."""
+    """The unique identity of a process."""
 
     host: str
     boot: str
@@ -34,7 +35,7 @@ class Program(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Program:
-        """The inverse of `str`; a `ValueError` says that the text is no program."""
+        """Parse the result of `str`; raise `ValueError` for any other text."""
         host, boot, namespace, pid, started = text.split(".")
         return cls(host, boot, namespace, int(pid), int(started))
 
@@ -43,7 +44,7 @@ class Program(NamedTuple):
 
     @property
     def is_of_here(self) -> bool:
-        """Whether it can be told if it has ended: of this host, and of this namespace or another boot."""
+        """Whether its end can be checked: it is on this host, and in this namespace or from another boot."""
         here = this_program()
         if here is None or self.host != here.host:
             return False
@@ -51,7 +52,7 @@ class Program(NamedTuple):
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended for certain."""
+        """Whether it has certainly ended."""
         here = this_program()
         if here is None or not self.is_of_here:
             return False
@@ -59,7 +60,7 @@ class Program(NamedTuple):
 
 
 def this_program() -> Program | None:
-    """This process; None where the system does not tell."""
+    """This process; None if the system does not provide its identity."""
     return _program_of(os.getpid())
 
 
@@ -91,7 +92,7 @@ def _is_alive(pid: int, started: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # another user's, which may be hidden below /proc
+        pass  # another user's process, which may be hidden in /proc
     try:
         found = _state_and_start(pid)
     except (OSError, ValueError):
@@ -100,11 +101,11 @@ def _is_alive(pid: int, started: int) -> bool:
 
 
 def _state_and_start(pid: int) -> tuple[str, int] | None:
-    """A process's state, and when it started in ticks since the boot; None if it is not shown."""
+    """A process's state, and its start time in ticks since the boot; None if the process is not visible."""
     try:
         stat = (_PROC / str(pid) / "stat").read_bytes().decode(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The name of its file stands in parentheses, and may hold any character.
+    # The name of its executable is in parentheses, and may contain any character.
     fields = stat.rpartition(")")[2].split()
     return fields[_STATE_AT], int(fields[_STARTED_AT])

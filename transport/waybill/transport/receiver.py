@@ -1,8 +1,8 @@
-"""A loopback HTTP endpoint for OpenLineage events: `POST /api/v1/lineage`, on the standard library alone.
+"""A loopback HTTP endpoint for OpenLineage events, `POST /api/v1/lineage`; uses only the standard library.
 
-For producers that can only speak HTTP, such as the Spark listener, on the machine where the journal is. An
-event is answered with 201 once it is kept, whatever the state of any backend. The endpoint is open to every
-program on this machine and to nothing else: other hosts cannot reach it, nor can a page in a browser.
+For producers that can only speak HTTP, such as the Spark listener, on the machine with the journal. An event
+is answered with 201 once it is kept, whatever the state of any backend. Every program on this machine can use
+the endpoint, and nothing else: other hosts cannot reach it, and neither can a page in a browser.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from waybill.transport.loopback import is_loopback, leads_here
 log = logging.getLogger("waybill.receiver")
 
 LINEAGE_PATH: Final = "/api/v1/lineage"
-"""Where OpenLineage clients post events, relative to the URL they are given."""
+"""The path where OpenLineage clients post events, relative to their configured URL."""
 
 _BODY_TIMEOUT_S: Final = 60.0
 _LINE_BYTES_MAX: Final = 1024
@@ -43,24 +43,24 @@ _RETRY_AFTER_S: Final = 2
 
 
 class EventLog(Protocol):
-    """Where events are kept: a `Journal`, or a `Home`, which obeys the setting `durability`."""
+    """Keeps events: a `Journal`, or a `Home`, which follows the setting `durability`."""
 
     def append(self, kind: Kind, body: bytes, system_name: str) -> object:
-        """Keep one entry; on return it is as durable as promised."""
+        """Keep one entry; on return it is durable as promised."""
 
 
 class Receiver:
-    """Takes OpenLineage events over HTTP into the journal: binds the address, and answers from `start` on.
+    """Accepts OpenLineage events over HTTP into the journal. Binds the address, and answers after `start`.
 
     Args:
-        system_name: stamped on records that carry none.
-        port: 0 takes a free one.
-        on_event: called with each body after it was kept and before the sender is answered; what it raises
-            is logged and goes no further.
-        redaction: admits events; None: redacts nothing.
+        system_name: given to records that have none.
+        port: 0 picks a free port.
+        on_event: called with each body after it is kept and before the sender is answered; its exceptions are
+            logged only.
+        redaction: admits and redacts events; None: redacts nothing.
 
     Raises:
-        SettingsError: the address is no loopback address, or in use.
+        SettingsError: the address is not a loopback address, or is in use.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Receiver:
         redaction: Redaction | None = None,
     ) -> None:
         if not is_loopback(host):
-            what = "is no loopback address; give 127.0.0.1, ::1 or localhost"
+            what = "is not a loopback address; give 127.0.0.1, ::1 or localhost"
             raise SettingsError("listen", host, "constructor", what)
         self._journal = journal
         self._system_name = system_name
@@ -96,11 +96,11 @@ class Receiver:
         return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
 
     def start(self) -> None:
-        """Begin to answer, in threads."""
+        """Start to answer requests, in threads."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering requests."""
         if self._thread.is_alive():
             self._server.shutdown()
             self._thread.join()
@@ -113,7 +113,7 @@ class Receiver:
             try:
                 self._on_event(body)
             except Exception:
-                log.exception("an event is kept, but what was to follow failed")
+                log.exception("an event was kept, but its on_event callback failed")
 
 
 class _Server(ThreadingHTTPServer):
@@ -127,7 +127,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        # HTTPServer asks DNS for its full name, which takes seconds if DNS is broken.
+        # HTTPServer looks up its full name in DNS, which takes seconds if DNS is broken.
         TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -135,9 +135,9 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error of ours
-    """The request is answered with this status and sentence.
+    """The status and message to answer a request with.
 
-    A connection with an `unread` part of the body on it cannot be used again.
+    If part of the body is `unread`, the connection cannot be used again.
     """
 
     def __init__(self, status: HTTPStatus, what: str, *, unread: bool = True) -> None:
@@ -168,14 +168,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.CREATED)
 
     def do_GET(self) -> None:
-        # A body is not read, and would be taken for the next request.
+        # The body is not read, and would be taken for the next request.
         self.close_connection = True
-        what = f"events are sent here by POST {LINEAGE_PATH}; nothing can be read"
+        what = f"send events with POST {LINEAGE_PATH}; there is nothing to read here"
         known = urlsplit(self.path).path == LINEAGE_PATH
         self._answer(HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND, what)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer what http.server itself refuses in the same form as all other errors."""
+        """Answer requests that http.server refuses in the same form as other errors."""
         self.close_connection = True
         self._answer(HTTPStatus(code), message or explain or HTTPStatus(code).phrase)
 
@@ -184,12 +184,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check_head(self) -> None:
         if urlsplit(self.path).path != LINEAGE_PATH:
-            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {self.path}; post to {LINEAGE_PATH}")
+            raise _Refusal(HTTPStatus.NOT_FOUND, f"there is nothing at {self.path}; post to {LINEAGE_PATH}")
         # A page in a browser on this machine must not send events. It cannot send JSON to another origin
-        # without asking first, which is never granted here; and if the page's own name was made to lead here,
-        # the Host header shows that name.
+        # without a preflight request, which is never granted here. If the page's own name resolves to this
+        # machine, the Host header shows that name.
         if not leads_here(self.headers.get("Host", "")):
-            raise _Refusal(HTTPStatus.FORBIDDEN, "the Host header names no loopback address; use one")
+            raise _Refusal(HTTPStatus.FORBIDDEN, "the Host header is not a loopback address; use one")
         if self.headers.get_content_type() != "application/json":
             what = "the content type is not application/json; send one OpenLineage event as JSON"
             raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what)
@@ -197,22 +197,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _event(self) -> bytes:
         encoding = self.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in {"identity", "gzip"}:
-            what = f"the content encoding {encoding} is not known; send gzip or none"
+            what = f"the content encoding {encoding} is not supported; send gzip or none"
             raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what)
         self.connection.settimeout(_BODY_TIMEOUT_S)
         try:
             body = self._body()
         except TimeoutError:
-            raise _Refusal(HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive; send it again") from None
+            raise _Refusal(
+                HTTPStatus.REQUEST_TIMEOUT, "the body did not arrive in time; send it again"
+            ) from None
         finally:
-            # There may be hours between two events of a pipeline, and a listener whose connection was closed
-            # loses the event.
+            # Two events of a pipeline may be hours apart, and a listener whose connection was closed loses
+            # the event.
             self.connection.settimeout(None)
         if encoding == "gzip":
             try:
                 body = gzip.GzipFile(fileobj=io.BytesIO(body)).read(MAX_BODY_BYTES + 1)
             except (OSError, EOFError, zlib.error) as error:
-                what = f"the body is no gzip ({error}); send it again"
+                what = f"the body is not valid gzip ({error}); send it again"
                 raise _Refusal(HTTPStatus.BAD_REQUEST, what, unread=False) from None
             if len(body) > MAX_BODY_BYTES:
                 raise _too_large(unread=False)
@@ -223,12 +225,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._chunks()
         length = self.headers.get("Content-Length", "")
         if not (length.isascii() and length.isdigit() and len(length) <= _LENGTH_DIGITS_MAX):
-            what = "the Content-Length is missing or no number; give it"
+            what = "the Content-Length is missing or not a number; send it"
             raise _Refusal(HTTPStatus.LENGTH_REQUIRED, what)
         return self._exactly(int(length))
 
     def _chunks(self) -> bytes:
-        """A chunked body, as the Spark listener sends it if it compresses."""
+        """Read a chunked body, which the Spark listener sends when it compresses."""
         body = bytearray()
         while size := self._chunk_size():
             body += self._exactly(size, before=len(body))
@@ -249,7 +251,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _too_large()
         content = self.rfile.read(size)
         if len(content) < size:
-            raise _Refusal(HTTPStatus.BAD_REQUEST, "the body broke off; send it again")
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "the body is incomplete; send it again")
         return content
 
     def _answer(self, status: HTTPStatus, what: str | None = None) -> None:
@@ -267,7 +269,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _hang_up(self) -> None:
-        """Let the sender read the answer: closing the connection at once could discard it."""
+        """Give the sender time to read the answer: closing the connection at once could discard it."""
         self.connection.shutdown(socket.SHUT_WR)
         self.connection.settimeout(_DRAIN_S)
         deadline_s = time.monotonic() + _DRAIN_S

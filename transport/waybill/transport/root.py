@@ -1,18 +1,18 @@
-"""What a root says of itself, and what the homes that file into it have claimed there.
+"""The marker of a root, and the claims of the homes that file into it.
 
     waybill-root.json                   the marker: the root's random id
-    nodes/<node>/<projection>.json      the claim: the numbers that a projection has ever begun to publish
-    <folder>/waybill-folder.txt         shows that a folder into which a projection files was not emptied
+    nodes/<node>/<projection>.json      the claim: every number that a projection has begun to publish
+    <folder>/waybill-folder.txt         shows that a folder a projection files into has not been emptied
 
-A home remembers the root that it files into by the id. It makes a marker only while it remembers none, so an
-empty folder where the root is not mounted is noticed, and so is an older copy of the root: its claims end
-before the home's cursors. So is a copy that has the claims and not the files: its folders lack their marks.
-Nothing is written into any of these, and the journal lets go of nothing meanwhile. A device may have another
-number after a restart, so the number alone says nothing.
+A home remembers its root by that id. It makes a marker only while it remembers no root. So it notices an
+empty folder where the root is not mounted. It also notices an older copy of the root, whose claims end before
+the home's cursors, and a copy that has the claims but not the files, because its folders lack their marks.
+Nothing is written into any of these, and the journal removes no entries until the root is right again. A
+device may have another number after a restart, so the number alone proves nothing.
 
-A claim is durable before the files of its range. So a root knows of every number that was ever used there,
-and a journal that is about to use one again is noticed: it has lost its log, was put back to a copy, or is a
-copy. It gets another node then, see `waybill.transport.journal.nodes`.
+A claim is durable before the files of its range. So a root knows every number that was ever used there, and
+a journal that is about to use one again is noticed: it has lost its log, was restored from a copy, or is a
+copy. It then gets another node, see `waybill.transport.journal.nodes`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import shlex
 import time
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from waybill.transport.errors import RootError
+from waybill.transport.errors import RootError, reason_of
 from waybill.transport.files import Files, publish, publish_alone, sweep
 from waybill.transport.locks import locked
 
@@ -59,28 +60,28 @@ class Marker(msgspec.Struct, frozen=True):
 
 
 class JournalFile(msgspec.Struct, frozen=True):
-    """Tells the file of a journal from a copy of it; the same wherever it is mounted."""
+    """Identifies a journal's file, to distinguish it from a copy; the same wherever it is mounted."""
 
     inode: int
     file_system: int
 
     @classmethod
     def of(cls, journal: Journal) -> JournalFile:
-        """That of an open journal."""
+        """The identity of an open journal's file."""
         return cls(journal.path.stat().st_ino, os.statvfs(journal.path).f_fsid)
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The sequence numbers that a projection has ever begun to publish under a node.
+    """Every sequence number that a projection has begun to publish under a node.
 
     Attributes:
-        first: the first of all.
-        begun: the first of the last range.
-        last: the last of all.
+        first: the first number of all.
+        begun: the first number of the last range.
+        last: the last number of all.
         home: the journal's file.
         earlier: the nodes that the journal had before this one.
-        folder: the folder of the root that its files are in, which is there since the claim is.
-        is_marked: whether the folder has its mark since then; earlier versions made none.
+        folder: the folder of the root that holds the projection's files; it exists since the claim was made.
+        is_marked: whether the folder got its mark then; earlier versions made none.
     """
 
     first: int
@@ -93,7 +94,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class KnownRoot(msgspec.Struct, frozen=True):
-    """What a home remembers of its root: the id, and the folder and its device when it last was right."""
+    """A home's memory of its root: the id, and the folder and its device when the root was last right."""
 
     id: str
     path: str
@@ -106,7 +107,7 @@ def read_marker(root: Path) -> Marker | None:
 
 
 def read_claims(root: Path, node: str) -> dict[str, Claim]:
-    """What was claimed under a node, by projection. Raises `RootError` if a claim is damaged."""
+    """The claims under a node, by projection. Raises `RootError` if a claim is damaged."""
     found: dict[str, Claim] = {}
     with suppress(FileNotFoundError, NotADirectoryError):
         for path in sorted((root / CLAIMS / node).iterdir()):
@@ -121,13 +122,24 @@ def known_root(journal: Journal) -> KnownRoot | None:
     return None if stored is None else _KNOWN_DECODER.decode(stored)
 
 
-def check_root(journal: Journal, root: Path) -> None:
-    """Check that a folder is the root that the home files into, with everything that it has filed.
+def where_filed(known: KnownRoot | None) -> Path | None:
+    """The folder that a home last filed into; None if it is no longer the same root."""
+    if known is None:
+        return None
+    with suppress(RootError, OSError):
+        marker = read_marker(Path(known.path))
+        if marker is not None and marker.id == known.id:
+            return Path(known.path)
+    return None
 
-    A home that remembers no root takes any.
+
+def check_root(journal: Journal, root: Path) -> None:
+    """Check that a folder is the root that the home files into, and still has everything the home filed.
+
+    A home that remembers no root accepts any.
 
     Raises:
-        RootError: it is not.
+        RootError: it is not, or it has lost something.
         OSError: it cannot be read.
     """
     known = known_root(journal)
@@ -138,8 +150,14 @@ def check_root(journal: Journal, root: Path) -> None:
         fault = f"it has no {MARKER}" if marker is None else "it is another one"
         with suppress(FileNotFoundError):
             fault += ", on another device than before" if root.stat().st_dev != known.device else ""
-        raise RootError(f"{root} is not the root that {journal.home} files into ({fault}); {_WAY_OUT}")
-    # A live runner goes on meanwhile, and claims before it moves a cursor: so the cursors are read first.
+        says = f"{root} is not the root that {journal.home} files into ({fault}); "
+        if (own := where_filed(known)) is None:
+            raise RootError(f"{says}{_WAY_OUT}")
+        command = shlex.join(
+            ("waybill", "settings", "apply", "--home", str(journal.home), "--root", str(own))
+        )
+        raise RootError(f"{says}the root is {own}; to go back to it: `{command}`")
+    # Read the cursors first: a live runner continues meanwhile, and claims a range before it moves a cursor.
     for projection, cursor in journal.cursors().items():
         node = filed_as(journal, projection)
         if node is None or not cursor:
@@ -159,22 +177,22 @@ def check_root(journal: Journal, root: Path) -> None:
 
 
 def filed_as(journal: Journal, projection: str) -> str | None:
-    """The node under which a projection filed what is before its cursor last; None: it has filed nothing."""
+    """The node under which a projection last filed entries; None if it has filed nothing."""
     stored = journal.state_get(projection, _FILED_AS)
     return None if stored is None else stored.decode()
 
 
 def renew_used_node(journal: Journal, root: Path) -> None:
-    """Give a journal another node if the next numbers of the present one were used in this root, or may be.
+    """Give a journal another node if the next numbers of its node are already used in this root, or may be.
 
-    To be called before anything is accepted. A root that cannot be read is left to the projections.
+    Call this before anything is accepted. If the root cannot be read, the projections deal with that.
     """
     try:
         node = journal.nodes()[-1].name
         claims = read_claims(root, node).values()
         last_seq, home = journal.last_seq(), JournalFile.of(journal)
     except (OSError, RootError) as error:
-        log.warning("the claims in %s cannot be read: %s", root, error)
+        log.warning("the claims in %s cannot be read: %s", root, reason_of(error))
         return
     used = max((claim.last for claim in claims), default=0)
     if used > last_seq:
@@ -184,12 +202,12 @@ def renew_used_node(journal: Journal, root: Path) -> None:
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
-    """What it means for a home to go on with the folder that is at its root's path now.
+    """The consequences for a home of continuing with the folder that is now at its root's path.
 
     Attributes:
-        cursors: where each projection that files there goes on.
-        entries: how many entries of the journal are filed once more.
-        missing: by projection, the first and the last number of those that neither root nor journal has.
+        cursors: where each projection that files there continues.
+        entries: how many entries of the journal are filed again.
+        missing: by projection, the first and last number of the entries that neither root nor journal has.
     """
 
     cursors: dict[str, int]
@@ -198,9 +216,9 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_adoption(journal: Journal, root: Path, projections: Collection[str]) -> Adoption:
-    """Find out what it would mean to adopt a folder into which these projections file; nothing changes.
+    """Find out what adopting a folder would mean for these projections; nothing changes.
 
-    A projection goes on before the last range that the root knows of, since its files may not all be there.
+    A projection continues before the last range that the root knows, since some of its files may be missing.
     """
     oldest, last_seq = journal.first(), journal.last_seq()
     first_seq = last_seq + 1 if oldest is None else oldest.seq
@@ -215,16 +233,16 @@ def plan_adoption(journal: Journal, root: Path, projections: Collection[str]) ->
 
 
 def adopt_root(journal: Journal, root: Path, adoption: Adoption) -> None:
-    """Go on with a folder as `plan_adoption` says; only whoever holds the runner's lease may do so.
+    """Continue with a folder as `plan_adoption` says; the caller must hold the runner's lease.
 
-    What is filed once more is filed under another node.
+    Entries that are filed again are filed under another node.
     """
     marker = _make_marker(Files(), root)
     before = journal.cursors()
     if any(seq < before[name] for name, seq in adoption.cursors.items()):
         for projection in adoption.cursors:
             journal.commit(projection, delete=[_RANGE])
-        # An emitter that has just been opened may be faster.
+        # An emitter that has just been opened may renew the node first.
         while not _renew(journal, journal.nodes()[-1].name, _ADOPTED, cursors=adoption.cursors):
             pass
     _remember(journal, root, marker.id)
@@ -241,7 +259,7 @@ def _reached(journal: Journal, root: Path, projection: str, cursor: int) -> int:
 
 
 class Filing:
-    """A projection's way to file into a folder of a root: it claims a range before it publishes its files."""
+    """Files a projection's work into a folder of a root: claims each range before its files are published."""
 
     def __init__(self, journal: Journal, root: Path, projection: str, folder: str, files: Files) -> None:
         self._journal = journal
@@ -251,7 +269,7 @@ class Filing:
         self._files = files
 
     def open(self) -> None:
-        """Begin, or begin anew: see that the root is the right one. The first root that a home sees is.
+        """Begin, or begin again: check that the root is the right one. The first root that a home sees is.
 
         Raises:
             RootError: it is not.
@@ -265,16 +283,16 @@ class Filing:
             self._begin_to_claim()
 
     def check(self) -> None:
-        """Raise a `RootError` unless the root is the right one; nothing may be written there then."""
+        """Raise a `RootError` unless the root is the right one; if it is not, write nothing there."""
         check_root(self._journal, self._root)
 
     def begun(self) -> tuple[int, int] | None:
-        """The range that was begun and is not done: the same files have to be made of it again."""
+        """The range that was begun but not done, or None; the same files must be made of it again."""
         stored = self._journal.state_get(self._projection, _RANGE)
         return None if stored is None else _RANGE_DECODER.decode(stored)
 
     def begin(self, first: int, last: int) -> str:
-        """Begin a range, or the one that is begun again, and return the node to file it under.
+        """Begin a range, or begin the unfinished one again, and return the node to file it under.
 
         Raises:
             RootError: the root is not the right one.
@@ -282,7 +300,7 @@ class Filing:
         """
         begun = self.begun()
         allowed = {self._journal.cursor(self._projection)}
-        # In isolation a range is shorter than the one that failed.
+        # When entries are isolated, a range is shorter than the one that failed.
         if begun is not None and begun[0] == first and last <= begun[1]:
             allowed.add(begun[1])
         if begun != (first, last):
@@ -294,28 +312,28 @@ class Filing:
     def done(
         self, node: str, last: int, *, put: Mapping[str, bytes] | None = None, delete: Iterable[str] = ()
     ) -> None:
-        """Move the cursor over the range, whose files are durable, and change the projection's state.
+        """Move the cursor past the range, whose files are durable, and change the projection's state.
 
         Raises:
-            RootError: the root has gone meanwhile, and the files with it.
+            RootError: the root has disappeared meanwhile, and the files with it.
         """
         self.check()
         put = {**(put or {}), _FILED_AS: node.encode()}
         self._journal.commit(self._projection, cursor=last, put=put, delete=[*delete, _RANGE])
 
     def give_way(self, node: str, path: Path) -> None:
-        """Go on under another node, because somebody else has published a file of this one's name."""
+        """Continue under another node, because somebody else has published a file with the same name."""
         _renew(self._journal, node, f"{path} has other bytes than its own")
 
     def _claim(self, first: int, last: int, allowed: set[int]) -> str | None:
-        """Claim a range under the current node; None if that had to be renewed."""
+        """Claim a range under the current node and return it; None if the node had to be renewed."""
         self.check()
         *earlier, node = (one.name for one in self._journal.nodes())
         home = JournalFile.of(self._journal)
         path = _claim_path(self._root, node, self._projection)
         self._files.make_folder(path.parent)
         self._files.make_folder(self._root / self._folder)
-        # Nobody else claims between the look and the claim, not even a copy of this home.
+        # Under the lock, nobody else claims between the check and the claim, not even a copy of this home.
         with locked(path.parent / _LOCK):
             sweep(self._files, path.parent)
             claim = _read(path, _CLAIM_DECODER)
@@ -350,7 +368,7 @@ class Filing:
         _remember(self._journal, root, marker.id)
 
     def _begin_to_claim(self) -> None:
-        """Claim nothing for now, where an earlier version of Waybill has filed."""
+        """Make an empty claim where an earlier version of Waybill, which made none, has filed."""
         node, cursor = self._journal.nodes()[-1].name, self._journal.cursor(self._projection)
         path = _claim_path(self._root, node, self._projection)
         if _read(path, _CLAIM_DECODER) is None:
@@ -360,7 +378,7 @@ class Filing:
 
 
 def _lost(root: Path, claim: Claim) -> str | None:
-    """What a root has lost of the folder that a claim names; None: it is there, and was not emptied."""
+    """The loss in the folder that a claim names; None if the folder is there and was not emptied."""
     folder = root / claim.folder
     if not folder.is_dir():
         return f"the folder {claim.folder}"
@@ -422,7 +440,7 @@ def _read(path: Path, decoder: msgspec.json.Decoder[_T]) -> _T | None:
 
 
 def _read_whole(path: Path, decoder: msgspec.json.Decoder[_T]) -> _T | None:
-    """What a file holds; None also where it is damaged, and is to be replaced."""
+    """The decoded file; None if it is missing, or damaged and so must be replaced."""
     with suppress(RootError):
         return _read(path, decoder)
     return None

@@ -1,9 +1,9 @@
-"""OpenLineage events of the client to JSON: the same as the client's own serialiser, several times faster.
+"""Serialise the client's OpenLineage events to JSON like the client itself, but several times faster.
 
-The client (`openlineage.client.serde.Serde`) turns the attrs objects into dictionaries, then drops what is
-None, then encodes. Here one walk does the first two, and msgspec the third. There are two differences, where
-the client's text is no JSON: a float that is not finite becomes null, and a lone surrogate, as in a file name
-that is not UTF-8, becomes its escape.
+The client (`openlineage.client.serde.Serde`) turns the attrs objects into dictionaries, then drops None
+values, then encodes. Here one walk does the first two steps, and msgspec does the third. The output differs
+in two cases where the client's is not valid JSON: a float that is not finite becomes null, and a lone
+surrogate, as in a file name that is not UTF-8, becomes its escape.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def event_to_json(event: Event) -> bytes:
     """Encode an event of the OpenLineage client.
 
-    Values that JSON has no form for become the client's own placeholder, ``<<non-serializable: TYPE>>``.
+    Values that JSON cannot represent become the client's own placeholder, ``<<non-serializable: TYPE>>``.
     """
     plain = _plain[type(event)](event)
     try:
@@ -35,7 +35,7 @@ def event_to_json(event: Event) -> bytes:
 
 
 class _PlainByType(dict[type, "Callable[[Any], Any]"]):
-    """The function that makes a JSON value, by type, for every type met so far."""
+    """The functions that make JSON values, by type, for every type seen so far."""
 
     def __missing__(self, kind: type) -> Callable[[Any], Any]:
         plain = self[kind] = _plain_of_class(kind) if attr.has(kind) else _plain_rare
@@ -45,7 +45,7 @@ class _PlainByType(dict[type, "Callable[[Any], Any]"]):
 def _plain_of_class(kind: type) -> Callable[[Any], Any]:
     """Compile a function for one attrs class, field by field, as attrs compiles its ``__init__``.
 
-    A loop over the names of the fields takes twice as long, and this is most of what an emit costs.
+    A loop over the field names takes twice as long, and this is most of the cost of an emit.
     """
     lines = ["def plain(value):", "    items = {}"]
     for field in attr.fields(kind):
@@ -56,7 +56,7 @@ def _plain_of_class(kind: type) -> Callable[[Any], Any]:
         )
     lines.append("    return items")
     names: dict[str, Any] = {"by_type": _plain}
-    exec("\n".join(lines), names)  # noqa: S102 - made of the class's own field names, which attrs compiles too
+    exec("\n".join(lines), names)  # noqa: S102 - contains only the class's own field names, which attrs compiles too
     return cast("Callable[[Any], Any]", names["plain"])
 
 
@@ -90,13 +90,13 @@ def _plain_rare(value: Any) -> Any:  # noqa: ANN401 - any value goes in, a JSON 
         return _plain_list(value)
     if isinstance(value, (str, int, float)):
         return value
-    if type(value).__name__ == "int64":  # numpy's, which the client knows by name as well
+    if type(value).__name__ == "int64":  # numpy's, which the client also recognises by name
         return int(value)
     return f"<<non-serializable: {type(value).__qualname__}>>"
 
 
 def _valid(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
-    """The same value, with keys that are texts, and texts that are UTF-8."""
+    """The same value, with keys that are strings, and strings that are UTF-8."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -105,7 +105,7 @@ def _valid(value: Any) -> Any:  # noqa: ANN401 - any JSON value goes in and come
 
 
 def _key(key: object) -> str:
-    """A key as text: None and the booleans as the client has them."""
+    """A key as a string, with None and booleans as the client writes them."""
     return _encode(key).decode() if key is None or isinstance(key, bool) else str(key)
 
 

@@ -1,7 +1,7 @@
 """The transport for the OpenLineage Python client: an event is on disk when `emit` returns.
 
-Chosen by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is one
-of Waybill's settings. Works alone and inside the client's ``composite`` transport.
+Select it by ``type: waybill.transport.WaybillTransport`` in the client's configuration; every other key is a
+Waybill setting. It works alone and inside the client's ``composite`` transport.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
     from openlineage.client.client import Event
 
 _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
-"""Keys that the client's own factory reads."""
+"""The keys that the client's own factory reads."""
 
 
 @attr.define
 class WaybillConfig(Config):
-    """The transport's configuration: Waybill's settings, those of the client's configuration first."""
+    """The transport's configuration: Waybill's settings, with those in the client's configuration first."""
 
     settings: Settings = attr.field(factory=Settings.load)
 
     @classmethod
     def from_dict(cls, params: dict[str, Any]) -> WaybillConfig:
-        """Check what the client's configuration says.
+        """Check the client's configuration.
 
         Raises:
-            SettingsError: an unknown setting or an invalid value.
+            SettingsError: a setting is unknown, or a value is invalid.
         """
         given = {name: value for name, value in params.items() if name not in _CLIENT_KEYS}
         return cls(Settings.load(given, origin="OpenLineage transport configuration"))
 
 
 class WaybillTransport(Transport):
-    """Keeps every event in the journal and sees to it that a runner projects it.
+    """Keeps every event in the journal, and makes sure that a runner processes it.
 
-    A backend that is down, slow or gone never disturbs the pipeline: delivery is the work of the runner, a
-    process of its own.
+    A backend that is down, slow or gone never affects the pipeline: the runner, a separate process, delivers
+    events.
 
     Raises:
-        SettingsConflictError: the home's live runner works with other settings, and these are strict.
+        SettingsConflictError: the home's live runner uses other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
 
@@ -55,15 +55,16 @@ class WaybillTransport(Transport):
     config_class = WaybillConfig
 
     def __init__(self, config: WaybillConfig) -> None:
-        # OpenLineage's factory calls nothing but this.
+        # OpenLineage's factory calls only this.
         self._home = Home.open(config.settings)
         self.settings = self._home.settings
 
     def emit(self, event: Event) -> None:
-        """Keep an event; on return it is as durable as the setting `durability` says.
+        """Keep an event; on return it is durable as the setting `durability` defines.
 
         Raises:
-            AdmissionError: the event breaks the OpenLineage specification where a backend would refuse it.
+            AdmissionError: the event violates the OpenLineage specification in a way that a backend would
+                refuse.
             JournalError: it could not be kept, for example because the disk is full.
         """
         try:
@@ -73,9 +74,9 @@ class WaybillTransport(Transport):
         self._home.emit(body)
 
     def close(self, timeout: float = -1) -> bool:
-        """Make everything durable and close the home; returns whether every event is durable.
+        """Make everything durable and close the home; return whether every event is durable.
 
-        A timeout of 0 answers at once; else there is only an fsync to wait for, because nothing is queued.
+        A timeout of 0 returns at once. Otherwise the only wait is for an fsync, because nothing is queued.
         """
         durable = self.wait_for_completion(timeout)
         if durable:
@@ -83,5 +84,5 @@ class WaybillTransport(Transport):
         return durable
 
     def wait_for_completion(self, timeout: float = -1) -> bool:
-        """The same answer as `close`, and the transport stays in use."""
+        """Return the same as `close`, but keep the transport open."""
         return self._home.is_durable if timeout == 0 else self._home.sync()

@@ -12,6 +12,7 @@ from waybill.cli.home import as_agreed, checked_root, existing_journal
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 from waybill.transport.config import days
+from waybill.transport.counting import counted
 
 
 def _number_of_days(text: str) -> float:
@@ -27,7 +28,7 @@ def age_off(
     *,
     system_days: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=DAYS", help="Keep a system's records this long instead; may be repeated."),
+        typer.Option(metavar="NAME=DAYS", help="Keep one system's records this long instead. Repeatable."),
     ] = None,
     archive_days: Annotated[
         float | None,
@@ -41,19 +42,21 @@ def age_off(
     only_exported: Annotated[
         bool,
         typer.Option(
-            "--only-exported", help="Remove only what is exported to every destination, as it is now."
+            "--only-exported",
+            help="Remove only files whose current version is exported to every destination.",
         ),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
     as_json: JsonObject = False,
 ) -> None:
-    """Remove compacted files that are older than the age-off.
+    """Remove compacted files older than the age-off.
 
-    A file is removed when its hour ended, and its last record came, longer ago than provenance_age_off_days.
-    Records that come later for a removed hour wait in a file of their own until they are exported. With
-    --only-exported, every destination that this root was ever exported to counts. Archived entries are
-    removed only with --archive-days, since their records cannot be rebuilt afterwards. With --only-exported
-    they stay until all their records are exported, and as long as a damaged file is in quarantine.
+    A file is removed once its hour ended, and its last record arrived, longer ago than
+    provenance_age_off_days. Records that arrive later for a removed hour wait in a separate file until they
+    are exported. With --only-exported, a file must have been exported to every destination that this root was
+    ever exported to. Archived entries are removed only with --archive-days, because their records cannot be
+    rebuilt afterwards. With --only-exported they stay until all their records are exported, and while a
+    damaged file is in quarantine.
 
     Examples:
 
@@ -93,11 +96,14 @@ def age_off(
     for path in done.removed:
         console.line(path)
     verb = "would be removed" if dry_run else "removed"
-    text = f"{len(done.removed)} files {verb}, {done.size_bytes} bytes"
-    if done.waiting:
-        text += (
-            f"; {len(done.waiting)} are old enough but wait: `waybill export` first, and see `waybill verify`"
+    text = f"{counted(len(done.removed), 'file')} {verb}, {counted(done.size_bytes, 'byte')}"
+    if waiting := len(done.waiting):
+        wait = (
+            "1 is old enough but waits for an export"
+            if waiting == 1
+            else f"{waiting:,} are old enough but wait for an export"
         )
+        text += f"; {wait}: `waybill export` first, and see `waybill verify`"
     console.note(text)
 
 

@@ -1,4 +1,4 @@
-"""`waybill compact`: turn the raw files of a root into one file for each system and hour."""
+"""`waybill compact`: merge a root's raw files into one file for each system and hour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import Engine, JsonObject, Master
-from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli.home import agreed_settings, check_root_folder, checked_root
 from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
@@ -32,13 +32,13 @@ def compact(
     master: Master = None,
     as_json: JsonObject = False,
 ) -> None:
-    """Compact every raw file of a root, the current hour's too.
+    """Compact every raw file of a root, including the current hour's.
 
-    A runner compacts its own root by itself. This command is for a root without a runner, such as the raw
-    files of many hosts in an object store; with --engine spark, for more of them than one machine should work
-    on. On a disk, only one process compacts a root at a time and the others wait; in an object store, hours
-    are merged by conditional puts. A damaged file is put into quarantine below provenance/damaged; a file
-    that cannot be read or written now is named. All other files are still compacted, and the exit code is 1.
+    A runner compacts its own root. Use this command for a root without a runner, such as the raw files of
+    many hosts in an object store; add --engine spark if there are too many for one machine. On a disk, only
+    one process at a time compacts a root, and the others wait. In an object store, hours are merged with
+    conditional puts. A damaged file is moved to quarantine below provenance/damaged, and a file that cannot
+    be read or written is reported. All other files are still compacted, and the exit code is 1.
 
     Examples:
 
@@ -51,10 +51,10 @@ def compact(
     from waybill.exporter.compaction import compact_remote
     from waybill.exporter.object_stores import local_or_url
 
-    agreed = agreed_settings(settings)
+    agreed = agreed_settings(settings, needed=False if where else None)
     root = local_or_url(where) if where else checked_root(agreed)
-    if where and isinstance(root, Path) and not root.is_dir():
-        raise typer.BadParameter(f"there is no folder {root}; give the path of a root", param_hint="ROOT")
+    if where and isinstance(root, Path):
+        check_root_folder(root)
     if engine is Engine.SPARK:
         from waybill.spark import compact_on_spark, plain_session
 
@@ -73,3 +73,5 @@ def compact(
         console.error(sentence)
     if report.aside or report.unreadable or report.failed:
         raise typer.Exit(console.EXIT_FAILED)
+    if not (report.published or as_json):
+        console.note(f"nothing to compact: {root} has no raw files left")

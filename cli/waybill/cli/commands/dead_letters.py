@@ -1,4 +1,4 @@
-"""`waybill dead-letters`: the events that a backend refused for good."""
+"""`waybill dead-letters`: the events that a backend refuses permanently."""
 
 from __future__ import annotations
 
@@ -6,32 +6,38 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines, Timeout, choose
+from waybill.cli import completing, console
+from waybill.cli.arguments import All, Csv, JsonLines, JsonObject, Timeout, choose
+from waybill.cli.commanding import Group
 from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.home import existing_journal, needed_journal
+from waybill.cli.home import check_backend, existing_journal
 from waybill.cli.options import RUNNING, with_settings
-from waybill.cli.records import instant_of
+from waybill.cli.records import as_plain, instant_of
 from waybill.transport import Journal, Settings
 from waybill.transport.config import MARQUEZ
 
 if TYPE_CHECKING:
     from waybill.marquez import DeadLetter
 
-app: Final = typer.Typer(
-    no_args_is_help=True, help="See, send again or forget the events that the backend refused for good."
-)
+app: Final = Group(help="List, resend or drop the events that a backend refuses permanently.")
 
 _Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As `list` shows them.")]
 _Backend = Annotated[
-    str, typer.Option(metavar="NAME", help="The backend that refused them, as `waybill status` calls it.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        autocompletion=completing.backends,
+        help="The backend that refused them, by its name in `waybill status`.",
+    ),
 ]
 
 
 @app.command("list")
 @with_settings("home")
-def list_letters(settings: Settings, *, backend: _Backend = MARQUEZ, as_json: JsonLines = False) -> None:
-    """List them, oldest first, each with what the backend said.
+def list_letters(
+    settings: Settings, *, backend: _Backend = MARQUEZ, as_json: JsonLines = False, as_csv: Csv = False
+) -> None:
+    """List dead letters, oldest first, each with the backend's response.
 
     Examples:
 
@@ -39,19 +45,18 @@ def list_letters(settings: Settings, *, backend: _Backend = MARQUEZ, as_json: Js
       waybill dead-letters list
       waybill dead-letters list --json | jq .words
     """
-    from waybill.marquez import dead_letters
-
     with existing_journal(settings) as journal:
-        letters = dead_letters(journal, backend) if journal else []
+        letters = _letters(settings, journal, backend)
     if as_json:
         for letter in letters:
-            console.json(letter)
-    elif letters:
+            console.json(as_plain(letter))
+    elif letters or as_csv:
         rows = (
             (str(one.seq), instant_of(one.parked_ms)[:19], str(one.status or "none"), one.key, one.words)
             for one in letters
         )
-        console.table(("number", "parked", "status", "about", "the backend's words"), rows)
+        columns = ("number", "parked (UTC)", "status", "about", "the backend's words")
+        console.table(columns, rows, as_csv=as_csv)
     if not letters:
         console.note("there are no dead letters")
 
@@ -63,8 +68,9 @@ def show(
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="As `list` shows it.")],
     *,
     backend: _Backend = MARQUEZ,
+    as_json: JsonObject = False,
 ) -> None:
-    """Print one event, byte for byte as it was accepted.
+    """Print one event, byte for byte as it was accepted; with --json, as text beside the backend's response.
 
     Examples:
 
@@ -73,9 +79,13 @@ def show(
     """
     from waybill.marquez import dead_letter_body
 
-    with needed_journal(settings) as journal:
-        _chosen(journal, [number], backend, everything=False)
-        console.body(dead_letter_body(journal, number, backend) or b"")
+    with existing_journal(settings) as journal:
+        letter = _chosen(settings, journal, [number], backend, everything=False)[number]
+        body = (dead_letter_body(journal, number, backend) if journal else None) or b""
+    if as_json:
+        console.json(as_plain(letter) | {"body": body.decode(errors="replace")})
+    else:
+        console.body(body)
 
 
 @app.command("replay")
@@ -87,11 +97,12 @@ def replay(
     everything: All = False,
     backend: _Backend = MARQUEZ,
     timeout_s: Timeout = None,
+    as_json: JsonObject = False,
 ) -> None:
-    """Send them again, and wait for the answers.
+    """Send dead letters again, and wait for the responses.
 
-    An event that the backend takes now is no longer a dead letter. One that it refuses again stays, with the
-    new answer. Exit code 1 when any stays.
+    An event that the backend now accepts is no longer a dead letter. One that it refuses again stays, with
+    the new response. Exit code 1 if any stays.
 
     Examples:
 
@@ -101,30 +112,42 @@ def replay(
     """
     from waybill.marquez import dead_letters, replay_dead_letters
 
-    with needed_journal(settings) as journal:
-        chosen = _chosen(journal, numbers, backend, everything=everything)
-        replay_dead_letters(journal, chosen, backend)
-        report = flush_with_progress(settings, timeout_s)
-        left = [letter for letter in dead_letters(journal, backend) if letter.seq in chosen]
-    console.line(f"{len(chosen) - len(left)} of {len(chosen)} are delivered")
-    for letter in left:
-        tried_again = letter.parked_ms > chosen[letter.seq].parked_ms
-        why = (
-            f"refused again, {letter.words}" if tried_again else "not sent yet, it goes with the next events"
-        )
-        console.error(f"{letter.seq}: {why}")
-    if left and backend in report.problems:
-        console.error(report.problems[backend])
+    with existing_journal(settings) as journal:
+        chosen = _chosen(settings, journal, numbers, backend, everything=everything)
+        left: dict[int, str] = {}
+        problem = None
+        if journal is not None and chosen:
+            replay_dead_letters(journal, chosen, backend)
+            problem = flush_with_progress(settings, timeout_s).problems.get(backend)
+            left = {
+                one.seq: _why_left(one, chosen[one.seq])
+                for one in dead_letters(journal, backend)
+                if one.seq in chosen
+            }
+    delivered = [number for number in chosen if number not in left]
+    if as_json:
+        console.json({"delivered": delivered, "left": left})
+    else:
+        console.line(f"{len(delivered)} of {len(chosen)} are delivered")
+    for number, why in left.items():
+        console.error(f"{number}: {why}")
     if left:
+        if problem:
+            console.error(problem)
         raise typer.Exit(console.EXIT_FAILED)
 
 
 @app.command("drop")
 @with_settings("home")
 def drop(
-    settings: Settings, numbers: _Numbers = None, *, everything: All = False, backend: _Backend = MARQUEZ
+    settings: Settings,
+    numbers: _Numbers = None,
+    *,
+    everything: All = False,
+    backend: _Backend = MARQUEZ,
+    as_json: JsonObject = False,
 ) -> None:
-    """Forget them. Their records stay in the provenance files.
+    """Drop dead letters. Their records stay in the provenance files.
 
     Examples:
 
@@ -133,19 +156,28 @@ def drop(
     """
     from waybill.marquez import drop_dead_letters
 
-    with needed_journal(settings) as journal:
-        chosen = _chosen(journal, numbers, backend, everything=everything)
-        drop_dead_letters(journal, chosen, backend)
-    console.line(f"{len(chosen)} forgotten")
+    with existing_journal(settings) as journal:
+        chosen = _chosen(settings, journal, numbers, backend, everything=everything)
+        if journal is not None:
+            drop_dead_letters(journal, chosen, backend)
+    if as_json:
+        console.json({"dropped": list(chosen)})
+    else:
+        console.line(f"{len(chosen)} dropped")
+
+
+def _letters(settings: Settings, journal: Journal | None, backend: str) -> list[DeadLetter]:
+    from waybill.marquez import dead_letters
+
+    check_backend(settings, journal, backend)
+    return dead_letters(journal, backend) if journal else []
 
 
 def _chosen(
-    journal: Journal, numbers: list[int] | None, backend: str, *, everything: bool
+    settings: Settings, journal: Journal | None, numbers: list[int] | None, backend: str, *, everything: bool
 ) -> dict[int, DeadLetter]:
-    from waybill.marquez import dead_letters
-
     letters = choose(
-        dead_letters(journal, backend),
+        _letters(settings, journal, backend),
         numbers,
         everything=everything,
         id_of=lambda one: one.seq,
@@ -153,3 +185,9 @@ def _chosen(
         listed_by="waybill dead-letters list",
     )
     return {letter.seq: letter for letter in letters}
+
+
+def _why_left(now: DeadLetter, before: DeadLetter) -> str:
+    if now.parked_ms > before.parked_ms:
+        return f"refused again, {now.words}"
+    return "not sent yet; it goes out with the next events"

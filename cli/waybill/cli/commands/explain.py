@@ -5,32 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.arguments import JsonObject
+from waybill.cli.arguments import JsonObject, check_did
 from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
-from waybill.transport import Journal, Settings
+from waybill.transport import Journal, NotFoundError, Settings
+from waybill.transport.config import apply_command
 
 if TYPE_CHECKING:
     from waybill.exporter.verification import Explanation, StepSeen
 
 
-@with_settings("home", "root", "system_name", "provenance_annotations_allowed")
+@with_settings("home", "root", "system_name", "provenance_annotations_allowed", "provenance_reasons")
 def explain(
     settings: Settings,
     *,
-    did: Annotated[str, typer.Argument(metavar="DID", help="The file, as `waybill find` shows it.")],
+    did: Annotated[str, typer.Argument(metavar="DID", help="The file's did, as `waybill find` shows it.")],
     as_json: JsonObject = False,
 ) -> None:
     """Show the proof behind a file's records, from the stored events to the rows.
 
     Shows each event of the archive and the journal that the records came from, where it is stored, and what
-    it added; the records that the events fold to; and the file and row of each record. Exit code 1 when
-    nothing is known of the file, when the rows are not what the events fold to, or when a file could not be
-    read.
+    it added; the records that the events fold to; and the file and row of each record. Exit code 1 if rows
+    are missing or differ from the folded events, or if a file could not be read; 2 if the file is unknown. A
+    file that has not ended has no rows yet, and none are written while provenance_enabled is off: only the
+    events are shown then.
 
     Examples:
 
@@ -41,29 +42,52 @@ def explain(
     from waybill.exporter import Wanted, explain as explain_file
     from waybill.exporter.incomplete import IncompleteError
     from waybill.exporter.names import EVENTS
+    from waybill.exporter.query import spellings_of
+    from waybill.exporter.rebuilding import rule_for
     from waybill.exporter.sources import EventsSource, JournalSource
 
     agreed = agreed_settings(settings)
     root = checked_root(agreed)
     archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
-    wanted = Wanted(system_name=agreed.system_name, annotations_allowed=agreed.provenance_annotations_allowed)
-    found = explain_file(did, [*archive, *journal], root, wanted)
+    wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
+    for spelling in spellings_of(did):
+        found = explain_file(spelling, [*archive, *journal], root, wanted)
+        if found.steps or found.rows:
+            break
     if as_json:
-        console.json({**msgspec.to_builtins(found), "is_proven": found.is_proven})
+        console.json({**records.as_plain(found), "is_proven": found.is_proven})
     else:
         _show(found, root)
     if found.unread:
         raise IncompleteError(found.unread)
     if not (found.steps or found.rows):
-        console.error(f"nothing is known of {did} in the archive, the journal or the layout; check the did")
+        check_did(did, "DID")
+        raise NotFoundError(
+            f"the archive, the journal and the layout have nothing about {did}; check the did"
+        )
+    if not found.rows and (why := _why_nothing_is_filed(found, agreed)) is not None:
+        console.note(f"there is no row to compare this with: {why}")
+        return
+    if not found.rows:
+        console.error("the layout has no row for it yet: run `waybill flush`, then `waybill verify`")
     elif not found.is_proven:
         console.error(
-            "the rows are not what the stored events fold to: a run may not have settled (`waybill flush`), "
-            "its events have aged, or a file was altered (`waybill verify`)"
+            "the rows differ from what the stored events fold to: a run may not have settled "
+            "(`waybill flush`), its events may have aged off, or a file was altered (`waybill verify`)"
         )
-    if not (found.rows and found.is_proven):
+    if not found.is_proven:
         raise typer.Exit(console.EXIT_FAILED)
+
+
+def _why_nothing_is_filed(found: Explanation, agreed: Settings) -> str | None:
+    """The reason why there is no row; None if there should be one."""
+    if not found.records:
+        return "it has not ended"
+    if agreed.provenance_enabled:
+        return None
+    turned_on = apply_command(agreed.home, {"provenance_enabled": True})
+    return f"provenance_enabled is off; to turn it on: `{turned_on}`"
 
 
 def _show(found: Explanation, root: Path) -> None:
@@ -80,13 +104,13 @@ def _show(found: Explanation, root: Path) -> None:
     if found.rows:
         console.line(("the layout holds", "bold"))
     for row in found.rows:
-        same = "as folded" if row.as_folded else "not what the events fold to"
+        same = "as folded" if row.as_folded else "differs from the folded events"
         console.line(f"  {root / row.file}, row {row.row}: {same}")
         console.line((f"    {records.summary(row.record)}", "dim"))
 
 
 def _show_step(number: int, step: StepSeen) -> None:
-    what = "records as they are" if step.event_type is None else f"{step.event_type} at {step.event_time}"
+    what = "complete records" if step.event_type is None else f"{step.event_type} at {step.event_time}"
     if step.inferred is not None:
         what = f"{what}, inferred: {step.inferred}"
     console.line(f"{number:3}. {what}")

@@ -1,8 +1,9 @@
-"""`waybill export`: copy the compacted files somewhere else."""
+"""`waybill export`: copy the compacted files to another place."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +11,11 @@ from waybill.cli import console
 from waybill.cli.arguments import JsonObject
 from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
-from waybill.transport import Settings
+from waybill.transport import NotFoundError, Settings
+from waybill.transport.counting import counted
+
+if TYPE_CHECKING:
+    from waybill.exporter.exporting import Exported
 
 
 @with_settings("home", "root")
@@ -23,30 +28,35 @@ def export(
             metavar="DEST", help="A folder, or s3://bucket/folder, gs://…, az://container/folder."
         ),
     ],
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the folder DEST if it does not exist.")
+    ] = False,
     delete_after: Annotated[
         bool,
         typer.Option(
-            "--delete-after", help="Delete here what is safe at the destination, as an age-off does."
+            "--delete-after",
+            help="After copying, delete files here that are safe at the destination, as an age-off does.",
         ),
     ] = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Only list what would be copied, without asking the destination."),
+        typer.Option("--dry-run", help="Only list what would be copied, without contacting the destination."),
     ] = False,
     timeout_s: Annotated[
         float,
         typer.Option(
-            "--timeout", metavar="SECONDS", min=1.0, help="The limit of each request to an object store."
+            "--timeout", metavar="SECONDS", min=1.0, help="Time limit for each request to an object store."
         ),
     ] = 120.0,
     as_json: JsonObject = False,
 ) -> None:
-    """Copy the compacted files that changed to a folder or an object store.
+    """Copy new and changed compacted files to a folder or an object store.
 
-    Files arrive whole or not at all, and a manifest lists their checksums. Rows that came late are merged
-    into the file at the destination, even if it is no longer in this root. After any failure run the command
-    again, as often as you like: it continues where it stopped. Exit code 1 when something could not be
-    copied. Credentials come from the environment, as AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL.
+    A file arrives whole or not at all, and a manifest lists the checksums. Late rows are merged into the file
+    at the destination, even if it has already left this root. After a failure, run the command again, as
+    often as you like: it continues where it stopped. A destination folder must exist, so that an unmounted
+    disk is noticed; --create makes it. Exit code 1 if something could not be copied. Credentials come from
+    the environment, for example AWS_ACCESS_KEY_ID, AWS_REGION and AWS_ENDPOINT_URL.
 
     Examples:
 
@@ -55,7 +65,11 @@ def export(
       waybill export /mnt/archive --delete-after --json | jq .failed
     """
     from waybill.exporter import export as export_root, open_destination
+    from waybill.exporter.object_stores import local_or_url
 
+    place = local_or_url(where)
+    if isinstance(place, Path) and not (create or place.is_dir()):
+        raise NotFoundError(f"there is no folder {place}; mount it, or create it with --create")
     root = checked_root(agreed_settings(settings))
     destination = open_destination(where, timeout_s=timeout_s)
     with console.progress("exporting") as show:
@@ -72,12 +86,17 @@ def export(
         for path in done.copied:
             console.line(path)
         for path in done.merged:
-            console.line(path, " (merged with what was there)")
-        copied = f"{len(done.copied)} {'to copy' if dry_run else 'copied'}, {len(done.merged)} merged"
-        console.note(
-            f"{copied}, {done.unchanged} unchanged, {len(done.removed)} deleted here, {done.size_bytes} bytes"
-        )
+            console.line(path, " (merged with the file there)")
+        console.note(_summary_of(done, root, dry_run=dry_run))
     for path, why in done.failed.items():
         console.error(f"{path}: {why}")
     if done.failed:
         raise typer.Exit(console.EXIT_FAILED)
+
+
+def _summary_of(done: Exported, root: Path, *, dry_run: bool) -> str:
+    if not (done.copied or done.merged or done.unchanged or done.failed):
+        return f"nothing to export: no files are compacted below {root} yet; run `waybill flush`"
+    copied = f"{counted(len(done.copied), 'file')} {'to copy' if dry_run else 'copied'}"
+    others = f"{len(done.merged):,} merged, {done.unchanged:,} unchanged, {len(done.removed):,} deleted here"
+    return f"{copied}, {others}, {counted(done.size_bytes, 'byte')}"

@@ -1,7 +1,8 @@
-"""`waybill flush`: take every accepted entry through every projection, now."""
+"""`waybill flush`: apply every accepted entry in every projection, now."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -9,13 +10,15 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject, Timeout
-from waybill.cli.home import agreed_settings, tell_of_conflicts
+from waybill.cli.home import as_worked_by, check_home, check_own_root, existing_journal, tell_of_conflicts
 from waybill.cli.options import RUNNING, with_settings
-from waybill.transport import FlushReport, Journal, Settings, flush as flush_journal
+from waybill.transport import FlushReport, Journal, JournalError, Settings, flush as flush_journal
+from waybill.transport.config import apply_command
+from waybill.transport.fallback import waiting_in_fallback
 
 
 def flush_with_progress(settings: Settings, timeout_s: float | None = None) -> FlushReport:
-    """Flush a home behind a progress bar, and say where its live runner works with other settings."""
+    """Flush a home with a progress bar, and say which settings its live runner has different values for."""
     tell_of_conflicts(settings)
     with console.progress("flushing") as update:
 
@@ -34,12 +37,12 @@ def flush(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the runner's log.")] = False,
     as_json: JsonObject = False,
 ) -> None:
-    """Drain every buffer, compact, wait, and list the files made.
+    """Drain every buffer, compact every hour, and list the new files.
 
-    Every hour is compacted, including the current one. The command waits until each projection is done, also
-    a backend with a long backlog; --timeout or Ctrl-C ends the waiting. Exit code 1 when a projection is held
-    up, for example by a backend that is down, or has set entries aside as poison. Nothing is lost: they stay
-    in the journal.
+    Compacts every hour, including the current one, and waits until each projection has caught up, even a
+    backend with a long backlog. --timeout or Ctrl-C ends the wait. Exit code 1 if a projection is held up,
+    for example because a backend is down, or has set entries aside as poison. Nothing is lost: the entries
+    stay in the journal.
 
     Examples:
 
@@ -49,32 +52,51 @@ def flush(
     """
     if verbose:
         console.show_log()
-    if Journal.exists(settings.home):
-        report = flush_with_progress(settings, timeout_s)
-    else:
-        report = FlushReport()
-        console.note(f"there is no journal at {settings.home} yet, so there is nothing to flush")
+    report = flush_with_progress(settings, timeout_s) if can_flush(settings) else FlushReport()
     show_report(report, settings, as_json=as_json)
+
+
+def can_flush(settings: Settings) -> bool:
+    """Whether the home has a journal, or would get one for entries that wait in the fallback.
+
+    Raises:
+        NotFoundError: there is no home, and no entries wait.
+        SettingsConflictError: somebody gave a root that is not the home's.
+    """
+    check_own_root(settings)
+    with contextlib.suppress(JournalError):  # `waybill status` reports it
+        if waiting_in_fallback(settings):
+            return True
+    check_home(settings)
+    return Journal.exists(settings.home)
 
 
 def show_report(report: FlushReport, settings: Settings, *, as_json: bool) -> None:
     """Print the result of a flush; exit with code 1 when something is left, held up or poison."""
-    agreed = agreed_settings(settings)
+    with existing_journal(settings) as journal:
+        agreed = as_worked_by(settings, journal)
     if as_json:
         console.json(report)
     else:
         for file in report.files:
             console.line(str(agreed.root / file))
     if not agreed.provenance_enabled:
-        console.note("provenance_enabled is off, so there are no provenance files; turn it on to have them")
+        turned_on = apply_command(agreed.home, {"provenance_enabled": True})
+        console.note(
+            f"provenance_enabled is off, so no provenance files are written; to turn it on: `{turned_on}`"
+        )
     for name, count in report.left.items():
-        why = report.problems.get(name, "the time is up; flush again, or give it a longer --timeout")
-        console.error(f"{name} has {count} entries left: {why}")
+        why = report.problems.get(name, "the time is up; flush again, or give a longer --timeout")
+        entries = console.counted(count, "entry", "entries")
+        console.error(f"{name} {f'has {entries} left' if count else 'has not written its files'}: {why}")
     for name in report.problems.keys() - report.left.keys():
         console.error(f"{name}: {report.problems[name]}")
     for name, count in report.poison.items():
+        set_aside = console.counted(count, "entry", "entries")
         console.error(
-            f"{name} has set aside {count} entries that it cannot apply; `waybill poison list` says why"
+            f"{name} has set aside {set_aside} that it cannot apply; `waybill poison list` says why"
         )
     if report.left or report.problems or report.poison:
         raise typer.Exit(console.EXIT_FAILED)
+    if not (report.files or as_json):
+        console.note("nothing to flush, and no new files")

@@ -1,23 +1,25 @@
-"""`waybill keys`: who may send to the collector, query it and administer it."""
+"""`waybill keys`: keys to send to the collector, query it and administer it."""
 
 from __future__ import annotations
 
 import contextlib
+import shlex
 from typing import Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import JsonLines
-from waybill.cli.home import existing_journal
+from waybill.cli import completing, console
+from waybill.cli.arguments import Csv, JsonLines, JsonObject
+from waybill.cli.commanding import Group
+from waybill.cli.home import check_home, existing_journal
 from waybill.cli.options import with_settings
-from waybill.cli.records import instant_of
+from waybill.cli.records import as_plain, instant_of, iso
 from waybill.collector import Keys, Role
-from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport import Journal, NotFoundError, Settings
 
-app: Final = typer.Typer(no_args_is_help=True, help="Make, list and revoke the collector's API keys.")
+app: Final = Group(help="Create, list and revoke the collector's API keys.")
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", help="What people call the key.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="A name for the key, for example who uses it.")]
 
 
 @app.command("add")
@@ -27,12 +29,14 @@ def add(
     name: _Name,
     *,
     role: Annotated[
-        list[Role], typer.Option(help="What the key allows; may be repeated. admin allows everything.")
-    ],
+        list[Role] | None,
+        typer.Option(help="What the key allows. Required, repeatable. admin allows everything."),
+    ] = None,
+    as_json: JsonObject = False,
 ) -> None:
-    """Make a key and print it. It is printed only once, since only its hash is stored.
+    """Create a key and print it. It is printed only once, because only its hash is stored.
 
-    As soon as there is a key, every request needs one, except those for health.
+    Once there is a key, every request needs one, except health checks.
 
     Examples:
 
@@ -40,14 +44,27 @@ def add(
       waybill keys add spark --role emit
       export OPENLINEAGE_API_KEY=$(waybill keys add airflow --role emit)
     """
+    if not name.strip():
+        raise typer.BadParameter(
+            "a key needs a name; say who uses it, for example `spark`", param_hint="NAME"
+        )
+    if not role:
+        example = f"waybill keys add {shlex.quote(name)} --role emit"
+        what = f"say what the key allows: emit, read or admin, as in `{example}`"
+        raise typer.BadParameter(what, param_hint="--role")
+    check_home(settings)
     with contextlib.closing(Journal(settings.home)) as journal:
-        console.line(Keys(journal).add(name, role))
+        key = Keys(journal).add(name, role)
+    if as_json:
+        console.json({"name": name, "roles": role, "key": key})
+    else:
+        console.line(key)
 
 
 @app.command("list")
 @with_settings("home")
-def list_keys(settings: Settings, *, as_json: JsonLines = False) -> None:
-    """List the keys: name, roles, and when each was made.
+def list_keys(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = False) -> None:
+    """List the keys: name, roles, and when each was created.
 
     Examples:
 
@@ -58,17 +75,25 @@ def list_keys(settings: Settings, *, as_json: JsonLines = False) -> None:
         keys = Keys(journal).all() if journal else ()
     if as_json:
         for key in keys:
-            console.json({"name": key.name, "roles": key.roles, "created_ms": key.created_ms})
-    elif keys:
-        rows = ((key.name, ", ".join(key.roles), instant_of(key.created_ms)[:19]) for key in keys)
-        console.table(("name", "roles", "made"), rows)
-    else:
-        console.note("there are no keys; anybody on this machine may use its collector")
+            console.json(as_plain({"name": key.name, "roles": key.roles, "created_ms": key.created_ms}))
+    elif keys or as_csv:
+        written = iso if as_csv else lambda at_ms: instant_of(at_ms)[:19]
+        rows = ((key.name, ", ".join(key.roles), written(key.created_ms)) for key in keys)
+        console.table(("name", "roles", "made (UTC)"), rows, as_csv=as_csv)
+    if not keys:
+        console.note("there are no keys; anybody on this machine can use its collector")
 
 
 @app.command("revoke")
 @with_settings("home")
-def revoke(settings: Settings, name: _Name) -> None:
+def revoke(
+    settings: Settings,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", autocompletion=completing.keys, help="As `list` shows it.")
+    ],
+    *,
+    as_json: JsonObject = False,
+) -> None:
     """Revoke a key; a running collector refuses it within two seconds.
 
     Examples:
@@ -79,5 +104,8 @@ def revoke(settings: Settings, name: _Name) -> None:
     with existing_journal(settings) as journal:
         revoked = journal is not None and Keys(journal).revoke(name)
     if not revoked:
-        raise WaybillError(f"there is no key {name}; `waybill keys list` shows them")
-    console.line(f"{name} is revoked")
+        raise NotFoundError(f"there is no key {name}; `waybill keys list` shows them")
+    if as_json:
+        console.json({"revoked": name})
+    else:
+        console.line(f"{name} is revoked")

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import All, JsonLines, Timeout, choose
+from waybill.cli import completing, console
+from waybill.cli.arguments import All, Csv, JsonLines, JsonObject, Timeout, choose
+from waybill.cli.commanding import Group
 from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.home import existing_journal, needed_journal
+from waybill.cli.home import check_projection, existing_journal
 from waybill.cli.options import RUNNING, with_settings
-from waybill.cli.records import instant_of
+from waybill.cli.records import as_plain, instant_of
 from waybill.transport import Journal, Settings
 from waybill.transport.journal import Poison
 
-app: Final = typer.Typer(
-    no_args_is_help=True, help="See, apply again or give up the entries that a projection cannot apply."
-)
+app: Final = Group(help="List, retry or drop the entries that a projection cannot apply.")
 
 _Numbers = Annotated[list[int] | None, typer.Argument(metavar="NUMBER", help="As `list` shows them.")]
 _Projection = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Of this projection only, as `waybill status` calls it.")
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        autocompletion=completing.projections,
+        help="Only this projection, by its name in `waybill status`.",
+    ),
 ]
 
 
 @app.command("list")
 @with_settings("home")
-def list_poison(settings: Settings, *, projection: _Projection = None, as_json: JsonLines = False) -> None:
-    """List them, oldest first, each with the reason.
+def list_poison(
+    settings: Settings, *, projection: _Projection = None, as_json: JsonLines = False, as_csv: Csv = False
+) -> None:
+    """List poison entries, oldest first, each with the reason.
 
     Examples:
 
@@ -37,16 +44,17 @@ def list_poison(settings: Settings, *, projection: _Projection = None, as_json: 
       waybill poison list --json | jq .reason
     """
     with existing_journal(settings) as journal:
-        found = journal.poison.all(projection) if journal else []
+        found = _poison(journal, projection)
     if as_json:
         for one in found:
-            console.json(one)
-    elif found:
+            console.json(as_plain(one))
+    elif found or as_csv:
         rows = (
             (str(one.seq), one.projection, instant_of(one.at_ms)[:19], str(one.tries), one.reason)
             for one in found
         )
-        console.table(("number", "projection", "set aside", "tries", "reason"), rows)
+        columns = ("number", "projection", "set aside (UTC)", "tries", "reason")
+        console.table(columns, rows, as_csv=as_csv)
     if not found:
         console.note("there is no poison")
 
@@ -58,19 +66,24 @@ def show(
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="As `list` shows it.")],
     *,
     projection: _Projection = None,
+    as_json: JsonObject = False,
 ) -> None:
     """Print one entry and, on stderr, why it cannot be applied.
 
-    In a file it is byte for byte as the journal has it; on a terminal, control characters are escaped.
+    In a file it is byte for byte what the journal holds; on a terminal, control characters are escaped. With
+    --json it is text beside the fields that `list` shows for the first projection.
 
     Examples:
 
     \b
       waybill poison show 4711 > entry.json
     """
-    with needed_journal(settings) as journal:
+    with existing_journal(settings) as journal:
         chosen = _chosen(journal, [number], projection, everything=False)
-        body = journal.poison.body(chosen[0].projection, number) or b""
+        body = (journal.poison.body(chosen[0].projection, number) if journal else None) or b""
+    if as_json:
+        console.json(as_plain(chosen[0]) | {"body": body.decode(errors="replace")})
+        return
     for one in chosen:
         console.note(f"{one.projection}: {one.reason}")
     console.body(body)
@@ -85,10 +98,11 @@ def retry(
     everything: All = False,
     projection: _Projection = None,
     timeout_s: Timeout = None,
+    as_json: JsonObject = False,
 ) -> None:
-    """Have them applied again, and wait for that; one that is damaged is taken as it is.
+    """Apply poison entries again, and wait; a damaged entry is applied as it is.
 
-    What can be applied now is no longer poison. Exit code 1 when any stays.
+    An entry that can now be applied is no longer poison. Exit code 1 if any stays.
 
     Examples:
 
@@ -96,16 +110,24 @@ def retry(
       waybill poison retry 4711 4712
       waybill poison retry --all --projection layout
     """
-    with needed_journal(settings) as journal:
+    left: list[Poison] = []
+    with existing_journal(settings) as journal:
         chosen = _chosen(journal, numbers, projection, everything=everything)
-        for one in chosen:
-            journal.poison.retry(one.projection, [one.seq])
-        flush_with_progress(settings, timeout_s)
-        left = [stays for one in chosen for stays in journal.poison.all(one.projection, one.seq)]
-    console.line(f"{len(chosen) - len(left)} of {len(chosen)} are applied")
+        if journal is not None and chosen:
+            for one in chosen:
+                journal.poison.retry(one.projection, [one.seq])
+            flush_with_progress(settings, timeout_s)
+            left = [stays for one in chosen for stays in journal.poison.all(one.projection, one.seq)]
+    stay = {(one.seq, one.projection) for one in left}
+    applied = [one for one in chosen if (one.seq, one.projection) not in stay]
+    if as_json:
+        console.json(
+            {"applied": _named(applied), "left": [_named([one])[0] | {"why": _why_left(one)} for one in left]}
+        )
+    else:
+        console.line(f"{len(applied)} of {len(chosen)} are applied")
     for one in left:
-        why = f"it failed again, {one.reason}" if one.retry_seq is None else "not tried yet, flush again"
-        console.error(f"{one.seq} by {one.projection}: {why}")
+        console.error(f"{one.seq} by {one.projection}: {_why_left(one)}")
     if left:
         raise typer.Exit(console.EXIT_FAILED)
 
@@ -118,29 +140,47 @@ def drop(
     *,
     everything: All = False,
     projection: _Projection = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Give them up without a question.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: JsonObject = False,
 ) -> None:
-    """Give them up for good: they are never applied.
+    """Drop poison entries for good: they are never applied.
 
     Examples:
 
     \b
       waybill poison drop 4711 --yes
     """
-    with needed_journal(settings) as journal:
+    with existing_journal(settings) as journal:
         chosen = _chosen(journal, numbers, projection, everything=everything)
-        if not yes:
-            typer.confirm(f"{len(chosen)} will never be applied. Give them up?", abort=True)
-        for one in chosen:
-            journal.poison.drop(one.projection, [one.seq])
-    console.line(f"{len(chosen)} given up")
+        if chosen and not yes:
+            typer.confirm(f"{len(chosen)} will never be applied. Drop them?", abort=True, err=True)
+        if journal is not None:
+            for one in chosen:
+                journal.poison.drop(one.projection, [one.seq])
+    if as_json:
+        console.json({"dropped": _named(chosen)})
+    else:
+        console.line(f"{len(chosen)} dropped")
+
+
+def _poison(journal: Journal | None, projection: str | None) -> list[Poison]:
+    check_projection(journal, projection)
+    return journal.poison.all(projection) if journal else []
+
+
+def _named(found: Iterable[Poison]) -> list[dict[str, int | str]]:
+    return [{"number": one.seq, "projection": one.projection} for one in found]
+
+
+def _why_left(one: Poison) -> str:
+    return f"failed again, {one.reason}" if one.retry_seq is None else "not tried yet; flush again"
 
 
 def _chosen(
-    journal: Journal, numbers: list[int] | None, projection: str | None, *, everything: bool
+    journal: Journal | None, numbers: list[int] | None, projection: str | None, *, everything: bool
 ) -> list[Poison]:
     return choose(
-        journal.poison.all(projection),
+        _poison(journal, projection),
         numbers,
         everything=everything,
         id_of=lambda one: one.seq,

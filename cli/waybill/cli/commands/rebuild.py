@@ -1,4 +1,4 @@
-"""`waybill rebuild`: make the provenance files again from the stored events."""
+"""`waybill rebuild`: rebuild the provenance files from the stored events."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from waybill.cli import console
-from waybill.cli.arguments import Engine, JsonObject, Master, Since, Until
+from waybill.cli import completing, console
+from waybill.cli.arguments import Engine, JsonObject, Master, Since, Until, check_span
 from waybill.cli.home import agreed_settings
 from waybill.cli.options import with_settings
+from waybill.cli.records import as_plain
 from waybill.transport import Settings
+from waybill.transport.counting import counted
 
 if TYPE_CHECKING:
     from waybill.exporter import Source, Wanted
     from waybill.exporter.rebuilding import RebuildReport
 
 
-@with_settings("home", "root", "system_name", "provenance_annotations_allowed")
+@with_settings("home", "root", "system_name", "provenance_annotations_allowed", "provenance_reasons")
 def rebuild(
     settings: Settings,
     *,
@@ -28,7 +30,8 @@ def rebuild(
         typer.Option(
             "--from",
             metavar="SOURCE",
-            help="Where events are stored: 'journal', that of the home; 'events', the archive of a root; "
+            autocompletion=completing.sources,
+            help="Where events are stored: 'journal', the home's; 'events', the archive of a root; "
             "'jsonl', files of JSON lines; 'marquez', over HTTP; 'marquez-db', its PostgreSQL.",
         ),
     ],
@@ -40,39 +43,45 @@ def rebuild(
         ),
     ],
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="PLACE", help="Which: a root, paths of files, or a URL.")
+        list[str] | None,
+        typer.Argument(metavar="PLACE", help="The source's location: a root, paths of files, or a URL."),
     ] = None,
     since_ms: Since = None,
     until_ms: Until = None,
     system: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only records of this system; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completing.systems,
+            help="Only records of this system. Repeatable.",
+        ),
     ] = None,
     workers: Annotated[
         int | None,
         typer.Option(
-            metavar="COUNT", min=1, help="How many processes work.", show_default="one for each core"
+            metavar="COUNT", min=1, help="Number of worker processes.", show_default="one for each core"
         ),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="'embedded': processes of this machine; 'spark': PySpark, on any master.")
+        Engine, typer.Option(help="'embedded': processes on this machine; 'spark': PySpark, on any master.")
     ] = Engine.EMBEDDED,
     master: Master = None,
     staging: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the embedded engine makes the files that go to an object store.",
+            help="Where the embedded engine prepares files for an object store.",
             show_default="<home>/rebuilds",
         ),
     ] = None,
     as_json: JsonObject = False,
 ) -> None:
-    """Make the provenance files again from stored events.
+    """Rebuild the provenance files from stored events.
 
-    The rows are those that the live layout has once every run has settled. Everything stored is read, since a
-    record may need any event of its run; --since, --until and --system choose among the records. If it is
-    interrupted, the same command continues where it stopped. Exit code 1 when something stored could not be
-    read, or when a damaged file of DIR was put into quarantine.
+    The rows are those that the live layout has once every run has settled. --since, --until and --system
+    filter the output only; all input is read, because a record may need any event of its run. If a rebuild is
+    interrupted, the same command continues where it stopped. Exit code 1 if some of the input could not be
+    read, or if a damaged file of DIR was moved to quarantine.
 
     Examples:
 
@@ -86,16 +95,20 @@ def rebuild(
     """
     from waybill.exporter import Wanted, open_source
     from waybill.exporter.object_stores import local_or_url
+    from waybill.exporter.rebuilding import rule_for
 
-    agreed = agreed_settings(settings)
+    check_span(since_ms, until_ms)
+    root = local_or_url(to)
+    stages = isinstance(root, str) and engine is Engine.EMBEDDED and staging is None
+    is_of_home = source == "journal" or stages
+    agreed = agreed_settings(settings, needed=is_of_home or (False if places else None))
     wanted = Wanted(
         system_name=agreed.system_name,
-        annotations_allowed=agreed.provenance_annotations_allowed,
+        rule=rule_for(agreed, local_or_url(places[0]) if places and source == "events" else agreed.root),
         since_ms=since_ms,
         until_ms=until_ms,
         systems=frozenset(system or ()),
     )
-    root = local_or_url(to)
     opened = open_source(source, places or [], agreed)
     if engine is Engine.SPARK:
         from waybill.spark import plain_session, rebuild_on_spark
@@ -127,18 +140,21 @@ def _embedded(source: Source, root: Path | str, wanted: Wanted, workers: int, st
 
 def _show(report: RebuildReport, root: Path | str, *, as_json: bool) -> None:
     if as_json:
-        console.json(report)
+        console.json(as_plain(report))
     else:
         console.line(
-            f"{report.entries:,} entries of {report.source} gave {report.records:,} records in "
-            f"{len(report.files):,} files below {root}, in {report.seconds:.1f} s"
+            f"{counted(report.entries, 'entry', 'entries')} of {report.source} gave "
+            f"{counted(report.records, 'record')} in {counted(len(report.files), 'file')} below {root}, "
+            f"in {report.seconds:.1f} s"
         )
         if report.resumed:
-            console.line(f"{report.resumed:,} of {report.parts:,} parts had been read before")
-    for sentence in (*report.damaged, *report.failed, *(one.sentence for one in report.aside)):
+            console.line(f"{report.resumed:,} of {counted(report.parts, 'part')} had already been read")
+    lacking = [flow.sentence for flow in report.coalesced]
+    quarantined = [one.sentence for one in report.aside]
+    for sentence in (*report.damaged, *report.failed, *lacking, *quarantined):
         console.error(sentence)
     if report.unreadable:
         console.error(
-            f"{report.unreadable:,} entries hold no event and gave no record; the first: "
-            f"{report.first_unreadable}"
+            f"{counted(report.unreadable, 'entry holds', 'entries hold')} no event and gave no record; "
+            f"the first: {report.first_unreadable}"
         )

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from waybill.cli import console
+from waybill.cli import completing, console
 from waybill.cli.arguments import FORMS, moment
 from waybill.cli.commands.flush import flush_with_progress
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import as_agreed, check_backend, existing_journal
 from waybill.cli.options import RUNNING, with_settings
-from waybill.transport import Settings
+from waybill.cli.ways import way
+from waybill.transport import NotFoundError, Settings
 from waybill.transport.config import MARQUEZ
 
 if TYPE_CHECKING:
@@ -32,26 +33,31 @@ def reconcile(
             "--since",
             parser=moment,
             metavar="WHEN",
-            help=f"Events accepted then or later: {FORMS}.",
+            help=f"Only events accepted at this time or later: {FORMS}.",
             show_default="a day ago",
         ),
     ] = None,
     repair_missing: Annotated[
-        bool, typer.Option("--repair", help="Send what is missing again, and wait.")
+        bool, typer.Option("--repair", help="Send missing events again, and wait.")
     ] = False,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="The Marquez to ask, as `waybill status` calls it.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=completing.backends,
+            help="The Marquez to query, by its name in `waybill status`.",
+        ),
     ] = MARQUEZ,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line for each that is missing.")
+        bool, typer.Option("--json", help="Print one JSON object per line, one for each missing item.")
     ] = False,
 ) -> None:
-    """Compare what was delivered with what Marquez has, and list what is missing.
+    """List delivered events and jobs that are missing from Marquez.
 
-    Compares run events, and the jobs of the graph with their edges. Dead letters do not count as missing, nor
-    does what is still to be delivered. Give no time beyond Marquez's retention, or what it has rightly
-    deleted is listed too. Exit code 1 when anything is missing; with --repair, when anything could not be
-    sent.
+    Compares run events, the states of their runs, and the jobs of the graph with their edges. Dead letters
+    and events not delivered yet do not count as missing. Choose --since within Marquez's retention;
+    otherwise, events that Marquez was right to delete are listed too. Exit code 1 if anything is missing;
+    with --repair, if anything could not be sent.
 
     Examples:
 
@@ -63,10 +69,14 @@ def reconcile(
 
     since_ms = time.time_ns() // 1_000_000 - _DAY_MS if since_ms is None else since_ms
     with existing_journal(settings) as journal:
+        check_backend(settings, journal, backend)
+        agreed = as_agreed(settings, journal)
+        if backend == MARQUEZ and agreed.marquez_url is None:
+            raise NotFoundError(f"no Marquez is set to compare with; {way(agreed, 'marquez_url', 'URL')}")
+        reader = open_reader(agreed, backend)
         if journal is None:
             console.note(f"there is no journal at {settings.home} yet, so nothing was delivered")
             return
-        reader = open_reader(as_agreed(settings, journal), backend)
         found = compare(journal, reader, since_ms=since_ms, backend=backend)
         missing: list[MissingEvent | MissingJob] = [*found.missing, *found.missing_jobs]
         for one in missing:
@@ -75,6 +85,10 @@ def reconcile(
             else:
                 console.line("\t".join(map(str, msgspec.structs.astuple(one))))
         console.note(f"{len(found.missing)} of {found.compared} delivered run events are missing")
+        if found.unreadable:
+            console.note(
+                f"{found.unreadable} could not be compared: Marquez itself cannot read what it has there"
+            )
         console.note(f"{len(found.missing_jobs)} of {found.compared_jobs} jobs of the graph are missing")
         if not missing:
             return

@@ -1,4 +1,4 @@
-"""`waybill repair`: file again what a root has lost."""
+"""`waybill repair`: restore what a root has lost."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from waybill.cli.options import with_settings
 from waybill.transport import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from waybill.exporter.repairing import RepairReport
 
 
-@with_settings("home", "root", "system_name", "provenance_annotations_allowed")
+@with_settings("home", "root", "system_name", "provenance_annotations_allowed", "provenance_reasons")
 def repair(
     settings: Settings,
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be filed again.", show_default=False)
+        bool, typer.Option("--dry-run", help="Only list what would be restored.", show_default=False)
     ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
-            metavar="COUNT", min=1, help="How many processes work.", show_default="one for each core"
+            metavar="COUNT", min=1, help="Number of worker processes.", show_default="one for each core"
         ),
     ] = None,
     as_json: JsonObject = False,
 ) -> None:
-    """File again what a root has lost, from its archive and from the home's journal.
+    """Restore what a root has lost, from its archive and the home's journal.
 
-    The root is verified first. What the archive lacks is filed from the journal; hours whose files were
-    removed, altered, forged or damaged are rebuilt from the archive, and rows that are there stay. The
-    findings stay until somebody settles them with `waybill verify --accept`. It may be run again at any time.
-    Exit code 1 when something is left that neither the archive nor the journal has.
+    Verifies the root first. Entries missing from the archive are filed again from the journal. Hours whose
+    files were removed, altered, forged or damaged are rebuilt from the archive, and existing rows stay. The
+    findings stay open until somebody accepts them with `waybill verify --accept`. You can repeat the command
+    at any time. Exit code 1 if something is in neither the archive nor the journal.
 
     Examples:
 
@@ -47,10 +49,11 @@ def repair(
       waybill repair --json | jq -r '.left[]'
     """
     from waybill.exporter import Wanted, repair as repair_root
+    from waybill.exporter.rebuilding import rule_for
 
     agreed = agreed_settings(settings)
     root = checked_root(agreed)
-    wanted = Wanted(system_name=agreed.system_name, annotations_allowed=agreed.provenance_annotations_allowed)
+    wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
     with console.progress("checking") as update:
         report = repair_root(
             root,
@@ -65,12 +68,14 @@ def repair(
     if as_json:
         console.json(report)
     else:
-        _show(report, dry_run=dry_run)
+        _show(report, root, dry_run=dry_run)
     if report.left:
         raise typer.Exit(console.EXIT_FAILED)
 
 
-def _show(report: RepairReport, *, dry_run: bool) -> None:
+def _show(report: RepairReport, root: Path, *, dry_run: bool) -> None:
+    from waybill.exporter.remedies import accept_command
+
     would = "would be " if dry_run else ""
     for path in report.archived:
         console.line(f"{would}filed again  {path}")
@@ -79,6 +84,6 @@ def _show(report: RepairReport, *, dry_run: bool) -> None:
     if not (report.archived or report.hours or report.left):
         console.line("nothing is lost")
     for found in report.restored:
-        console.line(f"restored     {found}; settle it with `waybill verify --accept {found}`")
+        console.line(f"restored     {found}; settle it with `{accept_command(root, found)}`")
     for sentence in report.left:
         console.error(sentence)

@@ -1,4 +1,4 @@
-"""`waybill root`: the folder that a home files into, and what each of the two knows of the other."""
+"""`waybill root`: the folder that a home files into, and what each knows about the other."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject
-from waybill.cli.home import as_agreed, needed_journal
+from waybill.cli.commanding import Group
+from waybill.cli.home import as_agreed, check_given_root, check_own_root, existing_journal
 from waybill.cli.options import with_settings
-from waybill.cli.records import instant_of
+from waybill.cli.records import as_plain, instant_of
 from waybill.transport import Journal, RootError, Settings, WaybillError, locks
 from waybill.transport.journal import Node
 from waybill.transport.root import (
@@ -30,10 +31,9 @@ from waybill.transport.root import (
     read_claims,
     read_marker,
 )
+from waybill.transport.runner import forget_problems
 
-app: Final = typer.Typer(
-    no_args_is_help=True, help="See whether the root is the right one, or adopt another."
-)
+app: Final = Group(help="Check that the root is the right one, or adopt another.")
 
 _RUNNER_ENDS_WITHIN_S: Final = 60.0
 
@@ -42,11 +42,11 @@ class RootStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A root and a home that files into it.
 
     Attributes:
-        problem: why nothing is filed into this folder; None when it is the right one.
-        marker: the folder's own; None where it has none.
+        problem: why nothing is filed into this folder; None if it is the right one.
+        marker: the folder's marker; None if it has none.
         known: the root that the home remembers; None before it has filed anything.
         nodes: every node that the home ever had, the current one last.
-        claims: by node, all homes' included, and projection, the numbers that were ever begun to publish.
+        claims: by node, of any home, and projection: the numbers whose publication was ever begun.
     """
 
     home: str
@@ -61,9 +61,9 @@ class RootStatus(msgspec.Struct, frozen=True, kw_only=True):
 @app.command("show")
 @with_settings("home", "root")
 def show(settings: Settings, *, as_json: JsonObject = False) -> None:
-    """Show what the root says of itself, what the home remembers of it, and whether that agrees.
+    """Show the root's identity, the one that the home remembers, and whether they match.
 
-    Exit code 1 when it does not: nothing is filed then, and the journal lets go of nothing.
+    Exit code 1 if they do not match: nothing is filed then, and the journal deletes nothing.
 
     Examples:
 
@@ -71,10 +71,11 @@ def show(settings: Settings, *, as_json: JsonObject = False) -> None:
       waybill root show
       waybill root show --json | jq .problem
     """
-    with needed_journal(settings) as journal:
-        found = _status(journal, as_agreed(settings, journal).root)
+    check_given_root(settings, may_become=True)
+    with existing_journal(settings) as journal:
+        found = _status(as_agreed(settings, journal), journal)
     if as_json:
-        console.json(found)
+        console.json(as_plain(found))
     else:
         _show(found)
     if found.problem:
@@ -88,13 +89,13 @@ def show(settings: Settings, *, as_json: JsonObject = False) -> None:
 def adopt(
     settings: Settings,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be filed again.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be filed again.")] = False,
     as_json: JsonObject = False,
 ) -> None:
-    """Go on with the folder that is at the root's path now, which is empty, another root or an older copy.
+    """Continue with the folder now at the root's path: an empty one, another root or an older copy.
 
-    What the journal still holds and this folder lacks is filed again, under another node. The command names
-    the entries that neither of them has. It ends the home's runner; the next one goes on.
+    Entries that the journal still holds and this folder lacks are filed again, under another node. The
+    command lists the entries that neither of them has. It ends the home's runner; the next runner continues.
 
     Examples:
 
@@ -102,9 +103,12 @@ def adopt(
       waybill root adopt --dry-run
       waybill root adopt
     """
-    with needed_journal(settings) as journal:
+    with existing_journal(settings) as journal:
+        check_own_root(settings)
         root = as_agreed(settings, journal).root
-        if dry_run:
+        if journal is None:
+            adoption = Adoption(cursors={}, entries=0, missing={})
+        elif dry_run:
             adoption = planned(journal, root)
         else:
             with in_place_of_runner(settings.home):
@@ -112,11 +116,11 @@ def adopt(
     if as_json:
         console.json(adoption)
     else:
-        tell(root, adoption, verb="would be" if dry_run else "are")
+        tell(root, adoption, dry_run=dry_run)
 
 
 def planned(journal: Journal, root: Path) -> Adoption:
-    """What the adoption of a root would do."""
+    """The effects that adopting a root would have."""
     from waybill.exporter.archive import Archive
     from waybill.exporter.layout import Layout
 
@@ -131,26 +135,30 @@ def adopt_now(journal: Journal, root: Path) -> Adoption:
     if Layout.name in adoption.cursors:
         write_again(journal, adoption.cursors[Layout.name])
     adopt_root(journal, root, adoption)
+    forget_problems(journal, adoption.cursors)
     return adoption
 
 
 @contextlib.contextmanager
 def in_place_of_runner(home: Path) -> Iterator[locks.Lease]:
-    """Hold the runner's lease, for which a live runner ends after the step that is under way."""
+    """Hold the runner's lease; a live runner ends after its current step to give it up."""
     lease = locks.take_over(home, _RUNNER_ENDS_WITHIN_S)
     if lease is None:
-        raise WaybillError(f"process {locks.holder(home)} still works on {home}; try again when it has ended")
+        raise WaybillError(
+            f"process {locks.holder(home)} still works on {home}; try again after it has ended"
+        )
     try:
         yield lease
     finally:
         lease.release()
 
 
-def _status(journal: Journal, root: Path) -> RootStatus:
-    problem, marker = None, None
+def _status(settings: Settings, journal: Journal | None) -> RootStatus:
+    root, problem, marker = settings.root, None, None
     try:
         marker = read_marker(root)
-        check_root(journal, root)
+        if journal is not None:
+            check_root(journal, root)
     except RootError as error:
         problem = str(error)
     claims: dict[str, dict[str, Claim]] = {}
@@ -158,19 +166,19 @@ def _status(journal: Journal, root: Path) -> RootStatus:
         with contextlib.suppress(RootError):
             claims[folder.name] = read_claims(root, folder.name)
     return RootStatus(
-        home=str(journal.home),
+        home=str(settings.home),
         root=str(root),
         problem=problem,
         marker=marker,
-        known=known_root(journal),
-        nodes=journal.nodes(),
+        known=known_root(journal) if journal else None,
+        nodes=journal.nodes() if journal else (),
         claims=claims,
     )
 
 
 def _show(found: RootStatus) -> None:
     marker, known = found.marker, found.known
-    made = f"{marker.id}, a root since {instant_of(marker.created_ms)[:19]}" if marker else "no root yet"
+    made = f"{marker.id}, a root since {instant_of(marker.created_ms)[:19]}" if marker else "not a root yet"
     console.line(f"root     {found.root}: {made}")
     console.line(
         f"home     {found.home}: files into {f'{known.id} at {known.path}' if known else 'none yet'}"
@@ -184,11 +192,12 @@ def _show(found: RootStatus) -> None:
     console.table(("node", "whose", "projection", "first", "last"), rows)
 
 
-def tell(root: Path, adoption: Adoption, verb: str) -> None:
-    """Say what an adoption does, or would do."""
+def tell(root: Path, adoption: Adoption, *, dry_run: bool) -> None:
+    """Print what an adoption did, or would do."""
     for projection, cursor in adoption.cursors.items():
-        console.line(f"{projection}\tgoes on after entry {cursor}")
+        console.line(f"{projection}\tcontinues after entry {cursor}")
     for projection, (first, last) in adoption.missing.items():
-        what = f"entries {first} to {last} are neither in {root} nor in the journal any more"
+        what = f"entries {first} to {last} are in neither {root} nor the journal"
         console.error(f"{projection}: {what}; restore a copy of the root that has them")
-    console.note(f"{adoption.entries} entries {verb} filed again into {root}")
+    entries = console.counted(adoption.entries, "entry", "entries")
+    console.note(f"{'would be ' if dry_run else ''}filed again into {root}: {entries}")

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from waybill.cli import console
+from waybill.cli.home import check_own_root
 from waybill.cli.options import EVERY, with_settings
-from waybill.transport import Settings
+from waybill.transport import MissingExtraError, Settings
 
 if TYPE_CHECKING:
     from waybill.collector.event_logs import Follower
@@ -31,7 +32,7 @@ def serve(
             "--drain-timeout",
             metavar="SECONDS",
             min=0.0,
-            help="How long the projections may take to finish at a stop.",
+            help="How long the projections may take to finish when the collector stops.",
         ),
     ] = 30.0,
     idle_timeout_s: Annotated[
@@ -40,7 +41,7 @@ def serve(
             "--idle-timeout",
             metavar="SECONDS",
             min=1.0,
-            help="How long a connection may be without a request.",
+            help="How long a connection may be idle.",
         ),
     ] = 300.0,
     header_timeout_s: Annotated[
@@ -59,27 +60,40 @@ def serve(
         ),
     ] = 30.0,
     without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Let other machines in even if there are no keys.")
+        bool, typer.Option("--without-keys", help="Let other machines connect even if there are no keys.")
     ] = False,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Speak TLS with this certificate, PEM.")
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Answer only to this host name, besides this machine's own; repeat it for more.",
+            show_default=False,
+        ),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key, PEM.")] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Serve TLS with this certificate (PEM).")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate's private key (PEM).")
+    ] = None,
     workers: Annotated[
-        int, typer.Option(metavar="N", min=1, max=64, help="How many processes serve the address.")
+        int, typer.Option(metavar="N", min=1, max=64, help="Number of processes that serve the address.")
     ] = 1,
     log_level: Annotated[
         Literal["error", "warning", "info", "debug"],
-        typer.Option(metavar="LEVEL", help="The least that is logged: error, warning, info or debug."),
+        typer.Option(metavar="LEVEL", help="The lowest level to log: error, warning, info or debug."),
     ] = "info",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the address and the home as one JSON object.")
+    ] = False,
 ) -> None:
-    """Take OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
+    """Accept OpenLineage events and DeltaFi provenance over HTTP until SIGTERM or Ctrl-C.
 
-    What is acknowledged is durable, whatever the state of any backend; a runner is started beside the
-    collector. Other machines are let in only if there are keys (`waybill keys`), or with --without-keys.
-    With --event-logs it also corrects what Spark's listener says by the event logs at these places, as
-    `waybill spark catch-up` does, while they are written.
-    Needs the extra: pip install 'waybill-lineage[collector]'.
+    Every acknowledged event is durable, whatever the state of any backend. A runner is started beside the
+    collector. Other machines may connect only if there are keys (`waybill keys`), or with --without-keys.
+    With --event-logs, the collector also follows Spark's event logs at these places and corrects the
+    listener's results, as `waybill spark catch-up` does. Needs the extra `collector`: pip install
+    'waybill-lineage[collector]'.
 
     Examples:
 
@@ -89,25 +103,34 @@ def serve(
       curl -H 'Content-Type: application/json' -d @event.json http://127.0.0.1:8090/api/v1/lineage
     """
     if find_spec("granian") is None:
-        console.error("waybill serve needs granian: pip install 'waybill-lineage[collector]'")
-        raise typer.Exit(console.EXIT_USAGE)
+        raise MissingExtraError("waybill serve", "collector")
     if (tls_cert is None) != (tls_key is None):
         raise typer.BadParameter("--tls-cert and --tls-key go together; give both")
+    check_own_root(settings)
     from waybill.collector import serve as serve_collector
     from waybill.collector.logs import show_log
 
     show_log(settings.log_format, log_level)
     journal = settings.home / "journal.db"
     code = 0
+
+    def on_listening(url: str) -> None:
+        if as_json:
+            console.json({"url": url, "home": str(settings.home)})
+            sys.stdout.flush()
+        else:
+            console.line(f"listening at {url}, storing events in {journal}")
+
     try:
         serve_collector(
             settings,
-            on_listening=lambda url: console.line(f"listening at {url}, keeping what comes in {journal}"),
+            on_listening=on_listening,
             drain_timeout_s=drain_timeout_s,
             idle_timeout_s=idle_timeout_s,
             header_timeout_s=header_timeout_s,
             body_timeout_s=body_timeout_s,
             without_keys=without_keys,
+            allowed_hosts=allow_host or (),
             workers=workers,
             tls=(tls_cert, tls_key) if tls_cert and tls_key else None,
             follower=_follower(settings),
@@ -115,7 +138,7 @@ def serve(
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     # Everything is closed and durable. A thread of granian that is still ending would abort the process if it
-    # asked for an interpreter that is being torn down, so there is no ordinary exit.
+    # used an interpreter that is being torn down, so skip the ordinary exit.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(code)

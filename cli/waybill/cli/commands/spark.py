@@ -1,4 +1,4 @@
-"""`waybill spark`: what Spark itself knows of jobs that no tracked session watched."""
+"""`waybill spark`: corrections from Spark's own logs, for jobs that no tracked session watched."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import msgspec
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import FORMS, JsonLines, moment
-from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli.arguments import FORMS, Csv, JsonLines, moment
+from waybill.cli.commanding import Group
+from waybill.cli.home import agreed_settings, check_home, checked_root
 from waybill.cli.options import RUNNING, with_settings
-from waybill.transport import Journal, Settings, WaybillError
+from waybill.transport import NotFoundError, Settings, WaybillError
+from waybill.transport.counting import counted
 from waybill.transport.home import Home
 from waybill.transport.permissions import make_private
 
 if TYPE_CHECKING:
     from waybill.spark.event_logs import CaughtUp, EventLog, LoggedApplication
 
-app: Final = typer.Typer(
-    no_args_is_help=True, help="Correct what Spark's listener says by what Spark itself has noted."
-)
+app: Final = Group(help="Correct the Spark listener's results from Spark's own event logs.")
 
 
 @app.command("catch-up")
@@ -37,8 +37,8 @@ def catch_up(
         list[str],
         typer.Argument(
             metavar="PLACE...",
-            help="Event logs, folders of them as spark.eventLog.dir names (s3://…, abfss://… too), or "
-            "a History Server's address.",
+            help="Event logs, folders of them as in spark.eventLog.dir (also s3://…, abfss://…), or the "
+            "address of a History Server.",
         ),
     ],
     since_ms: Annotated[
@@ -47,19 +47,21 @@ def catch_up(
             "--since",
             parser=moment,
             metavar="WHEN",
-            help=f"Only applications that ended then or later, or still run: {FORMS}.",
+            help=f"Only applications that ended at this time or later, or still run: {FORMS}.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be corrected.")] = False,
     as_json: JsonLines = False,
+    as_csv: Csv = False,
 ) -> None:
-    """Find the failed writes in Spark's event logs that its listener called complete, and correct them.
+    """Find failed writes in Spark's event logs that the listener reported as complete, and correct them.
 
-    Reads logs of one file or of rolling ones, plain or compressed by zstd, lz4 or gzip, also of applications
-    that still run or were killed, and ZIP files of the History Server's. Each failed execution is matched
+    Reads single and rolling logs, plain or compressed with zstd, lz4 or gzip, including those of applications
+    that still run or were killed, and ZIP files from the History Server. Each failed execution is matched
     with the runs of the same application in the archive and the journal. A failed write without a run becomes
-    a record of its own, with the annotation `run` "not known". What is told already is left alone, so that
-    the command may be repeated. Exit code 1 when a log could not be read; the others are done.
+    a record of its own, with the annotation `run` "not known". Earlier corrections are left alone, so you can
+    repeat the command. Exit code 1 if a log could not be read; the others are still processed. Exit code 2 if
+    a place has no logs; then nothing is done.
 
     Examples:
 
@@ -68,8 +70,9 @@ def catch_up(
       waybill spark catch-up http://history:18080 --since 1d
       waybill spark catch-up --dry-run --json app-20261122-0007.zstd | jq .cause
     """
+    check_home(settings)
     applications, unread = _read(places, since_ms)
-    _correct(settings, applications, dry_run=dry_run, as_json=as_json)
+    _correct(settings, applications, dry_run=dry_run, as_json=as_json, as_csv=as_csv)
     for problem in unread:
         console.error(problem)
     if unread:
@@ -81,14 +84,17 @@ def catch_up(
 def submit(
     settings: Settings,
     *,
-    arguments: Annotated[list[str], typer.Argument(metavar="ARGUMENTS...", help="Those of spark-submit.")],
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="ARGUMENTS...", help="Arguments of spark-submit.")
+    ],
 ) -> None:
     """Run spark-submit with an event log, then catch up from it.
 
-    The arguments are spark-submit's own, its output goes where it would go, and its exit code is this
-    command's. Settings come from the environment or from waybill.yaml. The event log lies in the home until
-    it is caught up from; where Spark logs already, say `waybill spark catch-up` of that folder instead. The
-    events of the job's listener must come to the same home, by a session of Waybill's or by a collector.
+    The arguments are spark-submit's own. Its output is passed through, and its exit code is this command's.
+    Settings come from the environment or from waybill.yaml. The event log stays in the home until the command
+    has caught up from it. If Spark already writes event logs, run `waybill spark catch-up` on that folder
+    instead. The events of the job's listener must reach the same home, through a Waybill session or a
+    collector.
 
     Examples:
 
@@ -98,15 +104,15 @@ def submit(
     """
     from waybill.spark.event_logs import submit as run
 
-    agreed = agreed_settings(settings)
-    logs = agreed.home / "spark-event-logs"
-    make_private(agreed.home)
+    # Like any program that emits, this one creates the home if there is none.
+    make_private(settings.home)
+    logs = settings.home / "spark-event-logs"
     make_private(logs)
     folder = Path(tempfile.mkdtemp(dir=logs))
     status = run(arguments, folder)
     try:
         if not any(folder.iterdir()):
-            console.note("Spark wrote no event log here, so nothing is caught up")
+            console.note("Spark wrote no event log here, so there is nothing to catch up from")
             folder.rmdir()
         elif _is_caught_up(settings, folder, status):
             shutil.rmtree(folder)
@@ -132,13 +138,12 @@ def _correct(
     status: int = 0,
     dry_run: bool = False,
     as_json: bool = False,
+    as_csv: bool = False,
 ) -> list[CaughtUp]:
-    """Emit what corrects the stored events of these applications, and show it."""
+    """Emit the events that correct the stored events of these applications, and show the corrections."""
     from waybill.spark.event_logs import catch_up as compare, stored_events
 
     agreed = agreed_settings(settings)
-    if not Journal.exists(agreed.home):
-        raise WaybillError(f"there is no journal at {agreed.home}; give its folder with --home")
     sources = stored_events(agreed.home, checked_root(agreed), applications)
     found = list(compare(applications, sources, status=status))
     if not dry_run and any(one.events for one in found):
@@ -146,12 +151,12 @@ def _correct(
             for one in found:
                 for event in one.events:
                     home.emit(event)
-    _show(found, as_json=as_json, would="would be " if dry_run else "")
+    _show(found, as_json=as_json, as_csv=as_csv, would="would be " if dry_run else "")
     return found
 
 
 def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedApplication], list[str]]:
-    """The applications of all logs that can be read, and what is wrong with the others."""
+    """The applications of all logs that can be read, and the problems of the others."""
     from waybill.spark.event_logs import EventLogError, LoggedApplication
 
     applications, unread = [], []
@@ -163,6 +168,8 @@ def _read(places: Sequence[str], since_ms: int | None) -> tuple[list[LoggedAppli
                         applications.append(LoggedApplication.read(log))
                     except EventLogError as error:
                         unread.append(str(error))
+            except NotFoundError:
+                raise
             except EventLogError as error:
                 unread.append(str(error))
     return [one for one in applications if _is_since(one, since_ms)], unread
@@ -179,22 +186,24 @@ def _is_since(application: LoggedApplication, since_ms: int | None) -> bool:
     return since_ms is None or application.ended_ms is None or application.ended_ms >= since_ms
 
 
-def _show(found: Sequence[CaughtUp], *, as_json: bool, would: str) -> None:
+def _show(found: Sequence[CaughtUp], *, as_json: bool, as_csv: bool, would: str) -> None:
     corrections = [correction for one in found for correction in one.corrections]
     if as_json:
         for correction in corrections:
             shown = msgspec.structs.asdict(correction)
             del shown["event"]
             console.json(shown)
-    elif corrections:
+    elif corrections or as_csv:
         rows = [
             (one.run if one.is_run_known else "not known", one.job, one.output or "", one.cause)
             for one in corrections
         ]
-        console.table(["run", "job", "output", "cause"], rows)
+        console.table(["run", "job", "output", "cause"], rows, as_csv=as_csv)
     for one in found:
-        what = f"{one.failed} executions failed, {len(one.corrections)} {would}corrected"
+        what = f"{counted(one.failed, 'execution')} failed, {len(one.corrections):,} {would}corrected"
         if one.confirmations:
-            what += f", {len(one.confirmations)} writes {would}confirmed"
-        unknown = f"no event of it is here; its {one.failed} failures are left out"
+            what += f", {counted(len(one.confirmations), 'write')} {would}confirmed"
+        if one.ends:
+            what += f", its end {would}inferred"
+        unknown = f"no event of it is here; {counted(one.failed, 'failure')} of it left out"
         console.note(f"{one.application} ({one.name}): {what if one.is_known else unknown}")

@@ -5,17 +5,24 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
+import shlex
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import JsonLines
-from waybill.cli.home import agreed_settings, checked_root, tell_of_poison
+from waybill.cli.arguments import Csv, JsonLines
+from waybill.cli.home import agreed_settings, checked_root, existing_journal, files_into, tell_of_poison
 from waybill.cli.options import with_settings
-from waybill.transport import Settings, WaybillError
+from waybill.cli.records import iso
+from waybill.exporter.names import LAYOUT
+from waybill.transport import MissingExtraError, Settings, WaybillError
+from waybill.transport.config import apply_command
+from waybill.transport.counting import counted
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,15 +34,17 @@ _FETCHED_ROWS: Final = 1_000
 def sql(
     settings: Settings,
     *,
-    query: Annotated[str, typer.Argument(metavar="SQL", help="A query of the view `provenance`.")],
+    query: Annotated[str, typer.Argument(metavar="SQL", help="A query over the view `provenance`.")],
     as_json: JsonLines = False,
+    as_csv: Csv = False,
 ) -> None:
     """Query the compacted files with SQL.
 
     DuckDB runs the query over the view `provenance`, which has the columns did, parent_did, system_name,
     data_source, filename, transforms, data_sink, final_state, created, completed and annotations. Times are
-    in UTC. Needs the extra `sql`. Exit code 1 when a file cannot be read, or is in quarantine. A line on
-    stderr tells of accepted entries that are poison, whose records are in no answer.
+    in UTC. Needs the extra `sql`. Exit code 1 if a file cannot be read or is in quarantine. Lines on stderr
+    count the accepted entries whose records are missing from the answer, because they are poison or not in
+    compacted files yet.
 
     Examples:
 
@@ -45,65 +54,147 @@ def sql(
     """
     from waybill.exporter.incomplete import Unread
 
-    root = checked_root(agreed_settings(settings))
+    agreed = agreed_settings(settings)
+    root = checked_root(agreed)
     try:
         import duckdb
     except ImportError:
-        raise WaybillError("SQL needs the extra `sql`: pip install 'waybill-lineage[sql]'") from None
+        raise MissingExtraError("SQL", "sql") from None
     tell_of_poison(settings)
+    _tell_of_what_waits(agreed, root)
     with duckdb.connect() as connection:
         try:
             _make_view(connection, root)
             if not connection.extract_statements(query):
-                raise WaybillError("the query is empty; give one, such as 'SELECT * FROM provenance LIMIT 9'")
-            _show(connection.execute(query), as_json=as_json)
+                raise typer.BadParameter(
+                    "the query is empty; give one such as SELECT * FROM provenance", param_hint="SQL"
+                )
+            _show(connection.execute(query), as_json=as_json, as_csv=as_csv)
+        except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+            raise typer.BadParameter(_fault_of_query(str(error)), param_hint="SQL") from None
         except duckdb.Error as error:
-            # After an empty line DuckDB draws the place of the error.
+            # After an empty line, DuckDB points to the place of the error.
             reason = str(error).partition("\n\n")[0]
             if os.strerror(errno.EMFILE) in reason:
                 raise WaybillError(
-                    "DuckDB opens all compacted files at once, and the system does not let a program open so "
-                    "many; raise the hard limit (`ulimit -Hn`), or ask with `waybill find`"
+                    "DuckDB opens all compacted files at once, which exceeds the limit of open files; "
+                    "raise the hard limit (`ulimit -Hn`), or use `waybill find`"
                 ) from None
+            _raise_damaged(root)
             raise WaybillError(
-                f"the query cannot be answered ({reason}); correct it, or if a file is damaged, see "
-                "`waybill verify`"
+                f"the query failed ({reason}); correct it, or if a file may be damaged, run `waybill verify`"
             ) from None
     unread = Unread()
     unread.add_quarantined(root)
     unread.raise_any()
 
 
-def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+def _tell_of_what_waits(agreed: Settings, root: Path) -> None:
+    """Say on stderr which accepted entries are in no compacted file yet, and so missing from the answer."""
+    from waybill.exporter.directory import raw_files, raw_hours
+
+    raws = sum(len(raw_files(root, hour)) for hour in raw_hours(root))
+    with existing_journal(agreed, needed=False) as journal:
+        is_whole_home = journal is not None and files_into(journal, root)
+        entries = journal.waiting(journal.cursor(LAYOUT)).entries if journal and is_whole_home else 0
+    found = [
+        text
+        for number, text in (
+            (entries, counted(entries, "entry", "entries")),
+            (raws, counted(raws, "raw file")),
+        )
+        if number
+    ]
+    if not found:
+        return
+    verb = "is" if entries + raws == 1 else "are"
+    says = f"{' and '.join(found)} {verb} not in compacted files yet, so the answer lacks their records"
+    if agreed.provenance_enabled or not is_whole_home:
+        todo = (
+            ["waybill", "flush", "--home", str(agreed.home)]
+            if is_whole_home
+            else ["waybill", "compact", "--root", str(root)]
+        )
+        console.note(f"{says}: run `{shlex.join(todo)}`")
+        return
+    turned_on = apply_command(agreed.home, {"provenance_enabled": True})
+    console.note(f"{says}: provenance_enabled is off; to turn it on: `{turned_on}`")
+
+
+def _fault_of_query(message: str) -> str:
+    """The fault of a query and its place; DuckDB puts the kind of error first, and draws the place."""
+    said, _, drawing = message.partition("\n\n")
+    line, _, pointer = drawing.partition("\n")
+    head = re.match(r"LINE (\d+): ", line)
+    at = (
+        f", in line {head[1]}, column {pointer.index('^') - head.end() + 1}"
+        if head and "^" in pointer
+        else ""
+    )
+    wrong = " ".join(re.sub(r"^\w+ Error: ", "", said).split())
+    return f"{wrong}{at}"
+
+
+def _files(root: Path) -> list[Path]:
+    """The files to query, listed because a pattern would skip a folder that cannot be read."""
     from waybill.exporter.directory import files_of
     from waybill.exporter.names import COMPACTED, LATE
+
+    return [path for kind in (COMPACTED, LATE) for files in files_of(root / kind).values() for path in files]
+
+
+def _raise_damaged(root: Path) -> None:
+    """Raise an `IncompleteError` if files cannot be opened; DuckDB names only one, in its own words."""
+    from waybill.exporter import parquet
+    from waybill.exporter.incomplete import Unread
+
+    unread = Unread()
+    for path in _files(root):
+        try:
+            parquet.open_file(path)
+        except parquet.DAMAGED as error:
+            unread.add(path, error, root)
+    unread.raise_any()
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     from waybill.facets.arrow import SCHEMA
 
     connection.execute("SET TimeZone = 'UTC'")
-    # A pattern would pass over a folder that cannot be read.
-    paths = [path for kind in (COMPACTED, LATE) for files in files_of(root / kind).values() for path in files]
-    if paths:
+    if paths := _files(root):
         listed = ", ".join("'" + glob.escape(str(path)).replace("'", "''") + "'" for path in paths)
         connection.execute(
             f"CREATE VIEW provenance AS FROM read_parquet([{listed}], hive_partitioning = false)"
         )
         return
-    console.note(f"nothing is compacted below {root} yet; `waybill flush` makes the latest events visible")
+    console.note(f"no files are compacted below {root} yet")
     connection.register("provenance", SCHEMA.empty_table())
 
 
-def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool) -> None:
+def _show(answer: duckdb.DuckDBPyConnection, *, as_json: bool, as_csv: bool) -> None:
     names = [column[0] for column in answer.description or ()]
     if as_json:
         for row in _rows(answer):
-            console.json(dict(zip(names, row, strict=True)))
+            console.json({name: _value(cell) for name, cell in zip(names, row, strict=True)})
     else:
-        console.table(names, ([_text(cell) for cell in row] for row in _rows(answer)))
+        rows = ([_text(_value(cell)) for cell in row] for row in _rows(answer))
+        console.table(names, rows, as_csv=as_csv)
 
 
 def _rows(answer: duckdb.DuckDBPyConnection) -> Iterator[tuple[object, ...]]:
     while rows := answer.fetchmany(_FETCHED_ROWS):
         yield from rows
+
+
+def _value(value: object) -> object:
+    """A cell as a JSON value, with every instant as `iso` writes it."""
+    if isinstance(value, dict):
+        return {key: _value(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_value(one) for one in value]
+    if isinstance(value, datetime):
+        return iso(int(value.replace(tzinfo=value.tzinfo or UTC).timestamp() * 1_000))
+    return value
 
 
 def _text(value: object) -> str:

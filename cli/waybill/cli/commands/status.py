@@ -1,9 +1,8 @@
-"""`waybill status`: show what the journal holds, and how far each projection is."""
+"""`waybill status`: show what the journal holds and how far each projection has got."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -12,21 +11,26 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import any_journal, as_agreed, check_given_root, check_home
 from waybill.cli.options import with_settings
-from waybill.transport import Journal, JournalError, Settings, locks
-from waybill.transport.fallback import fallback_of, waiting_in_fallback
+from waybill.cli.records import iso
+from waybill.cli.ways import way
+from waybill.collector.event_logs import EventLogStatus
+from waybill.exporter.health import HOLDS_UP, Problem, problems_of
+from waybill.exporter.layout import OpenCount, count_open, has_plain_spark
+from waybill.exporter.names import DAMAGED
+from waybill.transport import Journal, Settings, locks
 from waybill.transport.journal import damaged_spools
-from waybill.transport.runner import lag_s, statuses, unsettled
+from waybill.transport.runner import statuses, unsettled
 
 PLAIN_SPARK: Final = (
-    "final states of plain spark-submit runs are the Spark listener's own, which calls some failed writes "
-    "COMPLETE; a driver that uses waybill.spark gives the true ones"
+    "some final states come only from Spark's listener, which reports some failed writes as COMPLETE; "
+    "to correct them, use waybill.spark in the driver, or run `waybill spark catch-up`"
 )
 
 
 class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in the journal, and when its oldest entry was accepted (ISO 8601; None without entries)."""
+    """The journal's content, and when its oldest entry was accepted (ISO 8601; None without entries)."""
 
     entries: int = 0
     last_seq: int = 0
@@ -35,10 +39,12 @@ class JournalStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a projection is: its last durable entry, how many follow, and how old the first of them is.
+    """A projection's progress: its last durable entry, how many follow, and how old the first of those is.
+
+    Marks, such as those of a flush, do not count.
 
     Attributes:
-        unsettled: runs that have ended, whose records are written once they have settled.
+        unsettled: the number of ended runs whose records are written once they have settled.
     """
 
     cursor: int
@@ -49,12 +55,12 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a backend's events since the home was made.
+    """The results of a backend's deliveries since the home was created.
 
     Attributes:
-        delivered: how many the backend accepted, repeats included.
-        failed: failed attempts, each of which was or will be repeated.
-        coalesced: events of files that were delivered as part of a summary.
+        delivered: the number of events that the backend accepted, including repeats.
+        failed: the number of failed attempts, each of which was or will be repeated.
+        coalesced: the number of file events that were delivered as part of a summary.
     """
 
     delivered: int
@@ -68,12 +74,15 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a home.
 
     Attributes:
-        runner_pid: that process; None if there is none, or if it has not written its id yet.
-        deliveries: by backend; backends that nothing was sent to yet are left out.
+        runner_pid: the runner's process id; None if there is no runner, or it has not written its id yet.
+        deliveries: by backend; backends without any deliveries yet are left out.
         poison: by projection, how many entries are set aside because it cannot apply them.
-        damaged_spools: files of the spool whose damage has cost entries; each stays until it is deleted.
+        damaged_spools: spool files that lost entries to damage; each stays listed until it is deleted.
         damaged: files in quarantine, relative to the root; `waybill verify` says how to get their rows back.
-        notes: what to know when reading the records.
+        open_runs: the number of files and runs that have begun and not ended.
+        open_runs_is_least: whether there may be more, since too many entries wait to count them all.
+        problems: everything that is wrong; what stops the intake comes first.
+        notes: facts to know when reading the records.
     """
 
     home: str
@@ -88,15 +97,19 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     poison: dict[str, int] = {}
     damaged_spools: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
-    notes: tuple[str, ...] = (PLAIN_SPARK,)
+    open_runs: int = 0
+    open_runs_is_least: bool = False
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @with_settings("home", "root")
 def status(settings: Settings, *, as_json: JsonObject = False) -> None:
-    """Show what the journal holds and how far each projection is.
+    """Show what the journal holds and how far each projection has got.
 
-    Exit code 1 when a projection is held up, entries are set aside as poison, or a file of the spool was
-    damaged.
+    Exit code 1 if something is wrong: a disk or the journal is full, the root is missing, a projection is
+    held up or ten minutes behind, entries are poison, dead letters or lost with a spool, files are damaged,
+    or entries wait outside the home. `waybill doctor`, /health/ready and the alerts report the same problems.
 
     Examples:
 
@@ -104,25 +117,25 @@ def status(settings: Settings, *, as_json: JsonObject = False) -> None:
       waybill status
       waybill status --json | jq '.projections.marquez.behind'
     """
+    check_given_root(settings)
     found = status_of(settings)
+    if not found.problems:
+        check_home(settings)
     if as_json:
         console.json(found)
     else:
-        _show(found)
-    if (
-        found.poison
-        or found.damaged_spools
-        or any(projection.problem for projection in found.projections.values())
-    ):
+        _show(found, turn_on=way(settings, "provenance_enabled", value=True))
+    if found.problems:
         raise typer.Exit(console.EXIT_FAILED)
 
 
 def status_of(settings: Settings) -> Status:
-    """The status of a home, which is not changed."""
+    """The status of a home; nothing is changed."""
     from waybill.marquez import dead_letters
 
-    with existing_journal(settings) as journal:
+    with any_journal(settings) as journal:
         settings = as_agreed(settings, journal)
+        opened = count_open(journal) if journal else OpenCount(0, is_least=False)
         return Status(
             home=str(settings.home),
             root=str(settings.root),
@@ -138,31 +151,32 @@ def status_of(settings: Settings) -> Status:
             poison=journal.poison.counts() if journal else {},
             damaged_spools=tuple(map(str, damaged_spools(settings.home))),
             damaged=_damaged(settings.root),
-            notes=(*_fallback_note(settings), *(_nodes_note(journal) if journal else ()), PLAIN_SPARK),
+            open_runs=opened.runs,
+            open_runs_is_least=opened.is_least,
+            problems=tuple(status_problems(journal, settings)),
+            notes=tuple(_notes(journal)) if journal else (),
         )
 
 
-def _fallback_note(settings: Settings) -> Iterator[str]:
-    """What is kept elsewhere, because the home could not be used."""
-    where = fallback_of(settings)
-    try:
-        if entries := waiting_in_fallback(settings):
-            yield f"{entries} entries wait in {where}; the next emit or flush adopts them"
-    except JournalError as error:
-        yield f"nothing is adopted from {where}: {error}"
+def status_problems(journal: Journal | None, settings: Settings) -> list[Problem]:
+    """The problems of a home, given its agreed settings."""
+    followed = EventLogStatus.of(journal) if journal and settings.event_logs else None
+    return [*problems_of(journal, settings), *(followed.troubles if followed else ())]
 
 
-def _nodes_note(journal: Journal) -> Iterator[str]:
-    """Why the journal has another node than it began with, if it has."""
+def _notes(journal: Journal) -> Iterator[str]:
+    """Why the journal has a new node, and what Spark's final states are based on."""
     node = journal.nodes()[-1]
     if node.why:
-        began = datetime.fromtimestamp(node.began_ms // 1000, UTC).isoformat(" ", "seconds")
-        yield f"since {began} entries are filed as {node.name}, because of the journal before: {node.why}"
+        since = f"since {iso(node.began_ms)} entries are filed as {node.name}"
+        yield f"{since}, because of the previous journal: {node.why}"
+    if has_plain_spark(journal):
+        yield PLAIN_SPARK
 
 
 def _damaged(root: Path) -> tuple[str, ...]:
-    if not (root / "provenance/damaged").is_dir():
-        return ()  # nearly always; the import below takes longer than everything else here
+    if not (root / DAMAGED).is_dir():
+        return ()  # the usual case; the import below takes longer than everything else here
     from waybill.exporter.quarantine import list_quarantined
 
     return tuple(one.kept for one in list_quarantined(root))
@@ -170,27 +184,27 @@ def _damaged(root: Path) -> tuple[str, ...]:
 
 def _journal_status(journal: Journal) -> JournalStatus:
     oldest, last_seq = journal.first(), journal.last_seq()
-    accepted = datetime.fromtimestamp(oldest.received_ms / 1000, UTC) if oldest else None
     return JournalStatus(
         # Sequence numbers have no gaps: pruning starts with the oldest, and a refused entry gets no number.
         entries=last_seq - oldest.seq + 1 if oldest else 0,
         last_seq=last_seq,
         size_bytes=journal.size_bytes(),
-        oldest=accepted.isoformat(" ", "seconds") if accepted else None,
+        oldest=iso(oldest.received_ms) if oldest else None,
     )
 
 
 def _projection_statuses(journal: Journal) -> dict[str, ProjectionStatus]:
-    written, cursors, last_seq = statuses(journal), journal.cursors(), journal.last_seq()
+    written, cursors = statuses(journal), journal.cursors()
+    waiting = {name: journal.waiting(cursors.get(name, 0)) for name in written.keys() | cursors.keys()}
     return {
         name: ProjectionStatus(
             cursor=cursors.get(name, 0),
-            behind=max(last_seq - cursors.get(name, 0), 0),
-            lag_s=round(lag_s(journal, cursors.get(name, 0)), 1),
+            behind=one.entries,
+            lag_s=round(one.lag_s, 1),
             unsettled=unsettled(journal, name),
             problem=written[name].problem if name in written else None,
         )
-        for name in sorted(written.keys() | cursors.keys())
+        for name, one in sorted(waiting.items())
     }
 
 
@@ -210,48 +224,49 @@ def _delivery_statuses(journal: Journal) -> dict[str, DeliveryStatus]:
     }
 
 
-def _show(found: Status) -> None:
+def _show(found: Status, *, turn_on: str) -> None:
     console.line(f"home      {found.home}")
     console.line(f"root      {found.root}")
     console.line(f"runner    {_runner_words(found)}")
     journal = found.journal
     oldest = f", the oldest of {journal.oldest}" if journal.oldest else ""
-    console.line(f"journal   {journal.entries} entries{oldest}, {journal.size_bytes / 2**20:.1f} MiB")
-    console.line(
-        f"refused   {found.dead_letters} events, for good by the backend (`waybill dead-letters list`)"
-    )
-    if found.poison:
-        each = ", ".join(f"{count} by {name}" for name, count in sorted(found.poison.items()))
-        what = f"poison    entries that cannot be applied: {each} (`waybill poison list`)"
-        console.line((what, "bold red"))
-    for path in found.damaged_spools:
-        what = f"spool     {path} was damaged, and entries are lost with it; delete it to be told no more"
-        console.line((what, "bold red"))
-    if found.damaged:
-        what = f"damaged   {len(found.damaged)} files were set aside; `waybill verify` says how to mend that"
-        console.line((what, "yellow"))
+    entries = "1 entry" if journal.entries == 1 else f"{journal.entries:,} entries"
+    console.line(f"journal   {entries}{oldest}, {journal.size_bytes / 2**20:.1f} MiB")
+    if found.open_runs or found.open_runs_is_least:
+        runs = "1 file or run has" if found.open_runs == 1 else f"{found.open_runs:,} files and runs have"
+        least = "at least " if found.open_runs_is_least else ""
+        console.line(f"open      {least}{runs} not ended (`waybill find --open`)")
+    for problem in found.problems:
+        label = problem.name if problem.kind in HOLDS_UP else problem.kind.value
+        console.line((f"{label:9} {problem.sentence}", "bold red"))
     if not found.provenance_enabled:
-        console.line(("layout    off: events are kept, and become files once it is on", "yellow"))
+        console.line(
+            (
+                f"layout    off: events are stored, but no files are written; to turn it on: {turn_on}",
+                "yellow",
+            )
+        )
     for name, one in found.projections.items():
         if one.unsettled:
-            console.line(
-                f"{name:9} {one.unsettled} runs have ended, and become records once they have settled"
-            )
+            runs = "1 run has ended, and becomes a record once it has settled"
+            if one.unsettled > 1:
+                runs = f"{one.unsettled:,} runs have ended, and become records once they have settled"
+            console.line(f"{name:9} {runs}")
     if found.projections:
         console.line("")
         console.table(
-            ("projection", "cursor", "behind", "lag", "problem"),
+            ("projection", "cursor", "behind", "lag"),
             (
-                (name, str(one.cursor), str(one.behind), f"{one.lag_s:.0f} s", one.problem or "none")
+                (name, str(one.cursor), str(one.behind), f"{one.lag_s:.0f} s")
                 for name, one in found.projections.items()
             ),
         )
     if found.deliveries:
         console.line("")
         console.table(
-            ("backend", "delivered", "failed tries", "dead letters", "coalesced", "summaries"),
+            ("backend", "delivered", "failed tries", "coalesced", "summaries"),
             (
-                (name, *map(str, (one.delivered, one.failed, one.dead_letters, one.coalesced, one.summaries)))
+                (name, *map(str, (one.delivered, one.failed, one.coalesced, one.summaries)))
                 for name, one in found.deliveries.items()
             ),
         )
@@ -261,5 +276,5 @@ def _show(found: Status) -> None:
 
 def _runner_words(found: Status) -> str:
     if not found.runner_alive:
-        return "none; the next emit starts one, and `waybill flush` does the work itself"
+        return "none; the next emit starts one, and `waybill flush` does its work"
     return f"process {found.runner_pid}" if found.runner_pid else "alive"

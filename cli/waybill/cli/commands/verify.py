@@ -1,10 +1,11 @@
-"""`waybill verify`: check that files are right, and that two roots hold the same records."""
+"""`waybill verify`: check that files are intact, and that two roots hold the same records."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from waybill.cli import console, records
-from waybill.cli.home import agreed_settings, checked_root
+from waybill.cli import completing, console, records
+from waybill.cli.home import agreed_settings, check_root_folder, checked_root
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
-from waybill.transport import Settings, WaybillError
+from waybill.facets.record import passage_of
+from waybill.transport import NotFoundError, Settings
+from waybill.transport.counting import counted
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Difference
@@ -26,17 +29,22 @@ if TYPE_CHECKING:
 
 
 class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
-    """The result of a verification, as the last line of its JSON."""
+    """The result of a verification, as the last line of its JSON.
+
+    Attributes:
+        not_compared: keys of annotations that records have or lack only because different rules wrote them.
+    """
 
     files: int = 0
     rows: int = 0
     findings: int = 0
     accepted: int = 0
     differences: int = 0
+    not_compared: list[str] = []
     head: str | None = None
 
 
-@with_settings("home", "root", "system_name", "provenance_annotations_allowed")
+@with_settings("home", "root", "system_name", "provenance_annotations_allowed", "provenance_reasons")
 def verify(
     settings: Settings,
     *,
@@ -53,7 +61,7 @@ def verify(
         typer.Argument(
             metavar="B",
             help="A root, or the URL of an exported one, that must hold the same records; with --from, the "
-            "source: a root, paths of files, or a URL.",
+            "source's location: a root, paths of files, or a URL.",
         ),
     ] = None,
     source: Annotated[
@@ -61,6 +69,7 @@ def verify(
         typer.Option(
             "--from",
             metavar="SOURCE",
+            autocompletion=completing.sources,
             help="Stored events that must give the same records: 'journal', 'events', 'jsonl', 'marquez' or "
             "'marquez-db', as `waybill rebuild` reads them.",
         ),
@@ -73,38 +82,41 @@ def verify(
         list[str] | None,
         typer.Option(
             metavar="ID",
-            help="Settle this finding of A; may be repeated. The ledger keeps it.",
+            help="Accept the finding of A with this ID, shown in brackets. Repeatable. The ledger keeps it.",
         ),
     ] = None,
     why: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason, which the ledger keeps too.", show_default=False)
+        str,
+        typer.Option(
+            metavar="TEXT", help="With --accept: the reason, recorded in the ledger too.", show_default=False
+        ),
     ] = "",
     limit: Annotated[
         int,
         typer.Option(
             metavar="COUNT",
             min=0,
-            help="The most findings and the most differences to print; all are counted.",
+            help="Print at most this many findings and differences; all are counted.",
         ),
     ] = 100,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a line, the last one a summary.")
+        bool, typer.Option("--json", help="Print one JSON object per line; the last is a summary.")
     ] = False,
 ) -> None:
-    """Prove that a root's files are right, and that two roots hold the same records.
+    """Prove that a root's files are intact, and that two roots hold the same records.
 
-    Every file is read, and checked for its seal, its schema, the system, hour and order of its rows, repeated
-    rows, and raw files left beside the compacted ones. The ledger shows what was altered, removed or slipped
-    in; note its head elsewhere and give it later with --seen, which proves that nobody has rewritten what
-    came before. With B, both roots are verified and then compared record by record, in whichever files the
-    records are. A root in an object store is fetched into a temporary folder and verified there, with its
-    manifests. With --from, the records are compared with those that the source's events rebuild to in a
-    temporary folder; what has aged off does not count as a difference. Flush first, so that the journal holds
-    nothing that the files lack.
+    Reads every file and checks its seal, its schema, the system, hour and order of its rows, repeated rows,
+    and raw files left beside compacted ones. The ledger shows which files were altered, removed or slipped
+    in. Note its head somewhere else and give it later with --seen, to prove that nobody has rewritten the
+    entries before it. With B, verifies both roots and compares them record by record, whichever files hold
+    the records. A root in an object store is downloaded to a temporary folder and verified there, with its
+    manifests. With --from, rebuilds the source's events in a temporary folder and compares the records; what
+    has aged off does not count as a difference. Flush first, so that the journal holds nothing that the files
+    lack.
 
-    Each finding has an ID and stays one until somebody settles it with --accept, even if later changes cover
-    it up. It is then shown as accepted. A file that the ledger did not know is its file from then on; what
-    happens anew is a new finding. Exit code 1 when anything is found that is not accepted.
+    Each finding has an ID and stays open until somebody accepts it with --accept, even if later changes hide
+    it. It is then shown as accepted. Accepting an unknown file adds it to the ledger; later changes to it are
+    new findings. Exit code 1 if any finding is not accepted, or if records differ.
 
     Examples:
 
@@ -118,12 +130,16 @@ def verify(
     """
     from waybill.exporter.ledger import read_ledger
 
-    agreed = agreed_settings(settings)
+    agreed = agreed_settings(settings, needed=False if ours and source != "journal" else None)
     places = theirs or []
     wanted = _roots_of(agreed, ours, () if source else places)
     if accept and (source or len(wanted) > 1 or not isinstance(wanted[0], Path)):
         raise typer.BadParameter(
-            "a finding is accepted in one root, a folder; give only that", param_hint="--accept"
+            "findings are accepted in one root, a folder; give only that", param_hint="--accept"
+        )
+    if why and not accept:
+        raise typer.BadParameter(
+            "this is the reason for an --accept; give the ID of a finding", param_hint="--why"
         )
     output = _Output(limit, frozenset(accept or ()), as_json=as_json)
     with contextlib.ExitStack() as stack:
@@ -137,10 +153,12 @@ def verify(
         if seen is not None and not (ledger and seen in ledger.heads):
             name = str(wanted[0])
             what = f"no entry of the ledger of {name} has the hash {seen}"
-            output.trouble(name, "ledger", f"{what}; what came before it was rewritten or removed")
+            output.trouble(name, "ledger", f"{what}; earlier entries were rewritten or removed")
         if source is not None:
-            again, report = stack.enter_context(_rebuilt(agreed, source, places))
-            for what in (*report.damaged, *report.failed, *filter(None, [report.first_unreadable])):
+            again, report = stack.enter_context(_rebuilt(agreed, roots[0], source, places))
+            lacking = (one.sentence for one in report.coalesced)
+            first = filter(None, [report.first_unreadable])
+            for what in (*report.damaged, *report.failed, *lacking, *first):
                 output.trouble(report.source, "source", what)
             _compare(roots[0], again, output, aged_off=True)
         for root in roots[1:]:
@@ -152,13 +170,13 @@ def _roots_of(agreed: Settings, ours: str | None, theirs: Sequence[str]) -> list
     from waybill.exporter.object_stores import local_or_url
 
     if len(theirs) > 1:
-        raise typer.BadParameter("two roots are compared; give one B", param_hint="B")
+        raise typer.BadParameter("only two roots can be compared; give one B", param_hint="B")
     wanted = [local_or_url(ours) if ours else checked_root(agreed), *map(local_or_url, theirs)]
+    own = None if ours else wanted[0]
     for place in wanted:
-        if isinstance(place, Path) and not place.is_dir():
-            raise typer.BadParameter(
-                f"there is no folder {place}; give the path of a root", param_hint="A or B"
-            )
+        # The home's own root may still be empty.
+        if isinstance(place, Path) and not (place == own and place.is_dir()):
+            check_root_folder(place)
     return wanted
 
 
@@ -177,13 +195,14 @@ def _fetched(place: Path | str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _rebuilt(settings: Settings, source: str, places: Sequence[str]) -> Iterator[tuple[Path, RebuildReport]]:
-    """A temporary root that is rebuilt from a source, as `waybill rebuild --from` names it."""
+def _rebuilt(
+    settings: Settings, root: Path, source: str, places: Sequence[str]
+) -> Iterator[tuple[Path, RebuildReport]]:
+    """A temporary root to compare with `root`, rebuilt from a source of `waybill rebuild --from`."""
     from waybill.exporter import Wanted, open_source, rebuild as rebuild_layout
+    from waybill.exporter.rebuilding import rule_for
 
-    wanted = Wanted(
-        system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed
-    )
+    wanted = Wanted(system_name=settings.system_name, rule=rule_for(settings, root))
     opened = open_source(source, places, settings)
     with tempfile.TemporaryDirectory(prefix="waybill-verify-") as folder:
         with console.progress("reading") as show:
@@ -198,7 +217,7 @@ def _rebuilt(settings: Settings, source: str, places: Sequence[str]) -> Iterator
 
 
 class _Output:
-    """Prints what a verification finds, up to a limit, and counts all of it."""
+    """Prints findings and differences up to a limit, and counts them all."""
 
     def __init__(self, limit: int, to_accept: frozenset[str], *, as_json: bool) -> None:
         self._limit = limit
@@ -232,7 +251,7 @@ class _Output:
             console.line((f"{state}{one.kind}", style), f" {root}/{one.path}: {what} [{one.id}]")
 
     def trouble(self, root: str, kind: str, what: str) -> None:
-        """Something that nobody can accept, since it is about what was asked for."""
+        """Report a problem that cannot be accepted, since it is about the request, not about a file."""
         self.summary.findings += 1
         if self._as_json:
             console.json({"kind": "finding", "root": root, "finding": kind, "path": "", "what": what})
@@ -240,12 +259,14 @@ class _Output:
             console.line((kind, "red"), f" {what}")
 
     def accept(self, root: Path, why: str) -> None:
-        """Settle what was asked for; every id must have been found."""
+        """Accept the findings with the given IDs; each of them must have been found."""
         from waybill.exporter.verification import accept_findings
 
         if unknown := sorted(self._to_accept - self._accepting.keys()):
             what = f"no finding of {root} has the ID {', '.join(unknown)}, so nothing was accepted"
-            raise WaybillError(f"{what}; `waybill verify` lists them")
+            raise NotFoundError(
+                f"{what}; give an ID that `{shlex.join(['waybill', 'verify', str(root)])}` shows"
+            )
         accept_findings(root, list(self._accepting.values()), why)
 
     def difference(self, found: Difference) -> None:
@@ -253,7 +274,7 @@ class _Output:
         if self.summary.differences > self._limit:
             return
         if self._as_json:
-            console.json({"kind": "difference", **msgspec.to_builtins(found)})
+            console.json({"kind": "difference", **records.as_plain(found)})
             return
         for sign, style, record in (("-", "red", found.ours), ("+", "green", found.theirs)):
             if record is not None:
@@ -264,11 +285,12 @@ class _Output:
         if self._as_json:
             console.json(summary)
         else:
-            parts = [f"{summary.files} files with {summary.rows} rows", f"{summary.findings} findings"]
+            read = f"{counted(summary.files, 'file')} with {counted(summary.rows, 'row')}"
+            parts = [read, counted(summary.findings, "finding")]
             if summary.accepted:
-                parts.append(f"{summary.accepted} accepted")
+                parts.append(f"{summary.accepted:,} accepted")
             if compared:
-                parts.append(f"{summary.differences} records differ")
+                parts.append(counted(summary.differences, "record differs", "records differ"))
             parts.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
             console.note(", ".join(parts))
         if summary.findings or summary.differences:
@@ -279,25 +301,26 @@ def _check(root: Path, name: str, output: _Output) -> None:
     from waybill.exporter import check
 
     with console.progress(f"verifying {name}") as show:
-        for checked in check(root):
+        for checked in check(root, is_copy=str(root) != name):
             output.summary.files += 1
             output.summary.rows += checked.rows
             show(completed=output.summary.files)
             for finding in checked.findings:
-                # A temporary copy is shown under the name of what it is a copy of.
+                # A temporary copy is shown under the name of its original.
                 output.finding(name, finding, finding.what.replace(str(root), name))
 
 
 def _compare(ours: Path, theirs: Path, output: _Output, *, aged_off: bool = False) -> None:
-    """Compare two roots; with `aged_off`, without what left the first by a recorded age-off or export."""
+    """Compare two roots; `aged_off` ignores records that a recorded age-off or export removed."""
     from waybill.exporter import compare
     from waybill.exporter.incomplete import IncompleteError
     from waybill.exporter.names import hour_of, safe_name
     from waybill.exporter.tombstones import was_removed
 
+    left_out: set[str] = set()
     is_removed = functools.lru_cache(maxsize=1_024)(functools.partial(was_removed, ours))
     try:
-        for difference in compare(ours, theirs):
+        for difference in compare(ours, theirs, left_out=left_out):
             lacking = difference.theirs if difference.ours is None else None
             if (
                 aged_off
@@ -307,8 +330,15 @@ def _compare(ours: Path, theirs: Path, output: _Output, *, aged_off: bool = Fals
                 continue
             output.difference(difference)
     except IncompleteError:
-        # The check of both roots has named the files; what they held counts as missing.
-        console.note("the comparison lacks the records of the files that cannot be read or are in quarantine")
+        # The check of both roots has named these files; their records count as missing.
+        console.note("the comparison lacks the records of files that cannot be read or are in quarantine")
+    if left_out:
+        output.summary.not_compared = sorted(left_out | set(output.summary.not_compared))
+        keys = ", ".join(sorted(left_out))
+        console.note(
+            f"some files were written by different annotation rules: {keys} is not compared there; "
+            "`waybill rebuild` into a new root writes all files by one rule"
+        )
 
 
 def _words(record: ProvenanceRecord) -> str:
@@ -318,7 +348,7 @@ def _words(record: ProvenanceRecord) -> str:
         record.system_name,
         record.did,
         record.filename,
-        records.passage_of(record),
+        passage_of(record),
         *(f"{key}={value}" for key, value in sorted((record.annotations or {}).items())),
     )
     return "  ".join(filter(None, parts))

@@ -1,4 +1,4 @@
-"""`waybill where`: what became of an entry that a collector acknowledged."""
+"""`waybill where`: show where an entry that a collector acknowledged is."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import typer
 
 from waybill.cli import console
 from waybill.cli.arguments import JsonObject
-from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.home import as_agreed, check_given_root, existing_journal
 from waybill.cli.options import with_settings
-from waybill.transport import Settings, WaybillError
+from waybill.cli.records import as_plain
+from waybill.transport import NotFoundError, Settings
 
 
 @with_settings("home", "root")
 def where(
     settings: Settings,
-    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The answer's header Waybill-Receipt.")],
+    receipt: Annotated[str, typer.Argument(metavar="RECEIPT", help="The response's header Waybill-Receipt.")],
     *,
     as_json: JsonObject = False,
 ) -> None:
-    """Say where an acknowledged entry is: in the journal, in which file, exported, delivered.
+    """Show where an acknowledged entry is: in the journal, in which file, exported, delivered.
 
-    Exit code 1 when this home never had the entry.
+    Exit code 2 if this home never had the entry.
 
     Examples:
 
@@ -34,17 +35,20 @@ def where(
 
     parsed = Receipt.parse(receipt)
     if parsed is None:
-        raise typer.BadParameter(f"{receipt} is no receipt; give the header's value, as 5f0c6a1b2d3e-4711")
+        raise typer.BadParameter(
+            f"{receipt} is not a receipt; give the header's value, such as 5f0c6a1b2d3e-4711"
+        )
+    check_given_root(settings)
     with existing_journal(settings) as journal:
         found = look(journal, as_agreed(settings, journal).root, parsed) if journal else None
     if found is None:
-        raise WaybillError(
+        raise NotFoundError(
             f"{settings.home} never had {receipt}; give the home of the collector that answered"
         )
     if as_json:
-        console.json(found)
+        console.json(as_plain(found))
         return
-    let_go = "let go: every projection has it" if found.projections else "lost"
+    let_go = "deleted: every projection has it" if found.projections else "lost"
     console.line(f"journal\t{'there' if found.in_journal else let_go}")
     for name, progress in found.projections.items():
         console.line(f"{name}\t{progress}")

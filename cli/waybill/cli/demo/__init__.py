@@ -1,1 +1,1 @@
-"""The demo: a year of real flights through a PySpark pipeline, and the trail that it leaves."""
+"""The demo: a year of real flights in a PySpark pipeline, and the trail that they leave."""

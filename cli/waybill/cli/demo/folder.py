@@ -17,20 +17,24 @@ _POLL_S: Final = 0.05
 
 
 class DemoFolderError(WaybillError):
-    """The demo cannot have this folder."""
+    """The demo cannot use this folder."""
 
 
 def prepare(home: Path, *, keep: bool) -> None:
-    """Make the demo's folder, or empty that of an earlier demo unless its content is to be kept."""
+    """Create the demo's folder, or empty an earlier demo's unless `keep` is true.
+
+    Raises:
+        DemoFolderError: the demo cannot use this folder.
+    """
     marker = home / _MARKER
     if home.exists() and not home.is_dir():
-        raise DemoFolderError(f"{home} is no folder; give another one with --home")
+        raise DemoFolderError(f"{home} is not a folder; give another one with --home")
     home.mkdir(parents=True, exist_ok=True)
     if any(home.iterdir()) and not marker.is_file():
         raise DemoFolderError(
-            f"{home} holds something else than an earlier demo; give another folder with --home"
+            f"{home} holds files that are not from an earlier demo; give another folder with --home"
         )
-    # The marker comes first, so that a demo that is interrupted here can be started again.
+    # Create the marker first, so that a demo that is interrupted here can be started again.
     marker.touch()
     if not keep:
         _end_runner(home)
@@ -42,7 +46,7 @@ def prepare(home: Path, *, keep: bool) -> None:
 
 
 def _end_runner(home: Path) -> None:
-    """End an earlier demo's runner, before its journal is deleted."""
+    """End an earlier demo's runner before its journal is deleted."""
     deadline_s = time.monotonic() + _ENDS_WITHIN_S
     while locks.is_held(home):
         runner = locks.holder(home)

@@ -1,7 +1,7 @@
 """The demo's pipeline: an ordinary PySpark program, and the few lines that track its files.
 
 The year's file is split by month. Each month is validated, enriched with airlines, airports and weather, and
-leaves by two sinks: a lake of Parquet partitions and a report of delays. Three months do not get that far.
+leaves through two sinks: a lake of Parquet partitions and a report of delays. Three months do not get there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from waybill.transport import TrackedFile, Tracker
 
 FEWEST_FLIGHTS: Final = 25_000
-"""The demo filters a month with fewer."""
+"""The demo filters out a month with fewer flights."""
 
 OPEN_MONTH: Final = 12
 """The month that somebody cancels."""
@@ -60,7 +60,7 @@ _TORN: Final = "_torn"
 
 
 class DamagedFileError(Exception):
-    """A month's file was damaged on its way."""
+    """A month's file was damaged in transit."""
 
 
 class MonthOutcome(msgspec.Struct, frozen=True):
@@ -71,15 +71,22 @@ class MonthOutcome(msgspec.Struct, frozen=True):
 
 
 class Flights:
-    """The pipeline over one year: it reads the package's files in `data`, and writes only below `work`."""
+    """The pipeline for one year: it reads the package's files in `data`, and writes only below `work`."""
 
     def __init__(self, spark: SparkSession, tracker: Tracker, *, data: Path, work: Path) -> None:
         self._spark = spark
         self._tracker = tracker
         self._data = data
         self._work = work
+        self._lake = work / "lake"
+        self._reports = work / "reports"
         for name, schema in _LOOKUPS.items():
             self._read(data / f"{name}.csv", schema).createOrReplaceTempView(name)
+
+    @property
+    def _sinks(self) -> dict[str, Path]:
+        """The sinks, and the datasets that Spark writes there: Marquez draws both as one."""
+        return {LAKE: self._lake, REPORT: self._reports}
 
     def run(self) -> Iterator[MonthOutcome]:
         """Process the months one by one."""
@@ -88,7 +95,7 @@ class Flights:
             with year.transform("unpack"):
                 months = unpack(self._data / ARCHIVE, self._work / "inbox")
             names = [month.path.name for month in months]
-            files = year.split(names, data_source=MONTHS, data_sinks=(LAKE, REPORT))
+            files = year.split(names, data_source=MONTHS, data_sinks=self._sinks)
         for month, file in zip(months, files, strict=True):
             try:
                 yield MonthOutcome(month.number, self._pass(month, file))
@@ -112,24 +119,24 @@ class Flights:
                 flights.createOrReplaceTempView("flights")
                 enriched = self._spark.sql(_ENRICH)
             with file.branch() as to_lake, to_lake.transform("partition"):
-                partition = self._work / "lake" / f"year={YEAR}" / f"month={month.number}"
+                partition = self._lake / f"year={YEAR}" / f"month={month.number}"
                 enriched.write.mode("overwrite").parquet(str(partition))
                 to_lake.egress(LAKE)
             with file.branch() as to_report, to_report.transform("summarise"):
                 enriched.createOrReplaceTempView("enriched")
-                report = self._work / "reports" / f"{YEAR}-{month.number:02d}"
+                report = self._reports / f"{YEAR}-{month.number:02d}"
                 self._spark.sql(_SUMMARISE).coalesce(1).write.mode("overwrite").csv(str(report), header=True)
                 to_report.egress(REPORT)
             return f"COMPLETE: {count:,} flights in {LAKE} and {REPORT}"
 
     def _name_spark_runs(self, file: TrackedFile) -> None:
-        """Make the records of Spark's own runs name the file that they worked on."""
+        """Name the file in the records of the Spark runs that work on it."""
         named = {"parent_did": file.did, "data_source": file.data_source, "filename": file.filename}
         for field, value in named.items():
             self._spark.conf.set(f"spark.waybill.{field}", value)
 
     def _validate(self, month: MonthFile) -> tuple[DataFrame, int]:
-        # Without column pruning Spark parses every field of a line, and so finds the lines that lack some.
+        # Without column pruning, Spark parses every field of a line, and so finds lines with missing fields.
         schema = f"{_FLIGHTS}, {_TORN} STRING"
         flights = self._read(month.path, schema, columnNameOfCorruptRecord=_TORN, columnPruning=False)
         counted = flights.selectExpr("count(year)", f"count({_TORN})", f"first({_TORN}, true)").first()

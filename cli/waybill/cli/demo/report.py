@@ -1,13 +1,13 @@
-"""What the demo shows at its end: its records, its files, one file's journey, and where to look next."""
+"""The report at the demo's end: its records, its files, one file's journey, and where to look next."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
-from urllib.parse import quote, urlsplit
 
 from rich.text import Text
 from rich.tree import Tree
@@ -16,9 +16,8 @@ from waybill.cli import console
 from waybill.cli.demo import pipeline
 from waybill.cli.demo.trail import RebuildCheck, Trail
 from waybill.facets import ProvenanceRecord
-
-MARQUEZ_PAGE_PORT: Final = 3000
-"""The port of Marquez's page in Marquez's own compose file."""
+from waybill.marquez.links import page_url
+from waybill.transport import Settings
 
 
 def file_tree(root: Path) -> Tree:
@@ -32,7 +31,7 @@ def file_tree(root: Path) -> Tree:
     return branches[root]
 
 
-def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, marquez_url: str | None) -> None:
+def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, settings: Settings) -> None:
     """Print the whole report."""
     _heading("Records by final state")
     rows = ((count.state.value, str(count.tracked), str(count.spark)) for count in trail.by_state())
@@ -41,53 +40,55 @@ def show(trail: Trail, home: Path, again: Sequence[RebuildCheck], *, marquez_url
     console.drawing(file_tree(home / "provenance"))
     _heading("One file's journey")
     console.drawing(trail.journey())
-    _heading("The same files once more, from each place where the events are stored")
-    columns = ("rebuilt from", "events", "records", "beside the files above")
+    _heading("The same files again, rebuilt from each place that stores the events")
+    columns = ("rebuilt from", "events", "records", "compared with the files above")
     verdicts = ((one.source, f"{one.events:,}", f"{one.records:,}", one.verdict()) for one in again)
     console.drawing(console.grid(columns, verdicts))
     _heading("Where to look next")
-    for what, how in _next_steps(trail.year, home, marquez_url):
+    for what, how in next_steps(trail.year, home, settings):
         console.line(what)
         console.line((f"    {how}", "cyan"))
 
 
-def _next_steps(year: ProvenanceRecord, home: Path, marquez_url: str | None) -> list[tuple[str, str]]:
-    compacted = home / "provenance" / "compacted" / "*" / "*" / "*.parquet"
-    counted = f"SELECT final_state, count(*) FROM '{compacted}' GROUP BY ALL"  # noqa: S608 - shown to a person, never run
-    waybill = _command()
+def next_steps(year: ProvenanceRecord, home: Path, settings: Settings) -> list[tuple[str, str]]:
+    """The next steps: the purpose of each, and its command or place, ready to paste."""
+    waybill, at, again = _command(), shlex.quote(str(home)), shlex.quote(f"{home}-again")
+    counted = "SELECT final_state, count(*) FROM provenance GROUP BY ALL"
+    sql = f'{waybill} sql --home {at} "{counted}"'
+    if find_spec("duckdb") is None:
+        sql = f"{shlex.quote(sys.executable)} -m pip install 'waybill-lineage[sql]' && {sql}"
     steps = [
-        ("What failed, and why:", f"{waybill} find --home {home} --state ERROR"),
-        ("What became of the year's file:", f"{waybill} find --home {home} --parent {year.did}"),
-        ("What the journal holds, and how far each projection is:", f"{waybill} status --home {home}"),
+        ("What failed, and why:", f"{waybill} find --home {at} --state ERROR"),
+        ("What became of the year's file:", f"{waybill} find --home {at} --parent {year.did}"),
+        ("The proof behind its record:", f"{waybill} explain --home {at} {year.did}"),
+        ("What the journal holds, and how far each projection has got:", f"{waybill} status --home {at}"),
         (
             "Rebuild the same files from the archive of events:",
-            f"{waybill} rebuild --from events {home} --to DIR",
+            f"{waybill} rebuild --home {at} --from events {at} --to {again}",
         ),
-        ("Is it the same, record by record?", f"{waybill} verify {home} DIR"),
-        ("Ask the files themselves, with DuckDB or anything that reads Parquet:", f'duckdb -c "{counted}"'),
+        ("Is it the same, record by record?", f"{waybill} verify --home {at} {at} {again}"),
+        ("Query the files with SQL:", sql),
         ("The pipeline that you just saw:", pipeline.__file__),
         ("Every command:", f"{waybill} --help"),
     ]
-    if marquez_url:
-        steps.append(("The graph, on Marquez's page:", graph_page(marquez_url, year.system_name)))
+    if settings.marquez_page_url:
+        url = page_url(settings.marquez_page_url, year.system_name, year.data_source, whole=True)
+        steps.append(("The graph, on Marquez's page:", url))
+    elif settings.marquez_url is not None:
+        with_page = f"WAYBILL_MARQUEZ_PAGE_URL=http://localhost:3000 {waybill} demo --home {at}"
+        steps.append(("The same again, with the address of the graph on Marquez's page:", with_page))
     else:
-        steps.append(("With Marquez beside it:", f"MARQUEZ_URL=http://localhost:5000 {waybill} demo"))
+        beside = f"MARQUEZ_URL=http://localhost:5000 {waybill} demo --home {at}"
+        steps.append(("The same again, with Marquez:", beside))
     return steps
 
 
 def _command() -> str:
-    """How the user can call the command, which need not be on the path."""
+    """The words that run the command, which may not be on the path."""
     if shutil.which("waybill"):
         return "waybill"
     script = Path(sys.executable).with_name("waybill")
-    return str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script)
-
-
-def graph_page(marquez_url: str, system_name: str) -> str:
-    """The address of Marquez's page with the graph of the months, from the year's file to the sinks."""
-    parts = urlsplit(marquez_url)
-    names = f"{quote(system_name, safe='')}/{quote(pipeline.MONTHS, safe='')}"
-    return f"{parts.scheme}://{parts.hostname}:{MARQUEZ_PAGE_PORT}/lineage/dataset/{names}"
+    return shlex.quote(str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script))
 
 
 def _heading(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The trail of the demo: its records, and the proof that they can be rebuilt from wherever its events are."""
+"""The trail of the demo: its records, and the proof that they can be rebuilt from its stored events."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import msgspec
 from rich.text import Text
 from rich.tree import Tree
 
-from waybill.cli.records import STATE_STYLES, passage_of
+from waybill.cli.records import STATE_STYLES
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.record import passage_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Source, Wanted
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StateCount(NamedTuple):
-    """How many records ended in one state."""
+    """The number of records that ended in one state: those of the Tracker, and those of Spark's own runs."""
 
     state: FinalState
     tracked: int
@@ -29,7 +30,7 @@ class StateCount(NamedTuple):
 
 
 class Trail:
-    """The records that the demo left: the Tracker's, and those of Spark's own runs."""
+    """The records of the demo: the Tracker's, and those of Spark's own runs."""
 
     def __init__(self, records: list[ProvenanceRecord]) -> None:
         self._records = sorted(records, key=lambda record: record.completed)
@@ -39,11 +40,11 @@ class Trail:
 
     @property
     def year(self) -> ProvenanceRecord:
-        """The year's file; of several demos, that of the latest."""
+        """The record of the year's file; after several demos, the latest one."""
         return self._years[-1]
 
     def by_state(self) -> list[StateCount]:
-        """How many records ended in each state."""
+        """The number of records that ended in each state."""
         every = Counter(record.final_state for record in self._records)
         tracked = Counter(record.final_state for record in self._tracked)
         return [StateCount(state, tracked[state], every[state] - tracked[state]) for state in FinalState]
@@ -62,7 +63,7 @@ class Trail:
         for record in months:
             if record.did == month.did:
                 branch.add(_end(record))
-        runs = branch.add(Text("what Spark's listener says of the same work"))
+        runs = branch.add(Text("what Spark's listener reports for the same work"))
         for record in self._records:
             if record.parent_did == month.did:
                 runs.add(_end(record))
@@ -83,9 +84,9 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
     """A rebuild from one source, compared with the demo's own files.
 
     Attributes:
-        differing: how many records are not the same in both.
-        findings: how many faults a verification finds in the rebuilt files alone.
-        problem: why nothing was rebuilt from this source.
+        differing: the number of records that differ.
+        findings: the number of findings of a verification of the rebuilt files.
+        problem: the reason why nothing was rebuilt from this source; None if it was.
     """
 
     source: str
@@ -97,7 +98,7 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_different(self) -> bool:
-        """Whether the rebuilt files are wrong, or not the demo's own."""
+        """Whether the rebuilt files are faulty, or differ from the demo's own."""
         return bool(self.differing or self.findings)
 
     def verdict(self) -> str:
@@ -110,12 +111,10 @@ class RebuildCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[RebuildCheck]:
-    """Rebuild from each source and compare with the demo's root; from a backend if it has every event."""
+    """Rebuild from each source and compare with the demo's root; from Marquez only if it has every event."""
     from waybill.exporter import Wanted, open_source
 
-    wanted = Wanted(
-        system_name=settings.system_name, annotations_allowed=settings.provenance_annotations_allowed
-    )
+    wanted = Wanted(system_name=settings.system_name, rule=settings.annotation_rule)
     for name in ("journal", "events"):
         yield _again(name, open_source(name, [], settings), settings.root, wanted)
     with tempfile.TemporaryDirectory(prefix="waybill-lines-") as folder:
@@ -124,16 +123,16 @@ def rebuilds(trail: Trail, settings: Settings, *, delivered: bool) -> Iterator[R
     if settings.marquez_url is None:
         return
     if not delivered:
-        yield RebuildCheck(source="marquez", problem="it has not got every event yet")
+        yield RebuildCheck(source="marquez", problem="it does not have every event yet")
         return
-    # Marquez may hold the events of others, too.
+    # Marquez may also hold events from elsewhere.
     since_ms, systems = trail.extent()
     own = msgspec.structs.replace(wanted, since_ms=since_ms, systems=systems)
     yield _from_marquez(open_source("marquez", [], settings), settings.root, own)
 
 
 def _as_lines(source: Source, path: Path) -> Path:
-    """Write the events as OpenLineage's file transport does, one a line."""
+    """Write the events as OpenLineage's file transport does, one per line."""
     from waybill.transport import Kind
 
     with path.open("wb") as file:

@@ -1,4 +1,4 @@
-"""The state of the stack: what is not running, which URL is wrong, what waits to be delivered."""
+"""The state of the stack: stopped services, wrong URLs, and entries that wait for delivery."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from waybill.cli.commands.status import status_of
 from waybill.cli.dev.compose import Compose, StackError, compose_file, services_of
 from waybill.cli.findings import Diagnosis, Level, broken
 from waybill.cli.services import COLLECTOR, MARQUEZ, SERVICES, Answer, Service, ask, waiting_by_projection
-from waybill.transport import JournalError, Settings
+from waybill.transport import JournalError, NotFoundError, Settings
 
 if TYPE_CHECKING:
     from waybill.cli.dev.compose import Container
@@ -32,13 +32,13 @@ class _Readiness(msgspec.Struct):
 
 
 def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
-    """Check the stack of this file (None: search for it), and what settings and environment say of it."""
+    """Check the stack of this file (None: search for it), and the settings and variables that refer to it."""
     containers: Mapping[str, Container] = {}
     try:
         found = compose_file(file)
         named = services_of(found)
         containers = Compose(found).containers()
-    except StackError as error:
+    except (NotFoundError, StackError) as error:
         yield msgspec.structs.replace(broken("docker", error), level=Level.NOTE)
     else:
         running = sum(container.is_well for container in containers.values())
@@ -52,7 +52,7 @@ def look(settings: Settings, file: Path | None) -> Iterator[Diagnosis]:
     problems = _problems(answers[COLLECTOR])
     for service, answer in answers.items():
         if service is COLLECTOR and answer.status is not None and problems is None:
-            says = f"what answers at {service.url} is no collector of Waybill"
+            says = f"what answers at {service.url} is not a Waybill collector"
             yield Diagnosis(service.name, Level.BROKEN, says, f"give its port with {service.variable}")
         else:
             yield _served(service, answer, containers.get(service.name))
@@ -76,14 +76,14 @@ def _served(service: Service, answer: Answer, container: Container | None) -> Di
         return Diagnosis(service.name, Level.OK, f"{service.says} answers at {service.url}")
     says = f"{service.says} at {service.url}: {answer.says}"
     if container is None:
-        mend = f"waybill dev up; or {service.variable}, if it has another port"
-        return Diagnosis(service.name, Level.BROKEN, says, mend)
-    mend = f"waybill dev logs {service.name}"
-    return Diagnosis(service.name, Level.BROKEN, f"{says}; its container is {container.says}", mend)
+        fix = f"waybill dev up; or {service.variable}, if it has another port"
+        return Diagnosis(service.name, Level.BROKEN, says, fix)
+    fix = f"waybill dev logs {service.name}"
+    return Diagnosis(service.name, Level.BROKEN, f"{says}; its container is {container.says}", fix)
 
 
 def _problems(readiness: Answer) -> dict[str, str] | None:
-    """A collector's problems by what they concern; None if the answer is not a collector's."""
+    """A collector's problems, by the part that each affects; None if the answer is not a collector's."""
     try:
         return msgspec.json.decode(readiness.text, type=_Readiness).problems
     except msgspec.MsgspecError:
@@ -91,13 +91,11 @@ def _problems(readiness: Answer) -> dict[str, str] | None:
 
 
 def _waiting(problems: Mapping[str, str]) -> Iterator[Diagnosis]:
-    """What waits in the collector for each projection, and what holds it up."""
+    """The entries that wait in the collector for each projection, and the problems that hold them up."""
     metrics = ask(f"{COLLECTOR.url}/metrics", os.environ.get("OPENLINEAGE_API_KEY"))
     if metrics.status in _KEY_WANTED:
-        mend = "set OPENLINEAGE_API_KEY to a key with the role read"
-        yield Diagnosis(
-            "waiting", Level.NOTE, "the collector says what waits only to those who have a key", mend
-        )
+        fix = "set OPENLINEAGE_API_KEY to a key with the role read"
+        yield Diagnosis("waiting", Level.NOTE, "the collector shows what waits only to holders of a key", fix)
     for name, (entries, age_s) in waiting_by_projection(metrics.text if metrics.is_well else "").items():
         check = f"collector: {name}"
         count = f"{entries} {'entry waits' if entries == 1 else 'entries wait'}, the oldest for {age_s:.0f} s"
@@ -110,7 +108,7 @@ def _waiting(problems: Mapping[str, str]) -> Iterator[Diagnosis]:
 
 
 def _urls(settings: Settings) -> Iterator[Diagnosis]:
-    """Whether the URLs in this user's settings and environment lead to what they should."""
+    """Whether the URLs in this user's settings and environment lead to the right services."""
     if settings.marquez_url is not None:
         finding = marquez_answers(settings)
         where = settings.origins["marquez_url"]
@@ -120,28 +118,29 @@ def _urls(settings: Settings) -> Iterator[Diagnosis]:
         return
     parts = urlsplit(url)
     base = f"{parts.scheme}://{parts.netloc}"
-    mend = f"set it to the collector's, {COLLECTOR.url}"
+    fix = f"set it to the collector's, {COLLECTOR.url}"
     if ask(f"{base}/health/live").is_well:
         yield Diagnosis(_OPENLINEAGE_URL, Level.OK, f"{base} is a collector")
     elif ask(base + MARQUEZ.path).is_well:
-        says = f"{base} is a Marquez: what clients send there while it is down is lost"
-        yield Diagnosis(_OPENLINEAGE_URL, Level.NOTE, says, mend)
+        says = f"{base} is a Marquez: events that clients send there while it is down are lost"
+        yield Diagnosis(_OPENLINEAGE_URL, Level.NOTE, says, fix)
     else:
-        yield Diagnosis(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is no collector of Waybill", mend)
+        yield Diagnosis(_OPENLINEAGE_URL, Level.BROKEN, f"{base} is not a Waybill collector", fix)
 
 
 def _home(settings: Settings) -> Diagnosis:
-    """What waits in this user's own home, which programs that use Waybill write to."""
+    """The entries that wait in this user's own home, which programs with Waybill write to."""
+    if not settings.home.is_dir():
+        return Diagnosis("home", Level.OK, f"there is none at {settings.home} yet; `waybill init` makes one")
     try:
         found = status_of(settings)
     except JournalError as error:
         return broken("home", error)
     behind = {name: one.behind for name, one in found.projections.items() if one.behind}
-    problems = [f"{name} is held up: {one.problem}" for name, one in found.projections.items() if one.problem]
-    if problems:
-        return broken("home", f"{found.home}: {problems[0]}")
+    if found.problems:
+        return broken("home", f"{found.home}: {found.problems[0].sentence}")
     if behind:
         counts = ", ".join(f"{count} for {name}" for name, count in behind.items())
-        mend = "waybill flush --home " + found.home
-        return Diagnosis("home", Level.NOTE, f"{found.home}: entries wait, {counts}", mend)
+        fix = "waybill flush --home " + found.home
+        return Diagnosis("home", Level.NOTE, f"{found.home}: entries wait, {counts}", fix)
     return Diagnosis("home", Level.OK, f"{found.home}: nothing waits")

@@ -1,4 +1,4 @@
-"""`waybill dev`: start and stop the local stack, and say what is wrong with it."""
+"""`waybill dev`: start and stop the local stack, and report its problems."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from waybill.cli import console
-from waybill.cli.arguments import JsonArray
+from waybill.cli.arguments import Csv, JsonArray, JsonObject
+from waybill.cli.commanding import Group
 from waybill.cli.findings import report
+from waybill.cli.home import check_home
 from waybill.cli.options import with_settings
 from waybill.cli.services import SERVICES
 from waybill.transport import Settings, WaybillError
@@ -17,9 +19,8 @@ from waybill.transport import Settings, WaybillError
 if TYPE_CHECKING:
     from waybill.cli.dev.compose import Compose
 
-app: Final = typer.Typer(
-    no_args_is_help=True,
-    help="Marquez with its page, a collector, Prometheus and Grafana on this machine, in Docker.",
+app: Final = Group(
+    help="Run Marquez with its web page, a collector, Prometheus and Grafana in Docker.",
 )
 
 _File = Annotated[
@@ -27,7 +28,7 @@ _File = Annotated[
     typer.Option(
         "--file",
         metavar="FILE",
-        help="Waybill's docker-compose.yml. [default: in this folder, in one above, or in the checkout]",
+        help="Waybill's docker-compose.yml. [default: in this folder, in a parent, or in the checkout]",
         show_default=False,
     ),
 ]
@@ -35,10 +36,12 @@ _Services = Annotated[list[str] | None, typer.Argument(metavar="SERVICE", help="
 
 
 @app.command("up")
-def up(services: _Services = None, *, file: _File = None) -> None:
+def up(
+    services: _Services = None, *, file: _File = None, as_json: JsonArray = False, as_csv: Csv = False
+) -> None:
     """Start the stack, and wait until every service is healthy.
 
-    First the collector's image is built, from the sources beside the file.
+    Builds the collector's image first, from the sources beside the file.
 
     Examples:
 
@@ -46,23 +49,25 @@ def up(services: _Services = None, *, file: _File = None) -> None:
       waybill dev up
       MARQUEZ_PORT=5050 waybill dev up database marquez page
     """
-    if _compose(file).run("up", "--detach", "--build", "--wait", *(services or ())):
+    if _compose(file).run("up", "--detach", "--build", "--wait", *(services or ()), quiet=as_json or as_csv):
         raise WaybillError(
             "a service is not healthy; `waybill dev status` says which, and `waybill dev logs` why"
         )
-    console.table(
-        ("service", "at", "what"),
-        ((one.name, one.url, one.says) for one in SERVICES if not services or one.name in services),
-    )
+    running = [one for one in SERVICES if not services or one.name in services]
+    if as_json:
+        console.json([{"service": one.name, "url": one.url, "what": one.says} for one in running])
+    else:
+        rows = ((one.name, one.url, one.says) for one in running)
+        console.table(("service", "at", "what"), rows, as_csv=as_csv)
 
 
 @app.command("status")
 @with_settings("home", "marquez_url", "marquez_api_key")
 def status(settings: Settings, *, file: _File = None, as_json: JsonArray = False) -> None:
-    """Say what is not running, which URL is wrong, and what waits to be delivered.
+    """Report what is not running, which URL is wrong, and what waits to be delivered.
 
-    Asks Docker, each service at its port (MARQUEZ_PORT and the like, if they are set), the collector,
-    MARQUEZ_URL, OPENLINEAGE_URL, and the home. Exit code 1 when something is broken.
+    Checks Docker, each service at its port (MARQUEZ_PORT and the like, if they are set), the collector,
+    MARQUEZ_URL, OPENLINEAGE_URL, and the home. Exit code 1 if something is broken.
 
     Examples:
 
@@ -72,6 +77,7 @@ def status(settings: Settings, *, file: _File = None, as_json: JsonArray = False
     """
     from waybill.cli.dev.checks import look
 
+    check_home(settings, needed=False)
     report(list(look(settings, file)), as_json=as_json)
 
 
@@ -80,8 +86,9 @@ def down(
     *,
     file: _File = None,
     volumes: Annotated[
-        bool, typer.Option("--volumes", help="Also delete their data: the journal, Marquez's database.")
+        bool, typer.Option("--volumes", help="Also delete its data: the journal and Marquez's database.")
     ] = False,
+    as_json: JsonObject = False,
 ) -> None:
     """Stop the stack. Its data stays for the next start.
 
@@ -90,8 +97,10 @@ def down(
     \b
       waybill dev down
     """
-    if _compose(file).run("down", *(["--volumes"] if volumes else [])):
+    if _compose(file).run("down", *(["--volumes"] if volumes else []), quiet=as_json):
         raise typer.Exit(console.EXIT_FAILED)
+    if as_json:
+        console.json({"running": [], "volumes_deleted": volumes})
 
 
 @app.command("logs")
@@ -100,7 +109,9 @@ def logs(
     *,
     file: _File = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new lines until Ctrl-C.")] = False,
-    tail: Annotated[int, typer.Option(metavar="LINES", min=0, help="How many lines of each service.")] = 100,
+    tail: Annotated[
+        int, typer.Option(metavar="LINES", min=0, help="How many lines to show of each service.")
+    ] = 100,
 ) -> None:
     """Show the services' logs.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -12,14 +13,14 @@ from typing import Final
 import msgspec
 import yaml
 
-from waybill.transport import WaybillError
+from waybill.transport import NotFoundError, WaybillError
 
 FILE: Final = "docker-compose.yml"
 PROJECT: Final = "waybill"
-"""The name in the file, which tells it from that of another project."""
+"""The project name in the file, which distinguishes it from other projects' files."""
 
 _CHECKOUT: Final = Path(__file__).parents[4]
-"""The folder of the file in a checkout; a wheel has none, since the image is built from the sources."""
+"""The file's folder in a checkout; a wheel has no such file, since the image is built from the sources."""
 _DOCKER_TIMEOUT_S: Final = 60.0
 
 
@@ -37,14 +38,14 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
 
     @property
     def says(self) -> str:
-        """Its state in a few words."""
+        """The container's state in a few words."""
         if self.state == "exited":
             return f"exited with code {self.exit_code}"
         return f"{self.state}, {self.health}" if self.health else self.state
 
     @property
     def is_well(self) -> bool:
-        """Whether it runs and is healthy."""
+        """Whether the container runs and is healthy."""
         return self.state == "running" and self.health in {"", "healthy"}
 
 
@@ -66,12 +67,17 @@ class Compose:
             "has no daemon that answers; start it, or check that this user may use it",
         )
 
-    def run(self, *arguments: str) -> int:
-        """Run a Compose command on this terminal, and return its exit code."""
-        return subprocess.run([*self._command, *arguments], check=False).returncode
+    def run(self, *arguments: str, quiet: bool = False) -> int:
+        """Run a Compose command on this terminal and return its exit code; a `quiet` one writes to stderr."""
+        output = sys.stderr if quiet else None
+        return subprocess.run([*self._command, *arguments], check=False, stdout=output).returncode
 
     def containers(self) -> dict[str, Container]:
-        """The container of each service that was ever started."""
+        """The container of each service that was ever started, by service.
+
+        Raises:
+            StackError: docker reports an error, or does not answer.
+        """
         done = _ask([*self._command, "ps", "--all", "--format", "json"])
         if done.returncode:
             raise StackError(f"docker compose says {_last_line(done.stderr)}; correct that")
@@ -80,12 +86,12 @@ class Compose:
     def _require(self, arguments: list[str], otherwise: str) -> None:
         done = _ask([self._docker, *arguments])
         if done.returncode:
-            what, _, mend = otherwise.partition("; ")
-            raise StackError(f"docker {what} ({_last_line(done.stderr)}); {mend}")
+            what, _, fix = otherwise.partition("; ")
+            raise StackError(f"docker {what} ({_last_line(done.stderr)}); {fix}")
 
 
 def containers_of(text: str) -> dict[str, Container]:
-    """Read what `docker compose ps --format json` prints: a line each, or before version 2.21 one array."""
+    """Read the output of `docker compose ps --format json`: JSON lines, or before version 2.21 one array."""
     if text.lstrip().startswith("["):
         found = msgspec.json.decode(text, type=list[Container])
     else:
@@ -94,15 +100,19 @@ def containers_of(text: str) -> dict[str, Container]:
 
 
 def compose_file(given: Path | None) -> Path:
-    """The stack's file: the one that is given, or that of this folder, of one above, or of this checkout."""
+    """The stack's file: the given one, or one in this folder, in a parent, or in this checkout.
+
+    Raises:
+        NotFoundError: there is no such file.
+    """
     if given is not None:
         if not given.is_file():
-            raise StackError(f"{given} is no file; give the path of Waybill's {FILE}")
+            raise NotFoundError(f"{given} is not a file; give the path of Waybill's {FILE}")
         return given
     for folder in (Path.cwd(), *Path.cwd().parents, _CHECKOUT):
         if _content(folder / FILE).get("name") == PROJECT:
             return folder / FILE
-    raise StackError(
+    raise NotFoundError(
         f"no {FILE} of Waybill is here, and an installed wheel has none; get the sources of Waybill "
         f"{version('waybill-lineage')}, and run this in their folder or give the file with --file"
     )
@@ -117,7 +127,7 @@ def services_of(file: Path) -> list[str]:
 
 
 def _content(file: Path) -> dict[str, object]:
-    """What a Compose file says; nothing if it is none."""
+    """The content of a Compose file; empty if it is not one."""
     with contextlib.suppress(OSError, UnicodeDecodeError, yaml.YAMLError):
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         if isinstance(content, dict):

@@ -14,7 +14,7 @@ from waybill.collector.endpoints.lineage import (
 )
 from waybill.collector.endpoints.provenance import (
     PROVENANCE_PATH as PROVENANCE_PATH,
-    RECORDS_PATH as RECORDS_PATH,
+    SUMMARY_PATH as SUMMARY_PATH,
     ProvenanceEndpoints as ProvenanceEndpoints,
     Taken as Taken,
 )

@@ -1,4 +1,4 @@
-"""Bodies with many elements: each element is admitted or refused for itself, with the reasons."""
+"""Bodies with many elements: each element is admitted or refused independently, with the reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED_MAX: Final = 1_000
 """A body with more refused elements is refused as a whole, since each takes far longer than a good one."""
 
 VALUES_MAX: Final = 2_500_000
-"""How many values and names of members one element may have: all that is made of it is in memory at once."""
+"""How many values and member names one element may have: all its results are in memory at once."""
 
 RECORD_VALUES_MAX: Final = 500_000
 """The same of a record: all of it is decoded at once, and the event loop stands still meanwhile. Of an event
@@ -28,8 +28,8 @@ the facets are not decoded.
 """
 
 EXPLAINED_MAX: Final = 100
-"""Every reason is told for so many refused elements of one body, of `EXPLAINED_BYTES_MAX` together at most;
-for any further one, the first reason.
+"""This many refused elements of one body are reported with every reason, up to `EXPLAINED_BYTES_MAX`
+together; further ones with the first reason only.
 """
 
 _WHOLE_BYTES: Final = 2**20
@@ -52,21 +52,21 @@ def sort_elements(
     admit: Callable[[msgspec.Raw, bytes], _T],
     faults_of: Callable[[bytes, AdmissionError], Sequence[AdmissionError]],
 ) -> tuple[list[_T], list[tuple[int, list[str]]], list[tuple[bytes, str]]]:
-    """Tell the elements of a JSON array that may be kept from those that may not.
+    """Separate the elements of a JSON array that may be stored from those that may not.
 
     Args:
         body: the array.
-        wanted: what it should be, for the sender of something else.
-        alone: makes a body of one element.
-        admit: takes an element, as it is and as a body of its own, and says what is kept of it.
-        faults_of: finds everything that is wrong with a body that was refused.
+        wanted: what the body should be, for the error message.
+        alone: creates a body of one element.
+        admit: takes an element, as it is and as a separate body, and returns the part to store.
+        faults_of: finds all errors in a body that was refused.
 
     Returns:
         What is kept; index and reasons of each refused element; bytes and first reason of the same.
 
     Raises:
-        Problem: the body is no JSON, no array, one of more than `ELEMENTS_MAX`, or more than `REFUSED_MAX` of
-            them are refused.
+        Problem: the body is not JSON, not an array, has more than `ELEMENTS_MAX` elements, or more than
+            `REFUSED_MAX` of them are refused.
     """
     good: list[_T] = []
     failed: list[tuple[int, list[str]]] = []
@@ -86,8 +86,8 @@ def sort_elements(
                 reasons = [str(fault) for fault in faults_of(single, error)]
             if len(failed) == REFUSED_MAX:
                 detail = (
-                    f"more than {REFUSED_MAX:,} elements are wrong, so none is kept; correct them, or send "
-                    f"fewer at once; the first: {failed[0][1][0]}"
+                    f"more than {REFUSED_MAX:,} elements are wrong, so none was stored; correct them, "
+                    f"or send fewer at once; the first error: {failed[0][1][0]}"
                 )
                 status = HTTPStatus.UNPROCESSABLE_ENTITY
                 raise Problem(status, detail, reason="too many wrong elements") from None
@@ -99,7 +99,7 @@ def sort_elements(
 def check_in_pieces(
     body: bytes, wanted: str, check: Callable[[bytes], tuple[bytes, int]]
 ) -> tuple[bytes, int]:
-    """What is to be kept of an array of records and how many they are, as `check` says of its pieces.
+    """The parts of an array of records to store, and their number, as `check` returns them for its pieces.
 
     Others have their turn between the pieces, and only one of them is decoded at a time.
 
@@ -134,14 +134,14 @@ def _elements(body: bytes, wanted: str, values_max: int = VALUES_MAX) -> list[ms
     try:
         elements = _ELEMENTS.decode(body)
     except msgspec.ValidationError:
-        what, reason = "the body is no array", Reason.INVALID
+        what, reason = "the body is not an array", Reason.INVALID
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        what, reason = f"the body is no JSON ({error})", Reason.MALFORMED
+        what, reason = f"the body is not JSON ({error})", Reason.MALFORMED
     except RecursionError:
         raise refusal(depth_error()) from None
     else:
         if len(elements) > ELEMENTS_MAX:
-            detail = f"the body has more than {ELEMENTS_MAX:,} elements; send less at once"
+            detail = f"the body has more than {ELEMENTS_MAX:,} elements; send fewer at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         if len(body) > 2 * values_max:
             for element in elements:
@@ -151,15 +151,15 @@ def _elements(body: bytes, wanted: str, values_max: int = VALUES_MAX) -> list[ms
 
 
 def check_values(element: bytes, values_max: int = VALUES_MAX) -> None:
-    """Raise a `Problem` for an event or record of more values and names of members than these."""
+    """Raise a `Problem` for an event or record with more values and member names than these."""
     # In JSON at most every other byte is a comma or a colon.
     if len(element) > 2 * values_max and count_values(element) > values_max:
-        detail = f"an element has more than {values_max:,} values and names of members; send less in one"
+        detail = f"an element has more than {values_max:,} values and member names; split it up"
         raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
 
 
 def refusal(error: AdmissionError, faults: Sequence[AdmissionError] = ()) -> Problem:
-    """What a sender is told of a body that may not be kept, with everything that is wrong with it."""
+    """The response for a body that may not be stored, with all its errors."""
     first, *_ = faults = faults or (error,)
     # The path of a NUL has keys of the body.
     place = "a NUL" if "NUL" in error.what else without_indices(error.where)

@@ -1,6 +1,7 @@
-"""DeltaFi's forms of answers, as its own collector sends them; `/api/v1/records` has ours.
+"""DeltaFi's response formats, as its own collector sends them; `/api/v1/records` has ours.
 
-Both say the same. DeltaFi's has instants as texts, transforms as one text, and empty texts for absent ones.
+Both have the same content. DeltaFi's has instants and transforms as strings, and empty strings for absent
+values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _KINDS_MAX: Final = 50
 
 
 class DeltaFiRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One record of DeltaFi's answer to `GET /provenance/query`; instants in RFC 3339."""
+    """One record of DeltaFi's response to `GET /provenance/query`; instants in RFC 3339."""
 
     did: str
     parent_did: str
@@ -36,7 +37,7 @@ class DeltaFiRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaFiStats(msgspec.Struct, frozen=True, kw_only=True):
-    """DeltaFi's answer to `GET /provenance/stats`; instants in RFC 3339, absent if there are no records."""
+    """DeltaFi's response to `GET /provenance/stats`; instants in RFC 3339, absent if there are no records."""
 
     total_records: int
     by_final_state: dict[str, int]
@@ -47,7 +48,7 @@ class DeltaFiStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stats(msgspec.Struct, kw_only=True):
-    """How many records there are, and of which kinds; instants in epoch milliseconds."""
+    """The number of records by kind; instants in epoch milliseconds."""
 
     total_records: int = 0
     by_final_state: dict[str, int] = {}
@@ -58,12 +59,12 @@ class Stats(msgspec.Struct, kw_only=True):
 
 
 def deltafi_records(records: Sequence[ProvenanceRecord]) -> list[DeltaFiRecord] | None:
-    """The records in DeltaFi's form; None if there are none, as Go writes an empty list."""
+    """The records in DeltaFi's format; None if there are none, as Go writes an empty list."""
     return [_record(record) for record in records] or None
 
 
 def deltafi_stats(stats: Stats) -> DeltaFiStats:
-    """The figures in DeltaFi's form: of systems and data sources the most frequent, those with a name."""
+    """The numbers in DeltaFi's format: the most frequent systems and data sources that have a name."""
     return DeltaFiStats(
         total_records=stats.total_records,
         by_final_state=stats.by_final_state,

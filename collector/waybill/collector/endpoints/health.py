@@ -1,11 +1,10 @@
-"""The endpoints for operators: health, metrics, and what became of an entry."""
+"""The endpoints for operators: health, metrics, and the state of an entry."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -14,32 +13,36 @@ import msgspec
 from waybill.collector.event_logs import EventLogStatus
 from waybill.collector.http import Answer, Problem, Request, json_answer, wrong_root
 from waybill.collector.intake import STALLED_S, Receipt
-from waybill.collector.metrics import TEXT, event_logs_text, home_text
+from waybill.collector.metrics import TEXT, event_logs_text, home_text, problems_text
+from waybill.exporter.health import (
+    ROOM_BYTES_MIN,
+    Problem as HomeProblem,
+    ProblemKind,
+    problems_of_home,
+    problems_of_root,
+)
 from waybill.transport.errors import JournalError, RootError
-from waybill.transport.journal import NEARLY_FULL
-from waybill.transport.runner import statuses
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from waybill.collector.metrics import Metrics, Tallies
-    from waybill.transport import Journal
+    from waybill.transport import Journal, Settings
 
 _OWNER: Final = "collector"
 
-BATCH_BYTES: Final = 2**20
-"""Readiness means that a body of this size can be kept; most are smaller."""
+BATCH_BYTES: Final = ROOM_BYTES_MIN // 2
+"""Readiness means that a body of this size can be stored; most are smaller."""
 
-_BATCH_ROOM_BYTES: Final = 2 * BATCH_BYTES
-"""It is written to the WAL, and later to the database."""
+_ROOT_ANSWERS_S: Final = 1.0
+"""A root that takes longer is reported as a problem; no request waits for it."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """Whether events can be taken, and what is wrong.
+    """Whether events can be accepted, and the problems.
 
     Attributes:
-        ready: whether what is sent now can be kept; a projection with a problem does not change that.
-        problems: what is wrong, by the name of the projection, ``event-logs`` or ``journal``.
+        ready: whether events sent now can be stored; a projection with a problem does not change that.
+        problems: what is wrong and what to do, by what it is about: ``journal``, ``root``, ``event-logs``,
+            the name of a projection that is held up, ``poison:layout`` and the like.
     """
 
     ready: bool
@@ -47,36 +50,45 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 class HealthEndpoints:
-    """Says how the collector is.
+    """Reports the collector's state.
 
     Args:
         journal: the home's.
-        root: where the home files.
-        metrics: what this worker counts.
-        tallies: what other workers have counted, if there are any.
+        settings: the home's agreed ones.
+        metrics: the counters of this worker.
+        tallies: the counters of the other workers, if there are any.
         follows: whether the collector follows Spark's event logs.
     """
 
     def __init__(
-        self, journal: Journal, root: Path, metrics: Metrics, tallies: Tallies | None, *, follows: bool
+        self,
+        journal: Journal,
+        settings: Settings,
+        metrics: Metrics,
+        tallies: Tallies | None,
+        *,
+        follows: bool,
     ) -> None:
         self._journal = journal
-        self._root = root
+        self._settings = settings
         self._metrics = metrics
         self._tallies = tallies
         self._follows = follows
-        # One probe at a time, on a thread of its own: a disk that does not answer blocks no other thread.
+        # One probe at a time, on a separate thread: a disk that does not respond blocks no other thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-ready")
         self._metrics_thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-metrics")
+        self._root_thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-root")
+        self._root_look: Future[list[HomeProblem]] | None = None
+        self._root_until_s = 0.0
         self._probe: asyncio.Future[Readiness] | None = None
         self._probe_until_s = 0.0
 
     async def live(self, _: Request) -> Answer:
-        """200 for as long as requests are answered at all."""
+        """200 while requests are answered at all."""
         return json_answer({"live": True})
 
     async def ready(self, _: Request) -> Answer:
-        """200 if what is sent now can be kept, else 503; the body names the problems."""
+        """200 if events sent now can be stored, else 503; the body names the problems."""
         if self._probe is None or self._probe.done():
             self._probe = asyncio.get_running_loop().run_in_executor(self._thread, self._readiness)
             self._probe_until_s = time.monotonic() + STALLED_S
@@ -85,59 +97,69 @@ class HealthEndpoints:
             readiness = await asyncio.wait_for(asyncio.shield(self._probe), max(left_s, 0.0))
         except TimeoutError:
             problem = f"a commit takes more than {STALLED_S:g} s; see what keeps the disk of the home"
-            readiness = Readiness(ready=False, problems={"journal": problem})
+            readiness = Readiness(ready=False, problems={ProblemKind.JOURNAL.value: problem})
         status = HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE
         return json_answer(readiness, status=status)
 
     async def metrics(self, _: Request) -> Answer:
-        """What was counted, for Prometheus."""
+        """The metrics for Prometheus."""
         loop = asyncio.get_running_loop()
         text = await loop.run_in_executor(self._metrics_thread, self._metrics_text)
         return Answer(HTTPStatus.OK, [("content-type", TEXT)], text.encode())
 
     async def where(self, request: Request) -> Answer:
-        """What became of the entry that a receipt names."""
+        """The state of the entry that a receipt names."""
         from waybill.collector.receipt_status import receipt_status
 
         receipt = Receipt.parse(request.scope.query_string.removeprefix("receipt="))
         if receipt is None:
-            detail = "the parameter receipt is missing or no receipt; give ?receipt=NODE-NUMBER"
+            detail = "the parameter receipt is missing or invalid; use ?receipt=NODE-NUMBER"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
         try:
-            found = await asyncio.to_thread(receipt_status, self._journal, self._root, receipt)
+            found = await asyncio.to_thread(receipt_status, self._journal, self._settings.root, receipt)
         except RootError as error:
             raise wrong_root(error) from None
         if found is None:
-            detail = "this collector never gave that receipt; ask the one that answered"
+            detail = "this collector never issued that receipt; query the one that did"
             raise Problem(HTTPStatus.NOT_FOUND, detail)
         return json_answer(found)
 
     def _metrics_text(self) -> str:
         total = self._tallies.total(self._metrics) if self._tallies else self._metrics
-        lines = [*total.text(), *home_text(self._journal)]
+        lines = [*total.text(), *home_text(self._journal), *problems_text(self._problems())]
         if self._follows and (status := EventLogStatus.of(self._journal)) is not None:
             lines += event_logs_text(status)
         return "\n".join([*lines, ""])
 
     def _readiness(self) -> Readiness:
-        journal = self._journal
         try:
-            # Only a write tells whether the disk takes one.
-            journal.commit(_OWNER, put={"probe": b""})
-            problems = {name: status.problem for name, status in statuses(journal).items() if status.problem}
-            if self._follows and (followed := EventLogStatus.of(journal)) is not None:
-                problems |= followed.summary
-            filled = journal.filled
-            free_bytes = shutil.disk_usage(journal.home).free
+            # Only a write shows whether the disk accepts one.
+            self._journal.commit(_OWNER, put={"probe": b""})
+            problems = self._problems()
         except (JournalError, OSError) as error:
-            return Readiness(ready=False, problems={"journal": str(error)})
-        setting = f"journal_max_bytes = {journal.max_bytes}"
-        is_full = filled >= 1
-        has_room = free_bytes >= _BATCH_ROOM_BYTES
-        if not has_room:
-            problems["journal"] = f"its disk has only {free_bytes} bytes left; make room there"
-        elif is_full:
-            problems["journal"] = f"has reached {setting}"
-        elif filled >= NEARLY_FULL:
-            problems["journal"] = f"is {filled:.0%} full, and nothing more is kept from {setting} on"
-        return Readiness(ready=has_room and not is_full, problems=problems)
+            return Readiness(ready=False, problems={ProblemKind.JOURNAL.value: str(error)})
+        told: dict[str, str] = {}
+        for one in problems:
+            told.setdefault(one.about, one.sentence)
+        return Readiness(ready=not any(one.stops_intake for one in problems), problems=told)
+
+    def _problems(self) -> list[HomeProblem]:
+        followed = EventLogStatus.of(self._journal) if self._follows else None
+        return [
+            *problems_of_home(self._journal, self._settings),
+            *self._problems_of_root(),
+            *(followed.troubles if followed else ()),
+        ]
+
+    def _problems_of_root(self) -> list[HomeProblem]:
+        """The root's problem, if any; its disk may hang without holding up anything here."""
+        root = self._settings.root
+        if self._root_look is None or self._root_look.done():
+            self._root_look = self._root_thread.submit(problems_of_root, self._journal, root)
+            self._root_until_s = time.monotonic() + _ROOT_ANSWERS_S
+        try:
+            # A check that has timed out once is not waited for again.
+            return self._root_look.result(max(self._root_until_s - time.monotonic(), 0.0))
+        except TimeoutError:
+            says = f"{root} does not answer within {_ROOT_ANSWERS_S:g} s"
+            return [HomeProblem(ProblemKind.ROOT, str(root), says, "see to its disk")]

@@ -24,7 +24,7 @@ BATCH_PATH: Final = "/api/v1/lineage/batch"
 
 
 class FailedEvent(msgspec.Struct, frozen=True):
-    """One event of a batch that was not kept, as OpenLineage's answer to a batch has it."""
+    """One event of a batch that was not stored, as in OpenLineage's response to a batch."""
 
     index: int
     reason: str
@@ -32,7 +32,7 @@ class FailedEvent(msgspec.Struct, frozen=True):
 
 
 class BatchSummary(msgspec.Struct, frozen=True):
-    """How a batch came out, in numbers."""
+    """The counts for a batch."""
 
     received: int
     successful: int
@@ -42,7 +42,7 @@ class BatchSummary(msgspec.Struct, frozen=True):
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """OpenLineage's answer to a batch."""
+    """OpenLineage's response to a batch."""
 
     status: str
     summary: BatchSummary
@@ -50,7 +50,7 @@ class BatchResult(msgspec.Struct, frozen=True):
 
 
 class LineageEndpoints:
-    """Takes OpenLineage events, as far as `redaction` admits them."""
+    """Accepts OpenLineage events, after applying `redaction`."""
 
     def __init__(self, bodies: Bodies, acceptor: Acceptor, redaction: Redaction) -> None:
         self._bodies = bodies
@@ -58,7 +58,7 @@ class LineageEndpoints:
         self._redaction = redaction
 
     async def event(self, request: Request) -> Answer:
-        """One event: 201 once it is durable; 400 if it is no JSON, 422 if it breaks the specification."""
+        """One event: 201 once it is durable; 400 if it is not JSON, 422 if it breaks the specification."""
         body = await self._bodies.read(request)
         try:
             admitted = await self._bodies.checked(body, self._admit)
@@ -70,7 +70,7 @@ class LineageEndpoints:
         return Answer(HTTPStatus.CREATED, list(headers))
 
     async def batch(self, request: Request) -> Answer:
-        """An array of events: each is kept or refused for itself; 200 says how many were."""
+        """An array of events: each is stored or refused independently; the 200 response has the counts."""
         body = await self._bodies.read(request)
         good, failed, refused = await self._bodies.sorted(body, self._sort)
         if refused:

@@ -1,11 +1,13 @@
-"""The endpoints for records: DeltaFi's below `/provenance`, and the same answers in our form."""
+"""The endpoints for records: DeltaFi's below `/provenance`, and the same responses in our format."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -21,11 +23,12 @@ from waybill.collector.endpoints.batches import (
     sort_elements,
 )
 from waybill.collector.endpoints.deltafi import Stats, deltafi_records, deltafi_stats
-from waybill.collector.http import Answer, Problem, Request, busy, json_answer, wrong_root
+from waybill.collector.http import NDJSON, Answer, Problem, Request, busy, json_answer, wrong_root
 from waybill.facets import ProvenanceRecord
+from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
-from waybill.transport.errors import AdmissionError, RootError
+from waybill.transport.errors import AdmissionError, JournalError, RootError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
@@ -35,24 +38,33 @@ if TYPE_CHECKING:
     from waybill.collector.endpoints.query_params import QueryParams
     from waybill.collector.http import Bodies
     from waybill.collector.intake import Acceptor
+    from waybill.exporter.query import Summarized
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
 PROVENANCE_PATH: Final = "/provenance"
-RECORDS_PATH: Final = "/api/v1/records"
+SUMMARY_PATH: Final = f"{SUMMARIES_PATH}{{number}}"
 
 FLUSH_TIMEOUT_S: Final = 60.0
 """How long a flush may take."""
 
 ANSWER_BYTES_MAX: Final = 16 * 2**20
-"""How large the records of one answer may be together, unless it is one record."""
+"""The maximum total size of the records in one response, unless it is one record."""
 
 _ASKED_AT_ONCE: Final = 2
 _WINDOW_ROWS: Final = 125_000
-"""A question has so many rows in memory at once, and as many bytes as `scan` allows for them."""
+"""A query holds at most this many rows in memory, and as many bytes as `scan` allows for them."""
 
+_BACKLOGS_MAX: Final = 8
+"""How often the unfiled entries may be read for one query, one span of time each time."""
+
+_NOT_ALL_RUNS: Final = "incomplete: too many runs are not filed yet"
 _UNREAD_NAMED_MAX: Final = 100
+_NOT_EXACT: Final = (
+    "the journal no longer knows which files this summary stands for: these are all files of its flow that "
+    "ended within a minute of its first one"
+)
 _COUNTED: Final = ("final_state", "system_name", "data_source")
 _WANTED: Final = "a JSON array of provenance records"
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
@@ -61,14 +73,14 @@ _T = TypeVar("_T")
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
-    """One record that was not kept."""
+    """One record that was not stored."""
 
     index: int
     reason: str
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """What became of the records of one request."""
+    """The results for the records of one request."""
 
     received: int
     accepted: int
@@ -76,7 +88,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class ProvenanceEndpoints:
-    """Takes provenance records, and answers questions about them from the files and the journal."""
+    """Accepts provenance records, and answers queries for them from the files and the journal."""
 
     def __init__(self, bodies: Bodies, acceptor: Acceptor, journal: Journal, settings: Settings) -> None:
         self._bodies = bodies
@@ -85,14 +97,15 @@ class ProvenanceEndpoints:
         self._settings = settings
         self._bounds = settings.bounds
         self._check_records = partial(check_records, bounds=self._bounds)
-        # Threads of their own, so that neither occupies those that everything else shares.
+        # Separate threads, so that neither occupies those that everything else shares.
         self._queries = ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="waybill-queries")
         self._flushes = ThreadPoolExecutor(1, thread_name_prefix="waybill-flush")
 
     async def take(self, request: Request) -> Answer:
-        """An array of records: 202 once the good ones are durable, with the reason for each that is not.
+        """An array of records: 202 once the good ones are durable, with the reason for each bad one.
 
-        Where all are bad it is 422, and what is no JSON is 400: DeltaFi's client then drops them.
+        If all are bad, the response is 422, and if the body is not JSON, 400: DeltaFi's client then drops
+        them.
         """
         body = await self._bodies.read(request)
         try:
@@ -105,14 +118,14 @@ class ProvenanceEndpoints:
         return await self._take_the_good(request, body, status)
 
     async def _take_the_good(self, request: Request, body: bytes, status: HTTPStatus) -> Answer:
-        """Keep the good ones of the records; if there are none, the status says why."""
+        """Store the good records; if there are none, the status says why."""
         sort = partial(_sort, bounds=self._bounds)
         good, failed, reasons, refused = await self._or_rejected(body, self._bodies.sorted(body, sort))
         self._bodies.hold_refused(request, len(refused))
         await self._acceptor.reject(Kind.PROVENANCE, refused)
         if not good:
             detail = (
-                "none of the records can be kept; correct them (see `waybill rejects`) and send them again"
+                "none of the records can be stored; correct them (see `waybill rejects`) and send them again"
             )
             raise Problem(status, detail, errors=reasons, reason="all records are wrong")
         headers = await self._acceptor.keep(Kind.PROVENANCE, [array_of(good)], len(good))
@@ -130,20 +143,50 @@ class ProvenanceEndpoints:
             raise
 
     async def records(self, request: Request) -> Answer:
-        """The records that meet all conditions, newest first."""
+        """The records that match all conditions, newest first."""
         from waybill.collector.endpoints.query_params import query_params_of
 
         params = query_params_of(request.scope.query_string)
         return await self._ask(partial(_records_of, offset=params.offset), params)
 
+    async def summary(self, request: Request) -> Answer:
+        """The records of the files that a summary in Marquez stands for, each a line of JSON."""
+        from waybill.collector.endpoints.query_params import backend_of
+
+        number = summary_number(request.scope.path.removeprefix(SUMMARIES_PATH))
+        backend = backend_of(request.scope.query_string)
+        ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
+        found = None if number is None else await ask(self._summary, backend, number)
+        if found is None:
+            detail = "there is no such summary, or its files have left the journal and the archive"
+            raise Problem(HTTPStatus.NOT_FOUND, f"{detail}; use the link as Marquez shows it")
+        # A browser would save the answer instead of showing it.
+        is_browser = "text/html" in request.header("accept")
+        media = "text/plain; charset=utf-8" if is_browser else NDJSON
+        headers = [("content-type", media), ("x-content-type-options", "nosniff")]
+        if not found.exact:
+            headers.append(("warning", f'199 waybill "{_NOT_EXACT}"'))
+        lines = _lines_of(found.tables)
+        with _problems_told():
+            first = await ask(next, lines, b"")
+        note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
+        return Answer(HTTPStatus.OK, headers, note + first, _rest(lines, ask))
+
+    def _summary(self, backend: str, number: int) -> Summarized | None:
+        from waybill.exporter.query import read_summarized
+
+        with _problems_told():
+            check_root(self._journal, self._settings.root)
+            return read_summarized(self._journal, self._settings, backend, number)
+
     async def stats(self, request: Request) -> Answer:
-        """How many records meet all conditions, and of which kinds they are."""
+        """The number of records that match all conditions, by kind."""
         from waybill.collector.endpoints.query_params import filter_of
 
         return await self._ask(_count, filter_of(request.scope.query_string), (*_COUNTED, "completed"))
 
     async def deltafi_query(self, request: Request) -> Answer:
-        """What `records` answers, in DeltaFi's form."""
+        """The response of `records` in DeltaFi's format."""
         from waybill.collector.endpoints.query_params import query_params_of
 
         params = query_params_of(request.scope.query_string, from_deltafi=True)
@@ -151,14 +194,14 @@ class ProvenanceEndpoints:
         return await self._ask(lambda tables: deltafi_records(found(tables)), params)
 
     async def deltafi_stats(self, request: Request) -> Answer:
-        """What `stats` answers, in DeltaFi's form."""
+        """The response of `stats` in DeltaFi's format."""
         from waybill.collector.endpoints.query_params import filter_of
 
         params = filter_of(request.scope.query_string, from_deltafi=True)
         return await self._ask(lambda tables: deltafi_stats(_count(tables)), params, (*_COUNTED, "completed"))
 
     async def flush(self, _: Request) -> Answer:
-        """Put everything accepted so far through every projection: 200 with a report of it."""
+        """Run every projection over everything accepted so far: 200 with a report."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
 
@@ -168,27 +211,10 @@ class ProvenanceEndpoints:
         params: QueryParams,
         columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
     ) -> Answer:
-        """What a function makes of the records that meet the conditions, as an answer."""
-        from waybill.exporter.query import BacklogError, IncompleteError
-
-        if not self._settings.provenance_enabled:
-            detail = "provenance_enabled is off, so there is nothing to ask; start the collector with it on"
-            raise Problem(HTTPStatus.CONFLICT, detail)
+        """The result of a function over the records that match the conditions, as a response."""
         loop = asyncio.get_running_loop()
-        try:
+        with _problems_told("repair them, or use partial=true to get the rest"):
             return await loop.run_in_executor(self._queries, self._look_up, make, params, columns)
-        except BacklogError as error:
-            raise busy(str(error)) from None
-        except IncompleteError as error:
-            count = _count_of(error.unread)
-            detail = f"{count}, so records may be missing; see to them, or ask with partial=true for the rest"
-            errors = error.unread[:_UNREAD_NAMED_MAX]
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
-        except RootError as error:
-            raise wrong_root(error) from None
-        except OSError as error:
-            detail = f"the files cannot be read now ({error}); see to the disk and its permissions"
-            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the files cannot be read") from None
 
     def _look_up(
         self,
@@ -196,33 +222,81 @@ class ProvenanceEndpoints:
         params: QueryParams,
         columns: Sequence[str],
     ) -> Answer:
-        from waybill.exporter.query import IncompleteError, poison_note, read_backlog, scan
+        from waybill.exporter.query import IncompleteError, answer, poison_note, read_unsettled
 
         check_root(self._journal, self._settings.root)
         warnings: list[str] = []
+        # This comes first: entries that are filed in the meantime are found in the files.
+        now_ms = time.time_ns() // 1_000_000
+        runs = read_unsettled(self._journal, self._settings, params.query, now_ms=now_ms)
+        if not runs.is_whole:
+            is_on = self._settings.provenance_enabled
+            todo = "try again later" if is_on else "turn provenance_enabled on"
+            warnings.append(f"{_NOT_ALL_RUNS}; {todo}")
 
         def tables() -> Iterator[pa.Table]:
             try:
-                yield from scan(
-                    self._settings.root,
+                yield from answer(
+                    self._journal,
+                    self._settings,
                     params.query,
-                    unfiled=backlog,
                     window_rows=_WINDOW_ROWS,
                     columns=columns,
+                    derived=runs.settled,
+                    backlogs_max=_BACKLOGS_MAX,
                 )
             except IncompleteError as error:
                 if not params.is_partial:
                     raise
                 warnings.append(f"incomplete: {_count_of(error.unread)}")
 
-        # The journal is read first: a record that is filed meanwhile is then found in the files, once. An
-        # entry that is set aside meanwhile is poison when the cursor passes it, so that is asked last.
-        backlog = read_backlog(self._journal, self._settings, params.query)
+        value = make(tables())
+        # An entry that was set aside in the meantime became poison when the cursor passed it, so this comes
+        # last.
         if (note := poison_note(self._journal)) is not None:
             warnings.append(note)
-        value = make(tables())
         header = ", ".join(f'199 waybill "{text}"' for text in warnings)
         return json_answer(value, headers=[("warning", header)] if header else ())
+
+
+@contextlib.contextmanager
+def _problems_told(to_do: str = "repair them") -> Iterator[None]:
+    """Answer with a problem if the records cannot be read; `to_do` is for those that may be missing."""
+    from waybill.exporter.query import BacklogError, IncompleteError
+
+    try:
+        yield
+    except BacklogError as error:
+        raise busy(str(error)) from None
+    except IncompleteError as error:
+        count = _count_of(error.unread)
+        detail = f"{count}, so records may be missing; {to_do}"
+        errors = error.unread[:_UNREAD_NAMED_MAX]
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
+    except RootError as error:
+        raise wrong_root(error) from None
+    except OSError as error:
+        detail = f"the files cannot be read now ({error}); check the disk and its permissions"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the files cannot be read") from None
+
+
+def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
+    """The records of tables as lines of JSON, a part for each table."""
+    from waybill.facets.arrow import from_table
+
+    for table in tables:
+        yield b"".join(msgspec.json.encode(record) + b"\n" for record in from_table(table))
+
+
+async def _rest(lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | None]]) -> AsyncIterator[bytes]:
+    """The further parts of an answer that has begun; a problem is its last line."""
+    try:
+        with _problems_told():
+            while (part := await ask(next, lines, None)) is not None:
+                yield part
+    except (Problem, JournalError) as error:
+        problem = error if isinstance(error, Problem) else Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        yield problem.answer().body + b"\n"
 
 
 def _count_of(unread: Sequence[str]) -> str:
@@ -240,7 +314,7 @@ def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRe
         offset = max(offset - table.num_rows, 0)
         size_bytes += part.nbytes
         if size_bytes > ANSWER_BYTES_MAX and len(found) + part.num_rows > 1:
-            raise malformed("limit", f"asks for more than {ANSWER_BYTES_MAX:,} bytes; give a smaller one")
+            raise malformed("limit", f"gives more than {ANSWER_BYTES_MAX:,} bytes; use a smaller limit")
         found += from_table(part)
     return found
 
@@ -260,9 +334,7 @@ def _count(tables: Iterable[pa.Table]) -> Stats:
                     size_bytes += len(value["values"])
                 counter[value["values"]] += value["counts"]
         if size_bytes > ANSWER_BYTES_MAX:
-            detail = (
-                f"the names alone take more than {ANSWER_BYTES_MAX:,} bytes; ask for less, such as one source"
-            )
+            detail = f"the names alone take more than {ANSWER_BYTES_MAX:,} bytes; narrow the query"
             raise Problem(HTTPStatus.BAD_REQUEST, detail)
         completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
         stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
@@ -276,17 +348,17 @@ def _count(tables: Iterable[pa.Table]) -> Stats:
 def _sort(
     body: bytes, bounds: Bounds
 ) -> tuple[list[msgspec.Raw], list[FailedRecord], list[str], list[tuple[bytes, str]]]:
-    """Tell the records that may be kept from those that may not.
+    """Separate the records that may be stored from those that may not.
 
     Returns:
-        The good ones; the others for the answer; every reason; bytes and reason of each for the rejects.
+        The good ones; the others for the response; every reason; bytes and reason of each for the rejects.
 
     Raises:
-        Problem: the body is no array of records, or nothing of it may be kept though each record may.
+        Problem: the body is not an array of records, or cannot be stored although each record could.
     """
     admit = partial(_admit, bounds=bounds)
     good, failed, refused = sort_elements(body, _WANTED, lambda one: array_of([one]), admit, record_errors)
-    if not failed:  # what is wrong lies between the records
+    if not failed:  # the error is between the records
         try:
             check_records(body, bounds)
         except AdmissionError as error:

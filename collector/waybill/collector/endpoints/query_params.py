@@ -10,6 +10,7 @@ from waybill.collector.http import Problem
 from waybill.exporter import Query
 from waybill.exporter.query import PatternError
 from waybill.facets import FinalState
+from waybill.transport.config import MARQUEZ
 
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1000
@@ -21,7 +22,7 @@ _PARTIAL: Final = "partial"
 
 
 class QueryParams(NamedTuple):
-    """Which records, how many of the newest ones are left out, and whether an incomplete answer will do."""
+    """The records to return, how many of the newest to skip, and whether an incomplete answer is enough."""
 
     query: Query
     offset: int = 0
@@ -29,10 +30,10 @@ class QueryParams(NamedTuple):
 
 
 def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
-    """Read the query string of a question for records.
+    """Parse the query string of a query for records.
 
-    A `limit` beyond `LIMIT_MAX` counts as `LIMIT_MAX`. With `from_deltafi`, half an annotation is none:
-    DeltaFi's dashboard asks while the other half is still being typed.
+    A `limit` beyond `LIMIT_MAX` counts as `LIMIT_MAX`. With `from_deltafi`, half an annotation is ignored:
+    DeltaFi's dashboard sends the query while the other half is still being typed.
 
     Raises:
         Problem: a parameter is unknown, malformed or given twice; it names the parameter.
@@ -46,7 +47,7 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
             conditions["final_state"] = FinalState(values["final_state"].upper())
         except ValueError:
             given, known = values["final_state"][:40], ", ".join(FinalState)
-            raise malformed("final_state", f"is {given!r}; give one of {known}") from None
+            raise malformed("final_state", f"is {given!r}; use one of {known}") from None
     conditions["since_ms"] = _number(values, "from", 0)
     # DeltaFi's `to` is the last instant that counts, ours the first that does not.
     last_ms = _number(values, "to", 0)
@@ -55,10 +56,15 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
 
 
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
-    """Read the query string of a question for figures, as `query_params_of` does."""
+    """Parse the query string of a query for statistics, as `query_params_of` does."""
     names = (*(name for name in _TEXTS if name != "system_name"), *_ANNOTATION, _PARTIAL)
     values = _values(text, names)
     return QueryParams(_query(_conditions(values, from_deltafi=from_deltafi)), is_partial=_is_partial(values))
+
+
+def backend_of(text: str) -> str:
+    """Parse the query string of a summary's link: the name of its backend."""
+    return _values(text, ("backend",)).get("backend", MARQUEZ)
 
 
 def _query(conditions: dict[str, Any]) -> Query:
@@ -71,7 +77,7 @@ def _query(conditions: dict[str, Any]) -> Query:
 def _is_partial(values: dict[str, str]) -> bool:
     given = values.get(_PARTIAL, "false")
     if given not in {"true", "false"}:
-        raise malformed(_PARTIAL, f"is {given[:40]!r}; give true or false")
+        raise malformed(_PARTIAL, f"is {given[:40]!r}; use true or false")
     return given == "true"
 
 
@@ -80,7 +86,7 @@ def _conditions(values: dict[str, str], *, from_deltafi: bool) -> dict[str, Any]
     key, value = (values.get(name) for name in _ANNOTATION)
     if (key is None) != (value is None) and not from_deltafi:
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
-        raise malformed(missing, "is missing beside the other one; give both")
+        raise malformed(missing, "is missing; annotation_key and annotation_value go together")
     if key is not None and value is not None:
         conditions["annotations"] = {key: value}
     return conditions
@@ -91,15 +97,15 @@ def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
-        detail = f"the query string cannot be read ({error}); encode it as UTF-8 in percents"
+        detail = f"the query string cannot be read ({error}); percent-encode it as UTF-8"
         raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
     for name, value in pairs:
         if name not in known:
-            raise malformed(name[:60], f"is not known; known are {', '.join(known)}")
+            raise malformed(name[:60], f"is unknown; the parameters are {', '.join(known)}")
         if name in values:
-            raise malformed(name, "is given twice; give it once")
+            raise malformed(name, "appears twice; use it once")
         if "\0" in value:
-            raise malformed(name, "holds a NUL character; leave it out")
+            raise malformed(name, "contains a NUL character; remove it")
         if value:  # an empty field of a form sets no condition
             values[name] = value
     return values
@@ -110,7 +116,7 @@ def _number(values: dict[str, str], name: str, least: int) -> int | None:
         return None
     text = values[name]
     if not (text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX) or int(text) < least:
-        raise malformed(name, f"is {text[:40]!r}; give a whole number from {least} on")
+        raise malformed(name, f"is {text[:40]!r}; use a whole number of at least {least}")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""One request and its answer: bodies, problems, and who may come in."""
+"""One request and its response: bodies, problems, and access."""
 
 from waybill.collector.http.auth import Auth as Auth
 from waybill.collector.http.bodies import (
@@ -12,6 +12,7 @@ from waybill.collector.http.connections import (
 )
 from waybill.collector.http.exchange import (
     JSON as JSON,
+    NDJSON as NDJSON,
     PROBLEM_JSON as PROBLEM_JSON,
     Answer as Answer,
     Exchange as Exchange,

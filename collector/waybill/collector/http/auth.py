@@ -1,4 +1,4 @@
-"""Authentication: the API key that each request needs, and the addresses from which none is needed."""
+"""Authentication: the API key that each request needs, and the addresses that need none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from waybill.collector.http.exchange import JSON, Problem
 from waybill.collector.keys import ApiKey, Role, match
-from waybill.transport.loopback import leads_here
+from waybill.transport.loopback import host_of, leads_here
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from waybill.collector.http.exchange import Request
     from waybill.collector.metrics import Metrics
 
@@ -17,24 +19,29 @@ if TYPE_CHECKING:
 class Auth:
     """Checks each request before its handler is called.
 
-    Where there are keys, each request needs one. Without keys anybody on this machine may come in, and with
-    `without_keys` anybody at all. A page in a browser can use the browser as its messenger: it cannot send
-    JSON to another origin without asking first, which is never granted here; and if its own name leads here,
-    the Host header gives it away. So a server that only this machine reaches answers to this machine's names
-    only.
+    If there are keys, each request needs one. Without keys anybody on this machine has access, and with
+    `without_keys` everybody. A web page can send requests through its browser. It cannot send JSON to another
+    origin without a preflight request, which is never granted here. If the page's own host name resolves to
+    this machine, the Host header reveals it. So a server that only this machine can reach, or one with
+    `allowed_hosts`, answers only to this machine's names and to those.
     """
 
-    def __init__(self, metrics: Metrics, *, loopback: bool, without_keys: bool) -> None:
+    def __init__(
+        self, metrics: Metrics, *, loopback: bool, without_keys: bool, allowed_hosts: Collection[str] = ()
+    ) -> None:
         self._metrics = metrics
-        self._loopback = loopback
+        self._guards_host = loopback or bool(allowed_hosts)
+        self._allowed_hosts = {host.lower() for host in allowed_hosts}
         self._open = loopback or without_keys
         self.keys: tuple[ApiKey, ...] = ()
-        """The keys that are good now; set anew when they change."""
+        """The valid keys; replaced when they change."""
 
     def check(self, request: Request, role: Role | None) -> None:
         """Raise a `Problem` unless the request's key has this role; with None no key is needed."""
-        if self._loopback and not leads_here(request.scope.authority or request.header("host")):
-            detail = "the Host header names no loopback address; use one"
+        if self._guards_host and not self._is_own(request.scope.authority or request.header("host")):
+            detail = "the Host header is not a loopback address; use one"
+            if self._allowed_hosts:
+                detail += f", or {', '.join(sorted(self._allowed_hosts))}"
             raise self._refused(HTTPStatus.FORBIDDEN, detail, "the Host header")
         if role is None:
             return
@@ -44,18 +51,23 @@ class Auth:
         scheme, _, given = request.header("authorization").partition(" ")
         key = match(self.keys, given.strip()) if scheme.lower() == "bearer" else None
         if key is None:
-            detail = "a key is asked for; send one of `waybill keys add` as `Authorization: Bearer KEY`"
+            detail = (
+                "a key is required; create one with `waybill keys add` and send `Authorization: Bearer KEY`"
+            )
             raise self._refused(HTTPStatus.UNAUTHORIZED, detail, "no key, or an unknown one")
         if not key.may(role):
-            detail = f"the key {key.name} has not the role {role}; use one that has"
-            raise self._refused(HTTPStatus.FORBIDDEN, detail, f"the key has not the role {role}", key.name)
+            detail = f"the key {key.name} does not have the role {role}; use one that does"
+            raise self._refused(
+                HTTPStatus.FORBIDDEN, detail, f"the key does not have the role {role}", key.name
+            )
+
+    def _is_own(self, authority: str) -> bool:
+        return leads_here(authority) or host_of(authority) in self._allowed_hosts
 
     def _check_sender(self, request: Request) -> None:
-        """Refuse what any page in a browser can send, unless it changes nothing."""
+        """Refuse requests that any web page can send, unless they change nothing."""
         if request.scope.method != "GET" and not (request.is_json or request.header("authorization")):
-            detail = (
-                f"the content type is not {JSON}, as it has to be without a key, even without a body; say so"
-            )
+            detail = f"without a key, the content type must be {JSON}, even without a body; set it"
             raise self._refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail, f"no {JSON}")
 
     def _refused(self, status: HTTPStatus, detail: str, reason: str, key: str = "") -> Problem:

@@ -1,7 +1,7 @@
 """Bodies: read whole within limits of size, time and memory, and decompressed within the same size.
 
-A body takes its own size of memory, and what is made of it takes more: a list of short texts ten times as
-much. So the number of its values has a limit as well, and only one large body at a time is looked into.
+A body takes its own size of memory, and its decoded form takes more: a list of short texts ten times as
+much. So the number of its values is limited too, and only one large body is processed at a time.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from waybill.collector.http.exchange import Request
 
 HELD_BYTES_MAX: Final = 3 * MAX_BODY_BYTES // 2
-"""What the bodies of all requests under way may take together."""
+"""The maximum total size of the bodies of all open requests."""
 
 BODY_TIMEOUT_S: Final = 30.0
 """How long a body may take to arrive."""
 
 PACE_S: Final = 10.0
 PACE_BYTES: Final = 160 * 2**10
-"""A body has to bring so much in each such time, or its rest."""
+"""In each such interval a body must bring this many bytes, or its rest."""
 
 VALUES_MAX: Final = 6_000_000
-"""How many values and names of members a body may have, counted by its commas and colons."""
+"""How many values and member names a body may have, counted by its commas and colons."""
 
 REFUSED_BYTES: Final = 1024
-"""What the reason for an element that is refused takes of the memory that all bodies share."""
+"""The share of the bodies' common memory that the reason for a refused element takes."""
 
 _FOR_SMALL_BYTES: Final = 16 * 2**20
-"""What of that memory only small bodies get, so that large ones keep nobody else out."""
+"""The part of that memory reserved for small bodies, so that large ones keep nobody else out."""
 _SMALL_BYTES: Final = 2**20
 _LARGE_BYTES: Final = 16 * 2**20
 _INLINE_BYTES: Final = 64 * 2**10
@@ -49,7 +49,7 @@ _GZIP_MEMBERS_MAX: Final = 64
 _WHOLE_BYTES: Final = 8 * 2**20
 """A body up to this size is read in one go, at half the cost."""
 _PROMISED_BYTES_MAX: Final = 32 * 2**20
-"""What all bodies that are read in one go may promise together; further ones are read in parts."""
+"""The total announced size of bodies that may be read in one go; further ones are read in parts."""
 _PACKED_BYTES: Final = 64 * 2**10
 _UNPACKED_BYTES: Final = 2**20
 """A body is decompressed in pieces, because otherwise it would be in memory twice."""
@@ -66,43 +66,43 @@ class Bodies:
         self._pace_s = pace_s
         self._large = asyncio.Lock()
         self._unpacking = asyncio.Lock()
-        # A thread each, so that what takes long keeps neither the loop nor good bodies waiting.
+        # One thread each, so that slow work delays neither the loop nor good bodies.
         self._checks = ThreadPoolExecutor(1, thread_name_prefix="waybill-checks")
         self._sorts = ThreadPoolExecutor(1, thread_name_prefix="waybill-sorts")
         self._promised_bytes = 0
         self.held_bytes = 0
 
     async def read(self, request: Request) -> bytes:
-        """The body of a request, decompressed; `release` must follow when the request is answered.
+        """The body of a request, decompressed; call `release` when the request is answered.
 
         Raises:
-            Problem: its header says that it is no JSON, it is too large or too slow, or it is damaged.
+            Problem: its header says that it is not JSON, it is too large or too slow, or it is damaged.
         """
         content = await self._content(request)
         if len(content) > _LARGE_BYTES:
             await self._take_turn(request)
         # In JSON at most every other byte is a comma or a colon.
         if len(content) > 2 * VALUES_MAX and await self.checked(content, count_values) > VALUES_MAX:
-            detail = f"the body has more than {VALUES_MAX:,} values and names of members; send less at once"
+            detail = f"the body has more than {VALUES_MAX:,} values and member names; send less at once"
             raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
         return content
 
     async def checked(self, body: bytes, check: Callable[[bytes], _T]) -> _T:
-        """What `check` returns, which goes through a body once; a large one is checked beside the loop."""
+        """The result of `check`, which passes over a body once; a large body is checked in a thread."""
         if len(body) <= _INLINE_BYTES:
             return check(body)
         return await asyncio.get_running_loop().run_in_executor(self._checks, check, body)
 
     async def sorted(self, body: bytes, sort: Callable[[bytes], _T]) -> _T:
-        """What `sort` returns, which works on each element of a body: always beside the loop, in turn."""
+        """The result of `sort`, which processes each element of a body: in a thread, one body at a time."""
         return await asyncio.get_running_loop().run_in_executor(self._sorts, sort, body)
 
     def hold_refused(self, request: Request, count: int) -> None:
-        """Count the reasons of so many refused elements as memory of their request, or raise a `Problem`."""
+        """Charge the reasons of refused elements to the memory of their request, or raise a `Problem`."""
         self._hold(request, count * REFUSED_BYTES)
 
     def release(self, request: Request) -> None:
-        """Give back the memory of a request that is over."""
+        """Release the memory of a finished request."""
         self.held_bytes -= request.held_bytes
         request.held_bytes = 0
         if request.has_turn:
@@ -132,7 +132,7 @@ class Bodies:
         if len(body) <= _INLINE_BYTES and len(content) <= _INLINE_BYTES:
             self._hold(request, len(content))
             return content
-        async with self._unpacking:  # so that only one at a time takes memory that is not held yet
+        async with self._unpacking:  # so that only one at a time takes memory that is not accounted for yet
             unpack = partial(self._decompress, encoding=encoding, max_bytes=MAX_BODY_BYTES + 1)
             content = await asyncio.get_running_loop().run_in_executor(self._checks, unpack, body)
             self._hold(request, len(content))
@@ -140,11 +140,11 @@ class Bodies:
 
     def _check_head(self, request: Request) -> str:
         if not request.is_json:
-            what = f"the content type is not {JSON}; send JSON and say so"
+            what = f"the content type is not {JSON}; send JSON with this content type"
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
         encoding = request.header("content-encoding").strip().lower() or "identity"
         if encoding not in _ENCODINGS:
-            what = f"the content encoding {encoding[:40]} is not known; send gzip, zstd or none"
+            what = f"the content encoding {encoding[:40]} is unknown; use gzip, zstd or none"
             raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, what, close=True)
         return encoding
 
@@ -163,7 +163,7 @@ class Bodies:
         return body
 
     async def _read_whole(self, request: Request, length: int) -> bytes:
-        # What a sender only promises is not held, because it would keep others out.
+        # Bytes that are only announced are not charged, because that would keep others out.
         self._promised_bytes += length
         try:
             async with asyncio.timeout(min(self._timeout_s, self._pace_s * ceil(length / PACE_BYTES))):
@@ -194,7 +194,7 @@ class Bodies:
             self._refuse_size()
         limit_bytes = HELD_BYTES_MAX if held_bytes <= _SMALL_BYTES else HELD_BYTES_MAX - _FOR_SMALL_BYTES
         if self.held_bytes + size_bytes > limit_bytes:
-            raise busy("too much is being sent at once; send it again in a moment")
+            raise busy("too much is being sent at once; try again in a moment")
         request.held_bytes += size_bytes
         self.held_bytes += size_bytes
 
@@ -206,12 +206,12 @@ class Bodies:
         try:
             return _UNPACK[encoding](body, max_bytes)
         except (OSError, zlib.error) as error:
-            detail = f"the body is no {encoding} ({error}); send it again"
+            detail = f"the body is not valid {encoding} ({error}); send it again"
             raise Problem(HTTPStatus.BAD_REQUEST, detail) from None
 
 
 def count_values(body: bytes) -> int:
-    """How many values and names of members a JSON text has at most."""
+    """The maximum number of values and member names that a JSON text may have."""
     return body.count(b",") + body.count(b":")
 
 

@@ -1,9 +1,9 @@
-"""Connections: who does not go on with a request is let go before the connections of others run out.
+"""Connections: clients that do not continue their requests are disconnected before connections run out.
 
-granian takes no more than so many connections, and has one timeout for whoever has sent no whole header: one
-that is idle between two requests may have it long, one that has begun a header and stops may not. So the
-sockets of this process are looked at beside granian. What the kernel has received on one since its last
-request tells the two apart.
+granian accepts a limited number of connections, and has one timeout for all clients that have not sent a
+complete header. A connection that is idle between two requests may stay long, but a client that stops in the
+middle of a header may not. So this module checks the sockets of this process itself. The number of bytes that
+the kernel has received on a socket since its last request tells the two apart.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHARE: Final = CONNECTIONS_MAX // 2
 """How many connections one address may keep waiting for its requests."""
 
 _CROWD: Final = CONNECTIONS_MAX * 7 // 8
-"""From how many connections on those that wait for their requests are closed, the oldest first."""
+"""Above this number, connections that wait for their requests are closed, the oldest first."""
 
 _DESCRIPTORS: Final = "/dev/fd"
 _TCP_INFO: Final = getattr(socket, "TCP_INFO", None)
@@ -41,18 +41,18 @@ _RECEIVED: Final = struct.Struct("128xQ")
 
 
 class _Waits(IntEnum):
-    """What a connection's client has to go on with, in the order in which such connections are closed."""
+    """The part that the client must send next, in the order in which such connections are closed."""
 
     HEADER = 0
     BODY = 1
     FIRST_REQUEST = 2
     BEGUN = 3
-    """A header or a body that was not there at the last look."""
+    """A header or a body that was not there at the last check."""
     REQUEST = 4
 
 
 class _Waiting(NamedTuple):
-    """A connection whose client has to go on."""
+    """A connection whose client has to continue."""
 
     waits: _Waits
     since_s: float
@@ -68,7 +68,7 @@ class _Quiet(NamedTuple):
     """A connection without a request."""
 
     received: int | None
-    """How many bytes had come when it had its last request; None: it had one since the last look."""
+    """The bytes received when its last request ended; None: it had a request since the last check."""
     header_since_s: float | None = None
 
 
@@ -92,7 +92,7 @@ class Connections:
         self._quiet[request.client] = _HAD_ONE
 
     def look(self) -> None:
-        """Close the connections whose header takes too long, and those that are more than their share."""
+        """Close the connections whose header takes too long, and those above the limits."""
         hosts, waiting = self._look()
         late_s = self._looked_s - self._header_timeout_s
         left, late, crowd = hosts.total(), 0, 0
@@ -138,7 +138,7 @@ class Connections:
         return hosts, waiting
 
     def _quietly(self, client: str, received: int) -> tuple[_Waits, float, _Quiet]:
-        """What a connection without a request waits for, since when, and what is to be remembered of it."""
+        """What a connection without a request waits for, since when, and the state to remember for it."""
         before = self._quiet.get(client, _NEW)
         if before.received is None:
             return _Waits.REQUEST, self._looked_s, _Quiet(received)
@@ -153,7 +153,7 @@ _HAD_ONE: Final = _Quiet(None)
 
 
 def _connections(port: int) -> Iterator[tuple[int, str, int]]:
-    """The connections to a port: descriptor, the client as granian names it, and how many bytes have come."""
+    """The connections to a port: descriptor, the client as granian names it, and the bytes received."""
     for name in os.listdir(_DESCRIPTORS):  # noqa: PTH208 - thousands of names, and no paths
         try:
             one = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=int(name))
@@ -175,7 +175,7 @@ def _client(one: socket.socket) -> str:
 
 
 def _received(one: socket.socket) -> int:
-    """How many bytes have come; none where the kernel does not tell."""
+    """The bytes received; none if the kernel does not report them."""
     if _TCP_INFO is None:
         return 0
     info = one.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RECEIVED.size)
@@ -185,9 +185,9 @@ def _received(one: socket.socket) -> int:
 def _close(waiting: _Waiting) -> None:
     """End a connection; granian then closes its socket."""
     try:
-        # Meanwhile the descriptor may be another connection's.
+        # The descriptor may belong to another connection by now.
         with socket.socket(fileno=os.dup(waiting.descriptor)) as one:
             if _client(one) == waiting.client:
                 one.shutdown(socket.SHUT_RDWR)
     except OSError:
-        log.debug("a connection was closed already")
+        log.debug("a connection was already closed")

@@ -1,4 +1,4 @@
-"""One request and its answer, as the endpoints see them; a problem is an answer too (RFC 9457)."""
+"""One request and its response, as the endpoints see them; a problem is a response too (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from waybill.transport.errors import RootError
 
 JSON: Final = "application/json"
+NDJSON: Final = "application/x-ndjson"
 PROBLEM_JSON: Final = "application/problem+json"
 
 RETRY_AFTER_S: Final = 2
-"""How long a sender is asked to wait before it tries again."""
+"""How long a sender is told to wait before it retries."""
 
 
 class Exchange(Protocol):
-    """What RSGI gives to read a request's body and to answer it."""
+    """RSGI's interface for reading a request's body and answering it."""
 
     async def __call__(self) -> bytes:
         """The whole body."""
@@ -32,6 +33,16 @@ class Exchange(Protocol):
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         """Answer."""
 
+    def response_stream(self, status: int, headers: list[tuple[str, str]]) -> Stream:
+        """Begin to answer."""
+
+
+class Stream(Protocol):
+    """RSGI's interface for the parts of an answer."""
+
+    async def send_bytes(self, data: bytes) -> None:
+        """Send a part, once the client has taken most of those before."""
+
 
 class Request:
     """A request whose body has not been read."""
@@ -41,19 +52,19 @@ class Request:
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
         self.exchange = exchange
-        # granian makes both anew each time that they are asked for.
+        # granian creates both again each time that they are read.
         self._headers = scope.headers
         self.client = scope.client
         """Address and port of its sender."""
         self.held_bytes = 0
-        """What its body takes of the memory that all bodies share."""
+        """Its body's share of the memory for all bodies."""
         self.has_turn = False
-        """Whether its body is the large one that is being looked into."""
+        """Whether its body is the large one being processed."""
         self.is_arriving = False
-        """Whether its client has to go on with the body."""
+        """Whether its client has to send more of the body."""
 
     def header(self, name: str) -> str:
-        """A header by its name in lower case; empty where there is none."""
+        """A header by its name in lower case; empty if there is none."""
         return str(self._headers.get(name) or "")
 
     @property
@@ -63,11 +74,12 @@ class Request:
 
 
 class Answer(NamedTuple):
-    """What a request is answered with."""
+    """The response to a request; its `parts`, if it has any, follow the body."""
 
     status: HTTPStatus
     headers: list[tuple[str, str]]
     body: bytes = b""
+    parts: AsyncIterator[bytes] | None = None
 
 
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -82,13 +94,13 @@ def json_answer(
 
 
 class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
-    """The request is answered with this instead.
+    """The request gets this response instead.
 
     Args:
-        detail: what is wrong and what to do, in one sentence.
-        errors: every single reason, where there are several; Marquez has the same list.
-        close: whether the connection is useless from here on, because some of the body was not read.
-        reason: why, for the log, which has no part of a body; that of the status if there is none.
+        detail: the problem and what to do, in one sentence.
+        errors: every reason, if there are several; Marquez has the same list.
+        close: whether the connection cannot be reused, because part of the body was not read.
+        reason: the reason for the log, which contains no part of a body; by default that of the status.
         key: the name of the key that came with the request, for the log.
     """
 
@@ -125,7 +137,7 @@ class Problem(Exception):  # noqa: N818 - an answer, not an error of ours
 
 
 def busy(detail: str) -> Problem:
-    """Refuse what may succeed later."""
+    """Refuse a request that may succeed later."""
     headers = [("retry-after", str(RETRY_AFTER_S))]
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers=headers, reason=detail)
 

@@ -1,4 +1,4 @@
-"""The way in: what a request brings is committed, acknowledged and found again by its receipt."""
+"""The intake: a request's contents are committed, acknowledged and found again by their receipt."""
 
 from waybill.collector.intake.acceptor import STALLED_S as STALLED_S, Acceptor as Acceptor
 from waybill.collector.intake.receipt import RECEIPT_PATTERN as RECEIPT_PATTERN, Receipt as Receipt

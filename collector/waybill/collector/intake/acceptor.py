@@ -1,4 +1,4 @@
-"""The intake: what an endpoint has admitted goes into the journal, within bounds, and is acknowledged."""
+"""The acceptor: admitted entries go into the journal, within bounds, and are acknowledged."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.collector")
 
 STALLED_S: Final = 5.0
-"""While a commit takes longer than this, no further requests are let in."""
+"""While a commit takes longer than this, no further requests are accepted."""
 
 WAITING_MAX: Final = 2_000
-"""How many requests may wait for the journal; `Bodies` has the bound of their bytes."""
+"""How many requests may wait for the journal; `Bodies` limits their bytes."""
 
 REJECTING_MAX: Final = 500
-"""How many requests may wait until what was refused of them is kept."""
+"""How many requests may wait until their rejects are stored."""
 
 
 class Acceptor:
-    """Keeps what an endpoint has admitted, and what it has refused; one event loop uses it."""
+    """Stores what an endpoint has admitted, and what it has refused; one event loop uses it."""
 
     def __init__(
         self,
@@ -54,18 +54,18 @@ class Acceptor:
         self._waiting = 0
         self._outcomes: deque[tuple[asyncio.Future[list[int]], list[int] | Exception]] = deque()
         self._is_loop_told = False
-        # A thread of its own, because a disk that does not answer blocks it.
+        # A separate thread, because a disk that does not respond blocks it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waybill-rejects")
         self._rejecting = 0
 
     async def keep(self, kind: Kind, bodies: Sequence[bytes], count: int) -> tuple[tuple[str, str], ...]:
-        """Keep entries, all or none of them, which are `count` events or records; the receipt as headers.
+        """Store entries that contain `count` events or records, all or none; returns the receipt as headers.
 
         Raises:
-            Problem: they cannot be kept now.
+            Problem: they cannot be stored now.
         """
         if self._waiting >= self._waiting_max or self._journal.committing_s > self._stalled_s:
-            raise busy("the journal does not keep up with what is sent; send it again in a moment")
+            raise busy("the journal cannot keep up with the requests; try again in a moment")
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._waiting += 1
         try:
@@ -84,14 +84,14 @@ class Acceptor:
         return receipt_headers(self._journal.node, seqs)
 
     def _on_done(self, future: asyncio.Future[list[int]], outcome: list[int] | Exception) -> None:
-        # In the journal's thread. The loop is woken once for all that a commit brings.
+        # In the journal's thread. The loop is woken once per commit.
         self._outcomes.append((future, outcome))
         if not self._is_loop_told:
             self._is_loop_told = True
             future.get_loop().call_soon_threadsafe(self._resolve)
 
     def _resolve(self) -> None:
-        self._is_loop_told = False  # first, so that what is done from now on wakes the loop again
+        self._is_loop_told = False  # first, so that anything that finishes from now on wakes the loop again
         while self._outcomes:
             future, outcome = self._outcomes.popleft()
             if future.done():  # its request was cancelled
@@ -102,13 +102,13 @@ class Acceptor:
                 future.set_result(outcome)
 
     async def reject(self, kind: Kind, refused: Sequence[tuple[bytes, str]]) -> None:
-        """Keep what was refused, bytes and reason of each.
+        """Store rejects, the bytes and the reason of each.
 
         Raises:
-            Problem: it cannot be kept now.
+            Problem: they cannot be stored now.
         """
         if self._rejecting >= REJECTING_MAX:
-            raise busy("what is refused cannot be kept as fast as it is sent; send it again in a moment")
+            raise busy("rejects arrive faster than they can be stored; try again in a moment")
         self._metrics.count("rejected", len(refused), kind=kind.name.lower())
         self._rejecting += 1
         try:
@@ -121,5 +121,5 @@ class Acceptor:
 
 
 def _cannot_keep(error: JournalError) -> Problem:
-    log.warning("nothing can be kept: %s", error)
-    return busy(f"nothing was kept, and the server's log says why ({type(error).__name__})")
+    log.warning("nothing can be stored: %s", error)
+    return busy(f"nothing was stored; see the server's log for the cause ({type(error).__name__})")

@@ -1,4 +1,4 @@
-"""The receipt: the name by which a sender can ask later what became of its entries."""
+"""The receipt: an id that a sender can use later to look up its entries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Receipt(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Receipt | None:
-        """Read a receipt; None when the text is none."""
+        """Parse a receipt; None if the text is not one."""
         found = re.fullmatch(RECEIPT_PATTERN, text)
         return cls(found[1], int(found[2])) if found else None
 
 
 def receipt_headers(node: str, seqs: Sequence[int]) -> tuple[tuple[str, str], ...]:
-    """The header that names the last of these entries; the others stand before it in the journal."""
+    """The header that names the last of these entries; the others come directly before it in the journal."""
     return ((RECEIPT_HEADER, str(Receipt(node, max(seqs)))),) if seqs else ()

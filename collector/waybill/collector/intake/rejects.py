@@ -1,7 +1,8 @@
-"""Rejects: what admission refused, kept with its reason so that it can be corrected and sent again.
+"""Rejects: events and records that admission refused, stored with the reason.
 
-They are rows of the journal's state, found by their bytes, so a sender that repeats itself adds nothing.
-They are bounded, oldest out first, so that bad input cannot fill the journal.
+They can be fixed and sent again. They are rows of the journal's state, identified by their bytes, so a sender
+that repeats itself adds nothing. Their number is bounded, and the oldest are deleted first, so that bad input
+cannot fill the journal.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ REJECTS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
 
 BODY_MAX_BYTES: Final = 8 * 2**20
-"""Of anything larger only the reason is kept: nobody corrects it by hand."""
+"""For anything larger, only the reason is stored: nobody corrects it by hand."""
 
 _CHECK_EVERY: Final = 200
 _CHECK_EVERY_BYTES: Final = 16 * 2**20
-"""The bounds are checked after so many more, or so many more bytes: a check takes longer than an addition."""
+"""The bounds are checked after this many more rejects or bytes: a check takes longer than an addition."""
 
 _OWNER: Final = "rejects"
 _REJECT: Final = "reject:"
@@ -36,10 +37,10 @@ _BODY: Final = "body:"
 
 
 class Reject(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was refused."""
+    """A refused event, record or body."""
 
     id: str
-    """Made of its bytes, so that a repeat has the same."""
+    """Derived from its bytes, so that a repeat has the same id."""
     kind: Kind
     refused_ms: int
     """When it was refused last, epoch milliseconds."""
@@ -52,7 +53,7 @@ _DECODER: Final = msgspec.json.Decoder(Reject)
 
 
 class Rejects:
-    """The rejects of one home's journal, within their bounds; `redaction` is applied to what is kept."""
+    """The rejects of one home's journal, within their bounds; `redaction` is applied before storing."""
 
     def __init__(self, journal: Journal, redaction: Redaction | None = None) -> None:
         self._journal = journal
@@ -66,20 +67,19 @@ class Rejects:
         return sorted((_DECODER.decode(row) for row in rows), key=lambda one: (one.refused_ms, one.id))
 
     def get(self, name: str) -> Reject | None:
-        """One reject; None when there is none of that id."""
+        """One reject; None if there is none with that id."""
         row = self._journal.state_get(_OWNER, _REJECT + name)
         return None if row is None else _DECODER.decode(row)
 
     def body(self, name: str) -> bytes | None:
         """The bytes of a reject as they were sent, but redacted; a record is in an array of its own.
 
-        They are empty where they were more than `BODY_MAX_BYTES`, and where something is to be redacted in
-        what is no JSON.
+        Empty if there were more than `BODY_MAX_BYTES`, or if redaction applies and the body is not JSON.
         """
         return self._journal.state_get(_OWNER, _BODY + name)
 
     def add(self, kind: Kind, refused: Iterable[tuple[bytes, str]]) -> None:
-        """Keep what was refused, bytes and reason of each; it is durable on return.
+        """Store rejects, the bytes and the reason of each; they are durable on return.
 
         Raises:
             JournalError: it could not be kept.

@@ -1,3 +1,15 @@
 """The server process: granian, its workers, and the runner beside them."""
 
-from waybill.collector.server.server import serve as serve, stop as stop
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.collector.server.server import serve as serve
+    from waybill.collector.server.stopping import stop as stop
+
+_PACKAGES = {"waybill.collector.server.server": {"serve"}, "waybill.collector.server.stopping": {"stop"}}
+"""Where each name comes from."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,4 +1,4 @@
-"""The look at Spark's event logs, again and again beside the requests."""
+"""The regular check of Spark's event logs, in parallel with requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.collector")
 
 _REST: Final = 9
-"""A look that takes long is followed by a rest of so many times as long, since requests come first."""
+"""After a check, the thread rests for this many times as long as the check took: requests come first."""
 
 _END_WITHIN_S: Final = 1.0
 
 
 class Following(threading.Thread):
-    """Has a follower look, until the end."""
+    """Runs a follower until the end."""
 
     def __init__(self, follower: Follower, home: Home) -> None:
         super().__init__(name="waybill-event-logs", daemon=True)
@@ -35,7 +35,7 @@ class Following(threading.Thread):
             try:
                 self._follower.look(self._home, self._ended.is_set)
             except Exception:
-                log.exception("the event logs could not be looked at; the next look follows")
+                log.exception("the event logs could not be checked; trying again later")
             took_s = time.monotonic() - begun_s
             self._ended.wait(max(self._follower.every_s, _REST * took_s))
 

@@ -1,4 +1,4 @@
-"""The daily comparison of what was delivered with what each Marquez has."""
+"""The daily comparison of delivered events with those that each Marquez has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("waybill.collector")
 
 DAY_MS: Final = 86_400_000
 LOOK_BACK_MS: Final = 2 * DAY_MS
-"""Older entries are not compared, because what a Marquez removes after its retention is not lost."""
+"""Older entries are not compared, because events that a Marquez removes after its retention are not lost."""
 
 _LAST: Final = "reconciled_ms"
 _CHECK_EVERY_S: Final = 60.0
@@ -28,7 +28,7 @@ _END_WITHIN_S: Final = 1.0
 
 
 class Reconciling(threading.Thread):
-    """Compares each Marquez of the settings once a day, and has what is missing sent again."""
+    """Compares each Marquez in the settings once a day, and has missing events sent again."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         super().__init__(name="waybill-reconciling", daemon=True)
@@ -58,18 +58,18 @@ class Reconciling(threading.Thread):
             if now_ms >= max(last_ms + DAY_MS, self._not_before_ms.get(name, 0)):
                 self._compare(name, now_ms)
         except (MarquezReadError, JournalError) as error:
-            log.warning("the deliveries to %s cannot be compared now: %s", name, error)
+            log.warning("the deliveries to %s cannot be checked now: %s", name, error)
             self._not_before_ms[name] = now_ms + _FAILED_AGAIN_MS
 
     def _compare(self, name: str, now_ms: int) -> None:
         with contextlib.closing(open_reader(self._settings, name)) as reader:
             for found in reconcile_new(self._journal, reader, since_ms=now_ms - LOOK_BACK_MS, backend=name):
                 if found.missing:
-                    what = "%s lacks %d of %d events that were delivered; they are sent again"
+                    what = "%s lacks %d of %d delivered events; sending them again"
                     log.warning(what, name, len(found.missing), found.compared)
                 if found.missing_jobs:
                     jobs = len(found.missing_jobs)
-                    log.warning("%s lacks %d jobs of the graph; it is told of them again", name, jobs)
+                    log.warning("%s lacks %d jobs of the graph; sending them again", name, jobs)
                 if self._ended.is_set():
                     return
         self._journal.commit(name, put={_LAST: str(now_ms).encode()})

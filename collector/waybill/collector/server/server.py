@@ -13,7 +13,7 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,7 +28,9 @@ from waybill.collector.metrics import Metrics, Tallies
 from waybill.collector.server.following import Following
 from waybill.collector.server.reconciling import Reconciling
 from waybill.collector.server.workers import Worker, Workers
+from waybill.marquez.links import note_collector
 from waybill.transport import Journal, JournalError, SettingsError, flush, locks
+from waybill.transport.errors import reason_of
 from waybill.transport.home import Home
 from waybill.transport.loopback import is_loopback
 from waybill.transport.runner import statuses
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.collector")
 
 IDLE_TIMEOUT_S: Final = 300.0
-"""How long a connection may be without a whole request header: Spark jobs pause between their events."""
+"""How long a connection may be without a complete request header: Spark jobs pause between their events."""
 
 HEADER_TIMEOUT_S: Final = 10.0
 """How long a request header may take to arrive, once it has begun."""
@@ -51,15 +53,20 @@ HEADER_TIMEOUT_S: Final = 10.0
 DRAIN_TIMEOUT_S: Final = 30.0
 
 REQUESTS_TIMEOUT_S: Final = 30.0
-"""How long the requests under way get at a stop."""
+"""How long open requests get to finish at a stop."""
 
 _END_TIMEOUT_S: Final = 10.0
-"""How long everything else may take at a stop, the projections apart."""
+"""How long everything else may take at a stop, except the projections."""
+
+_KEY_OF_ANOTHER: Final = "KEY_VALUES_MISMATCH"
+"""What OpenSSL calls a key that is not the certificate's."""
+
+_ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, never listened at
 
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_BYTES: Final = 4 * 2**20
 _BUFFER_BYTES: Final = 64 * 2**10
-"""What a connection may have in memory that is not part of a body: its header, most of all."""
+"""The memory that a connection may use besides a body, mostly for its header."""
 _POLL_S: Final = 0.05
 _CHECK_EVERY_S: Final = 1.0
 _LOOK_EVERY_S: Final = 0.25
@@ -74,33 +81,37 @@ def serve(
     header_timeout_s: float = HEADER_TIMEOUT_S,
     body_timeout_s: float = BODY_TIMEOUT_S,
     without_keys: bool = False,
+    allowed_hosts: Collection[str] = (),
     tls: tuple[Path, Path] | None = None,
     workers: int = 1,
     follower: Follower | None = None,
 ) -> None:
-    """Take what is sent to `settings.listen` until SIGTERM or Ctrl-C.
+    """Accept requests at `settings.listen` until SIGTERM or Ctrl-C.
 
-    Requests under way are then finished, and the projections get some time to follow; what they have not
-    dealt with stays in the journal. A second signal ends it without waiting. If the end takes longer than all
-    its limits together, this process ends with exit code 1 and says on stderr what its threads were doing.
+    Open requests are then finished, and the projections get some time to catch up; the entries that they have
+    not processed stay in the journal. A second signal ends it without waiting. If the end takes longer than
+    all its limits together, this process exits with code 1 and prints to stderr what its threads were doing.
 
     Args:
-        settings: the home, the address, and what the runner beside the server does.
-        on_listening: called with the URL once requests are taken.
+        settings: the home, the address, and the settings of the runner beside the server.
+        on_listening: called with the URL once requests are accepted.
         drain_timeout_s: how long the projections get at the end.
-        idle_timeout_s: how long a connection may be without a whole request header.
+        idle_timeout_s: how long a connection may be without a complete request header.
         header_timeout_s: how long a request header may take to arrive, once it has begun.
         body_timeout_s: how long a body may take to arrive.
-        without_keys: listen where other machines can come in even if there are no keys.
+        without_keys: listen on addresses that other machines can reach even if there are no keys.
+        allowed_hosts: answer only to requests for these host names, besides this machine's own; empty: to
+            all, unless only this machine can reach the address.
         tls: PEM files of a certificate with its chain, and of its key; None: plain HTTP.
         workers: how many processes answer; with more than one, this one only starts and replaces them.
-        follower: what follows Spark's event logs meanwhile, in one of the processes.
+        follower: follows Spark's event logs in one of the processes.
 
     Raises:
-        SettingsError: the address, the certificate or the home cannot be used, or the home's live runner
-            works with others and these are strict.
+        SettingsError: the address, the certificate or the home cannot be used, or the home's live runner uses
+            other settings and these are strict.
         JournalError: the journal cannot be used.
     """
+    _check_tls(tls)
     with contextlib.ExitStack() as at_end:
         at_end.enter_context(_ended_by_interrupt())
         journal = Journal(settings.home, max_bytes=settings.journal_max_bytes, packs=True)
@@ -108,12 +119,12 @@ def serve(
         at_end.enter_context(_only_collector(settings))
         at_end.callback(faulthandler.cancel_dump_traceback_later)
         at_end.callback(sum_up, at_end=True)
-        # What a collector acknowledges is fsynced, whatever the setting `durability` says.
+        # Everything that a collector acknowledges is fsynced, whatever the setting `durability` says.
         home = Home.open(settings, journal, may_spool=False)
         limits = _Limits(idle_timeout_s, header_timeout_s, body_timeout_s, tls)
-        _check_tls(settings, tls)
         _give_back_large_blocks()
-        server = _Server(home, limits, without_keys=without_keys, follower=follower)
+        access = _Access(without_keys, allowed_hosts)
+        server = _Server(home, limits, access, follower)
         if workers == 1:
             with _handlers_restored():
                 may_wait = uvloop.run(server.run(on_listening))
@@ -123,7 +134,7 @@ def serve(
             _end_within(drain_timeout_s + _END_TIMEOUT_S)
             report = flush(home.settings, timeout_s=drain_timeout_s)
             if report.left:
-                log.warning("the time is up: %s entries left, which stay in the journal", report.left)
+                log.warning("the time is up: %s entries are left and stay in the journal", report.left)
 
 
 @contextlib.contextmanager
@@ -131,7 +142,7 @@ def _only_collector(settings: Settings) -> Iterator[None]:
     held = locks.take(settings.home, locks.COLLECTOR)
     if held is None:
         who = locks.holder(settings.home, locks.COLLECTOR)
-        what = f"is served by another collector (process {who}); stop that one, or give another home"
+        what = f"is served by another collector (process {who}); stop that one, or use another home"
         raise SettingsError("home", str(settings.home), settings.origins["home"], what)
     try:
         yield
@@ -139,25 +150,11 @@ def _only_collector(settings: Settings) -> Iterator[None]:
         held.release()
 
 
-def stop(home: Path, timeout_s: float | None = None) -> bool:
-    """End a home's collector, as SIGTERM does; False if it has not ended in time (None: without limit)."""
-    pid = locks.holder(home, locks.COLLECTOR)
-    if pid is None:
-        return not locks.is_held(home, locks.COLLECTOR)
-    os.kill(pid, signal.SIGTERM)
-    deadline_s = float("inf") if timeout_s is None else time.monotonic() + timeout_s
-    while locks.is_held(home, locks.COLLECTOR):
-        if time.monotonic() >= deadline_s:
-            return False
-        time.sleep(_POLL_S)
-    return True
-
-
 @contextlib.contextmanager
 def _ended_by_interrupt() -> Iterator[None]:
-    """Have SIGINT end this process as SIGTERM does, where nothing handles it.
+    """Let SIGINT end this process like SIGTERM, if nothing handles it.
 
-    A `KeyboardInterrupt` in the wrong place leaves a lock of the journal held, and its end would wait for it.
+    A `KeyboardInterrupt` in the wrong place leaves a lock of the journal held, and the end would wait for it.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
@@ -170,7 +167,7 @@ def _ended_by_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handlers_restored() -> Iterator[None]:
-    """Give back the handlers of signals: uvloop leaves its own, which take signals and do nothing."""
+    """Restore the signal handlers: uvloop leaves its own, which accept signals and do nothing."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -180,7 +177,7 @@ def _handlers_restored() -> Iterator[None]:
 
 
 def _end_within(timeout_s: float) -> None:
-    """Have this process ended if it has not ended by then, whatever its threads wait for.
+    """End this process if it has not ended by then, whatever its threads wait for.
 
     The journal is safe at any moment.
     """
@@ -188,10 +185,11 @@ def _end_within(timeout_s: float) -> None:
 
 
 def _give_back_large_blocks() -> None:
-    """Have glibc take each block of 4 MiB or more from the system by itself (`mallopt(3)`).
+    """Let glibc request each block of 4 MiB or more from the system separately (`mallopt(3)`).
 
-    Otherwise it makes such blocks part of its heap once the first has been freed, and the small blocks behind
-    them keep their memory: 150 MB after a few large bodies. Other C libraries have no such rule.
+    Otherwise glibc allocates such blocks on its heap once the first one has been freed, and the small blocks
+    behind them keep their memory in use: 150 MB after a few large bodies. Other C libraries have no such
+    rule.
     """
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
@@ -204,8 +202,13 @@ class _Limits(NamedTuple):
     tls: tuple[Path, Path] | None
 
 
+class _Access(NamedTuple):
+    without_keys: bool
+    allowed_hosts: Collection[str]
+
+
 class _Server:
-    def __init__(self, home: Home, limits: _Limits, *, without_keys: bool, follower: Follower | None) -> None:
+    def __init__(self, home: Home, limits: _Limits, access: _Access, follower: Follower | None) -> None:
         self._limits = limits
         self._follower = follower
         self._home = home
@@ -218,19 +221,23 @@ class _Server:
         self._host, self._port = _free_address(settings)
         self._connections = Connections(self._port, header_timeout_s=limits.header_timeout_s)
         loopback = is_loopback(self._host)
-        self._auth = Auth(self._metrics, loopback=loopback, without_keys=without_keys)
+        self._auth = Auth(self._metrics, loopback=loopback, **access._asdict())
         self._auth.keys = self._keys.all()
-        if not (loopback or self._auth.keys or without_keys):
+        if not (loopback or self._auth.keys or access.without_keys):
             what = (
-                "lets other machines in, and there are no keys: make some (`waybill keys add`), listen on "
-                "127.0.0.1, or say that anybody may come in (`--without-keys`)"
+                "can be reached by other machines, and there are no keys: create some (`waybill keys add`), "
+                "listen on "
+                "127.0.0.1, or admit everybody (`--without-keys`)"
             )
             raise SettingsError("listen", settings.listen, settings.origins["listen"], what)
         name = f"[{self._host}]" if ":" in self._host else self._host
-        self._url = f"{'https' if limits.tls else 'http'}://{name}:{self._port}"
+        scheme = "https" if limits.tls else "http"
+        self._url = f"{scheme}://{name}:{self._port}"
+        is_any = self._host in _ANY_ADDRESS
+        self._url_for_users = f"{scheme}://{socket.gethostname()}:{self._port}" if is_any else self._url
 
     def run_workers(self, count: int, on_listening: Callable[[str], None]) -> bool:
-        """Serve with several processes; False if a second signal has ended it."""
+        """Serve with several processes; False if a second signal ended it."""
         with tempfile.TemporaryDirectory(prefix="waybill-") as folder:
 
             def work(worker: Worker) -> None:
@@ -241,7 +248,7 @@ class _Server:
                 sum_up(at_end=True)
 
             workers = Workers(count, work, self._keep_runner_if_due)
-            return workers.run(lambda: on_listening(self._url))
+            return workers.run(lambda: self._say_where(on_listening))
 
     async def run(self, on_listening: Callable[[str], object], worker: Worker | None = None) -> bool:
         """Serve with this process, as the only one or as one of several workers.
@@ -281,7 +288,7 @@ class _Server:
         return not signals.second.done()
 
     async def _finish(self, serving: asyncio.Task[None], hurry: asyncio.Future[None]) -> None:
-        """Let the requests under way be answered; connections without one are closed."""
+        """Let open requests finish; close connections without one."""
         deadline_s = time.monotonic() + REQUESTS_TIMEOUT_S
         while not (serving.done() or hurry.done()) and time.monotonic() < deadline_s:
             await asyncio.wait({serving, hurry}, timeout=_LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
@@ -290,7 +297,7 @@ class _Server:
         if serving.done():
             serving.result()
         else:
-            log.warning("requests under way were cut off; nothing of them was acknowledged")
+            log.warning("open requests were cut off; none of them was acknowledged")
 
     async def _say_when_listening(self, on_listening: Callable[[str], object]) -> None:
         while True:
@@ -299,6 +306,17 @@ class _Server:
                 break
             await asyncio.sleep(_POLL_S)
         writer.close()
+        if self._tallies is None:
+            self._say_where(on_listening)
+        else:
+            on_listening(self._url)
+
+    def _say_where(self, on_listening: Callable[[str], object]) -> None:
+        """Note the address for the links in Marquez, and announce it."""
+        try:
+            note_collector(self._journal, self._url_for_users)
+        except JournalError:
+            log.exception("the address cannot be noted, so links in Marquez may be missing or out of date")
         on_listening(self._url)
 
     def _application(self) -> Application:
@@ -313,7 +331,7 @@ class _Server:
             LineageEndpoints(bodies, acceptor, redaction),
             ProvenanceEndpoints(bodies, acceptor, journal, settings),
             HealthEndpoints(
-                journal, settings.root, self._metrics, self._tallies, follows=self._follower is not None
+                journal, settings, self._metrics, self._tallies, follows=self._follower is not None
             ),
         )
         return Application(routes, self._connections, bodies, self._auth, self._metrics)
@@ -323,7 +341,7 @@ class _Server:
             try:
                 await asyncio.to_thread(self._check)
             except Exception:
-                log.exception("keys, runner or figures could not be checked; the next check follows")
+                log.exception("keys, runner or metrics could not be checked; trying again later")
             await asyncio.sleep(_CHECK_EVERY_S)
 
     async def _watch_connections(self) -> None:
@@ -332,10 +350,10 @@ class _Server:
             try:
                 self._connections.look()
             except Exception:
-                log.exception("the connections could not be looked at; the next look follows")
+                log.exception("the connections could not be checked; trying again later")
 
     def _check(self) -> None:
-        """Read the keys, and keep the runner running or publish the figures for other workers."""
+        """Read the keys, and keep the runner running or publish the metrics for other workers."""
         sum_up()
         self._auth.keys = self._keys.all()
         if self._tallies is None:
@@ -350,10 +368,10 @@ class _Server:
             try:
                 self._keep_runner()
             except JournalError:
-                log.exception("the runner could not be checked; the next check follows")
+                log.exception("the runner could not be checked; trying again later")
 
     def _keep_runner(self) -> None:
-        """Have a runner for as long as a projection is behind, or room is to be made."""
+        """Keep a runner running while a projection is behind, or the journal needs room."""
         cursors, last_seq = self._journal.cursors(), self._journal.last_seq()
         if self._journal.filled >= 1 or any(
             cursors.get(name, 0) < last_seq for name in statuses(self._journal)
@@ -364,8 +382,8 @@ class _Server:
 class _Signals:
     """The first and the second signal that tells this process to end, as futures.
 
-    A worker has one only: its parent ends it when there is hurry, and who ends both, as systemd does, and
-    the parent after that, is in none.
+    A worker has only one: its parent ends it at a second signal. If both get the first signal, as from
+    systemd, and the parent passes it on, that is not a second one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker | None) -> None:
@@ -407,22 +425,32 @@ def _granian(application: Application, host: str, port: int, limits: _Limits) ->
     )
 
 
-def _check_tls(settings: Settings, tls: tuple[Path, Path] | None) -> None:
+def _check_tls(tls: tuple[Path, Path] | None) -> None:
+    for name, file in zip(("tls_cert", "tls_key"), tls or (), strict=False):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise _useless(name, file, f"cannot be read: {reason_of(error)}") from None
     if tls is None:
         return
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*tls, password=lambda: b"")
     except (OSError, ValueError) as error:
-        what = (
-            f"cannot be served with {tls[0]} and {tls[1]} ({error}); give PEM files, the key without password"
-        )
-        raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
+        if getattr(error, "reason", None) == _KEY_OF_ANOTHER:
+            raise _useless("tls_key", tls[1], f"is not the key of {tls[0]}") from None
+        raise _useless("tls_cert", tls[0], f"cannot be used with the key {tls[1]}") from None
+
+
+def _useless(name: str, file: Path, why: str) -> SettingsError:
+    what = f"{why}; use PEM files without a password"
+    return SettingsError(name, str(file), f"--{name.replace('_', '-')}", what)
 
 
 def _free_address(settings: Settings) -> tuple[str, int]:
     """The address to listen on, as numbers.
 
-    granian shares a port with whoever listens there already, so it must be known before whether it is taken.
+    granian shares a port with any process that already listens there, so this checks first whether it is
+    taken.
     """
     host, _, port = settings.listen.rpartition(":")
     try:
@@ -435,6 +463,6 @@ def _free_address(settings: Settings) -> tuple[str, int]:
             probe.bind(address)
             bound = probe.getsockname()
     except OSError as error:
-        what = f"cannot be listened on ({error.strerror}); give another host:port"
+        what = f"cannot be used ({error.strerror}); use another host:port"
         raise SettingsError("listen", settings.listen, settings.origins["listen"], what) from None
     return str(bound[0]), int(bound[1])

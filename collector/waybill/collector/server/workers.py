@@ -1,8 +1,8 @@
-"""Workers: several processes that answer at one address, and their parent, which replaces those that die.
+"""Workers: several processes that serve one address, and their parent, which replaces those that die.
 
-Each has its own interpreter, event loop and connections; the system spreads new connections over them. They
-share the home's journal as any processes do. When one dies, only its own connections break, and another
-one takes its place. All of them end with their parent, however that ends.
+Each has its own interpreter, event loop and connections; the system distributes new connections over them.
+They share the home's journal like any processes. When one dies, only its own connections break, and another
+one replaces it. All of them end with their parent, however it ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, NoReturn
 log = logging.getLogger("waybill.collector")
 
 END_TIMEOUT_S: Final = 60.0
-"""How long workers get to finish what is under way."""
+"""How long workers get to finish their work."""
 
 _POLL_S: Final = 0.1
 _LONG_LIFE_S: Final = 10.0
@@ -28,7 +28,7 @@ _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker(NamedTuple):
-    """What a worker is told when it starts.
+    """The arguments of a worker when it starts.
 
     Attributes:
         number: which one it is, from 0; its replacement has the same.
@@ -41,7 +41,7 @@ class Worker(NamedTuple):
 
 
 class _Place:
-    """One worker, and after its death its replacement."""
+    """One worker, and after its death, its replacement."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -50,11 +50,11 @@ class _Place:
         self.pause_s = _PAUSE_S
 
     def reap(self) -> str | None:
-        """Say how its process has ended; None while it lives, or if there is none."""
+        """Return how its process ended; None while it lives, or if there is none."""
         ended, status = os.waitpid(self.pid, os.WNOHANG) if self.pid is not None else (0, 0)
         if not ended:
             return None
-        # Replaced at once after a long life, ever later after short ones.
+        # Replaced at once after a long life, after growing pauses if lives are short.
         self.pid = None
         long = time.monotonic() - self.started_s >= _LONG_LIFE_S
         self.pause_s = _PAUSE_S if long else min(self.pause_s * 2, _PAUSE_S_MAX)
@@ -73,11 +73,11 @@ class Workers:
         self._work = work
         self._idle = idle
         self._places = [_Place() for _ in range(count)]
-        # No lock may be in it, because a signal can come while the lock is held.
+        # It must not contain a lock, because a signal can arrive while the lock is held.
         self._signals_taken = 0
 
     def run(self, on_ready: Callable[[], None]) -> bool:
-        """Work until SIGTERM or SIGINT, then end all; `on_ready` is called once all workers take requests.
+        """Work until SIGTERM or SIGINT, then end all; `on_ready` is called once all workers accept requests.
 
         Returns:
             Whether the end may take its time; False if a second signal has asked for it.
@@ -135,7 +135,7 @@ class Workers:
             log.exception("worker %d failed", worker.number)
         finally:
             logging.shutdown()
-            os._exit(code)  # nothing that the parent has opened is closed here
+            os._exit(code)  # nothing that the parent opened is closed here
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

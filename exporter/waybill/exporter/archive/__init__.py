@@ -1,15 +1,36 @@
 """The archive: every entry of the journal, kept in Parquet for rebuilds."""
 
-from waybill.exporter.archive.files import (
-    EVENTS_SCHEMA as EVENTS_SCHEMA,
-    archived_files as archived_files,
-    folder_hour as folder_hour,
-    read_entries as read_entries,
-    read_run_ids as read_run_ids,
-)
-from waybill.exporter.archive.projection import (
-    Archive as Archive,
-    filed_ranges as filed_ranges,
-    open_archive as open_archive,
-)
-from waybill.exporter.archive.refiling import Refiled as Refiled, refile as refile
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.exporter.archive.files import (
+        EVENTS_SCHEMA as EVENTS_SCHEMA,
+        archived_files as archived_files,
+        folder_hour as folder_hour,
+        read_entries as read_entries,
+        read_run_ids as read_run_ids,
+    )
+    from waybill.exporter.archive.projection import (
+        Archive as Archive,
+        filed_ranges as filed_ranges,
+        open_archive as open_archive,
+    )
+    from waybill.exporter.archive.refiling import Refiled as Refiled, refile as refile
+
+_PACKAGES = {
+    "waybill.exporter.archive.files": {
+        "EVENTS_SCHEMA",
+        "archived_files",
+        "folder_hour",
+        "read_entries",
+        "read_run_ids",
+    },
+    "waybill.exporter.archive.projection": {"Archive", "filed_ranges", "open_archive"},
+    "waybill.exporter.archive.refiling": {"Refiled", "refile"},
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

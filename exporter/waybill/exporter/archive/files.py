@@ -1,9 +1,9 @@
-"""Archived entries as Parquet: the schema of every file below ``events/``, writing and reading.
+"""Archived entries as Parquet: the schema of the files below ``events/``, and how to write and read them.
 
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
-Hours are UTC hours of arrival. A row is one entry of the journal, of any kind. `body` holds the entry itself;
-the other columns are there to select by, and for people.
+Hours are UTC hours of arrival. A row is one entry of the journal, of any kind. `body` is the entry itself;
+the other columns are for filtering and for people.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ EVENTS_SCHEMA: Final = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-"""The columns of the archive, in order. `node` is the journal's own id, `system_name` the stamped name."""
+"""The columns of the archive, in order. `node` is the journal's id, `system_name` the stamped name."""
 
 ENTRIES_MAX: Final = 50_000
-"""No file gets more entries than this."""
+"""The maximum number of entries in a file."""
 BYTES_MAX: Final = 32 * 2**20
-"""A file whose entries are as large as this together gets no more."""
+"""Once a file's entries reach this total size, it gets no more."""
 
-_LEVEL: Final = 1  # of zstd: what repeats as events do is no smaller at 3, which takes half as long again
+_LEVEL: Final = 1  # of zstd: level 3 takes 50% longer, and is no better for data as repetitive as events
 _DICTIONARY: Final = ["node", "event_type", "job_namespace", "job_name", "kind", "system_name"]
 _ENCODING: Final = {
     "sequence": "DELTA_BINARY_PACKED",
@@ -58,7 +58,7 @@ _ENCODING: Final = {
 _ROWS_READ: Final = 4_096
 _ROW_GROUP: Final = 16_384
 _FALSE_POSITIVES: Final = 0.01  # of the Bloom filter on run ids
-_ASKED_MAX: Final = 64  # for more runs, reading the column is faster than asking the filter
+_ASKED_MAX: Final = 64  # for more runs, reading the column is faster than querying the filter
 _FIRST_HOUR: Final = Hour("00000000", "00")
 _LAST_HOUR: Final = Hour("99999999", "99")
 
@@ -73,7 +73,7 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True):
-    """As much of an event as the columns show."""
+    """The part of an event that the columns show."""
 
     eventTime: str | None = None  # noqa: N815 - OpenLineage's own name
     eventType: str | None = None  # noqa: N815 - OpenLineage's own name
@@ -98,9 +98,9 @@ def folder_hour(path: Path) -> Hour:
 
 
 def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> tuple[memoryview, str]:
-    """Encode a journal's entries, in order, as one sealed file: its bytes, and its seal.
+    """Encode a journal's entries, in order, as one sealed file; return its bytes and its seal.
 
-    The same entries give the same bytes. `before` is the seal of the file before it.
+    The same entries give the same bytes. `before` is the previous file's seal.
     """
     heads = [_read_head(entry) for entry in entries]
     runs = [head.run or _NO_RUN for head in heads]
@@ -138,7 +138,7 @@ def encode_entries(node: str, entries: Sequence[Entry], before: str | None) -> t
 
 
 def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
-    """Make an array of bodies, copied once; `pa.array` copies large ones again and again as it grows."""
+    """Make an array of bodies with one copy; `pa.array` copies large bodies repeatedly as it grows."""
     ends = itertools.accumulate(map(len, bodies), initial=0)
     offsets = pa.array(ends, pa.int32(), size=len(bodies) + 1).buffers()[1]
     return pa.BinaryArray.from_buffers(
@@ -147,7 +147,7 @@ def _joined(bodies: Sequence[bytes]) -> pa.BinaryArray:
 
 
 def last_seal(root: Path, node: str, upto: int) -> str | None:
-    """The seal of a journal's last file up to a sequence number, if any; raises `DAMAGED` as a read does."""
+    """The seal of a journal's last file up to a sequence number, if any; raises `DAMAGED` as reading does."""
     for day in reversed(list(names(root / EVENTS))):
         for hour in reversed(list(names(root / EVENTS / day))):
             folder = root / EVENTS / day / hour
@@ -158,9 +158,9 @@ def last_seal(root: Path, node: str, upto: int) -> str | None:
 
 
 def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) -> Iterator[list[Entry]]:
-    """The entries of a file of the archive, given by path or bytes, in batches that fit into memory.
+    """The entries of an archive file, given by path or bytes, in batches that fit into memory.
 
-    With `run_ids` only entries of these runs; of other entries, hardly more than the ids is read.
+    With `run_ids`, only entries of these runs; little more than the ids is read of other entries.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -185,7 +185,7 @@ def read_entries(file: Path | bytes, *, run_ids: Collection[str] | None = None) 
 
 
 def read_run_ids(path: Path) -> set[str]:
-    """The ids of the runs that a file of the archive has entries of.
+    """The ids of the runs with entries in an archive file.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -218,7 +218,7 @@ def _is_of(column: pa.Array, run_ids: Collection[str]) -> pa.Array:
 def archived_files(
     root: Path, first: Hour = _FIRST_HOUR, last: Hour = _LAST_HOUR
 ) -> list[tuple[RawName, Path]]:
-    """The archive's files of some hours, in order of hour, node and sequence."""
+    """The archive files of some hours, in order of hour, node and sequence."""
     days = [day for day in names(root / EVENTS) if first.day <= day <= last.day]
     hours = (hour for day in days for name in names(root / EVENTS / day) if (hour := parse_hour(day, name)))
     folders = (root / events_folder(hour) for hour in hours if first <= hour <= last)

@@ -1,9 +1,9 @@
 """The archive as a projection of the journal: every entry of every kind, kept for rebuilds.
 
-Entries gather in memory until they make a large file, have waited for a while, a flush asks for them, or
-their hour of arrival has ended. A file holds one range of one hour. The range is stored before the file is
-written, and deleted by the commit that moves the cursor over it. A restart in between makes exactly the same
-file again. Each file is sealed, names the one before it, and is in the root's ledger.
+Entries collect in memory until they make a large file, have waited long enough, are flushed, or their hour of
+arrival has ended. A file contains one range of one hour. The range is stored before the file is written, and
+deleted by the commit that moves the cursor past it. A restart in between makes exactly the same file again.
+Each file is sealed, names the previous file, and is in the root's ledger.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final
 from waybill.exporter import parquet
 from waybill.exporter.archive.files import BYTES_MAX, ENTRIES_MAX, arrival_hour, encode_entries, last_seal
 from waybill.exporter.ledger import recorded
-from waybill.exporter.names import EVENTS, RawName, events_folder, relative
+from waybill.exporter.names import ARCHIVE, EVENTS, RawName, events_folder, relative
 from waybill.exporter.parquet import Covers
 from waybill.transport import RootError
+from waybill.transport.errors import reason_of
 from waybill.transport.files import Files, publish_new, sweep
 from waybill.transport.root import Filing
 from waybill.transport.runner import Step, left_s
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Entry, Journal
 
 GATHER_S: Final = 60.0
-"""Entries wait so long for others, so that there are few large files rather than many small ones."""
+"""Entries wait this long for others, so that there are few large files instead of many small ones."""
 
-_NAME: Final = "archive"
 _FILED: Final = "filed"
 _READ_MAX: Final = 10_000
 _READ_BYTES_MAX: Final = 8 * 2**20
@@ -39,25 +39,25 @@ _RETRY_S: Final = 5.0
 
 
 def open_archive(journal: Journal, settings: Settings) -> Archive | None:
-    """The archive of a home, or None where `archive_enabled` is off."""
+    """The archive of a home; None if `archive_enabled` is off."""
     return Archive(journal, settings) if settings.archive_enabled else None
 
 
 def filed_ranges(journal: Journal) -> Covers:
-    """The ranges that a journal's archive has filed since it notes them.
+    """The ranges that a journal's archive has filed since it began to note them.
 
-    A file of such a range, as long as it is there, holds the entries that the journal has or had under these
-    numbers. Other files of the journal's nodes are from before ranges were noted, or hold entries that the
-    journal has lost, or a copy's.
+    As long as a file of such a range exists, it contains the entries that the journal has or had under these
+    numbers. The node's other files are from before ranges were noted, or contain entries that the journal has
+    lost, or entries of a copy of the journal.
     """
-    stored = journal.state_get(_NAME, _FILED)
+    stored = journal.state_get(ARCHIVE, _FILED)
     return Covers() if stored is None else Covers.decode(stored)
 
 
 class Archive:
     """Writes every entry of the journal below ``events/``."""
 
-    name = _NAME
+    name = ARCHIVE
     stores = True
 
     def __init__(
@@ -75,10 +75,10 @@ class Archive:
         self._journal = journal
         self._root: Path = settings.root
         self._files = files or Files()
-        self._filing = Filing(journal, settings.root, _NAME, str(EVENTS), self._files)
+        self._filing = Filing(journal, settings.root, ARCHIVE, str(EVENTS), self._files)
         self._gather_s = gather_s
         self._due_s = 0.0
-        """When the gathered entries have waited for others long enough, on the monotonic clock."""
+        """When the collected entries have waited long enough, on the monotonic clock."""
         self._cursor: int | None = None
         self._gathered: list[Entry] = []
         self._gathered_bytes = 0
@@ -88,7 +88,7 @@ class Archive:
         self._seal: str | None = None
 
     def step(self) -> Step:
-        """Gather new entries, and write one file if it is due."""
+        """Collect new entries, and write one file if it is due."""
         try:
             return self._step(finishing=False)
         except RootError as error:
@@ -98,19 +98,19 @@ class Archive:
             self._reset()
             return Step(
                 retry_s=_RETRY_S,
-                problem=f"the archive below {self._root} cannot be written ({error}); "
-                "mend the disk or make room there, and it goes on",
+                problem=f"the archive below {self._root} cannot be written ({reason_of(error)}); "
+                "free space there or fix the disk, and it continues: nothing that was acknowledged is lost",
             )
         except BaseException:
             self._reset()
             raise
 
     def pending(self) -> int:
-        """Entries that were not read yet. No runner waits for those that gather: `finish` writes them."""
+        """Entries that were not read yet. No runner waits for collected entries: `finish` writes them."""
         return self._journal.last_seq() - self._seen
 
     def finish(self) -> None:
-        """Write the gathered entries; raises `OSError` if a file could not be written."""
+        """Write the collected entries; raises `OSError` if a file could not be written."""
         try:
             while self._step(finishing=True).applied:
                 pass
@@ -125,10 +125,10 @@ class Archive:
     def _seen(self) -> int:
         if self._gathered:
             return self._gathered[-1].seq
-        return self._journal.cursor(_NAME) if self._cursor is None else self._cursor
+        return self._journal.cursor(ARCHIVE) if self._cursor is None else self._cursor
 
     def _reset(self) -> None:
-        """Start again from what is stored."""
+        """Start again from the stored state."""
         self._cursor = None
         self._keep([])
 
@@ -170,18 +170,18 @@ class Archive:
     def _begin(self) -> None:
         self._reset()
         self._filing.open()
-        self._cursor = self._journal.cursor(_NAME)
+        self._cursor = self._journal.cursor(ARCHIVE)
         self._stored_range = self._filing.begun()
         self._node, self._seal = "", None
 
     def _gather(self) -> bool:
-        """Read on; return False when there is nothing new."""
-        entries = self._journal.feed(_NAME, self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
+        """Read more entries; return False if there is nothing new."""
+        entries = self._journal.feed(ARCHIVE, self._seen, limit=self._read_max, max_bytes=_READ_BYTES_MAX)
         self._add(entries)
         return bool(entries)
 
     def _due(self) -> int | None:
-        """How many of the gathered entries make a file now."""
+        """How many of the collected entries make a file now."""
         if not self._gathered:
             return None
         if self._stored_range is not None:
@@ -225,8 +225,8 @@ class Archive:
         return Step(applied=count)
 
     def _begin_chain(self, node: str) -> None:
-        """Go on with the chain of a node's files."""
+        """Continue the chain of a node's files."""
         self._node, self._seal = node, None
-        # A damaged file has no seal to be named by; `verify` reports it.
+        # A damaged file has no readable seal to name; `verify` reports it.
         with contextlib.suppress(*parquet.DAMAGED):
-            self._seal = last_seal(self._root, node, self._journal.cursor(_NAME))
+            self._seal = last_seal(self._root, node, self._journal.cursor(ARCHIVE))

@@ -1,4 +1,4 @@
-"""Filing again what the archive lacks, from the journal, as far as that still has it."""
+"""Refiling: files entries that the archive lacks again, if the journal still has them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READ_BYTES_MAX: Final = 8 * 2**20
 
 
 class Refiled(msgspec.Struct, frozen=True):
-    """What was filed again of a range: the files, relative to the root, and what the journal lacks."""
+    """The result for a range: the files, relative to the root, and the ranges that the journal lacks."""
 
     files: tuple[str, ...] = ()
     lacking: tuple[RawName, ...] = ()
@@ -34,10 +34,10 @@ class Refiled(msgspec.Struct, frozen=True):
 def refile(
     journal: Journal, root: Path, lost: RawName, files: Files, *, damaged: bool = False, dry_run: bool = False
 ) -> Refiled:
-    """File a range of a journal's entries again: one file for each hour, under the name that it had or gets.
+    """File a range of a journal's entries again, one file for each hour.
 
-    With `damaged`, a file of exactly this range is there and goes into quarantine, unless the journal lacks
-    any of it. No other file is replaced. With `dry_run` the report says what would be filed. Raises
+    With `damaged`, the existing file of exactly this range is quarantined, unless the journal lacks some of
+    its entries. No other file is replaced. With `dry_run`, the report says what would be filed. Raises
     `OSError` if a file cannot be read or written.
     """
     done: list[str] = []
@@ -64,14 +64,14 @@ def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, 
     with recorded(root, files, [hour], keeps=True, refiles=True) as changed:
         if path.exists():
             if not damaged:
-                return  # Its journal has just filed it.
+                return  # The journal has just filed it.
             reason = "it is not the file that the journal archived"
             data = path.read_bytes()
             changed.add_quarantined(
                 [quarantine(root, PurePosixPath(place), hour, data, reason=reason, files=files)]
             )
         before = None
-        # A damaged file has no seal to be named by; `verify` reports it.
+        # A damaged file has no readable seal to name; `verify` reports it.
         with contextlib.suppress(*parquet.DAMAGED):
             before = last_seal(root, node, entries[0].seq - 1)
         content, seal = encode_entries(node, entries, before)
@@ -80,7 +80,7 @@ def _publish(root: Path, path: Path, entries: Sequence[Entry], files: Files, *, 
 
 
 def _groups(journal: Journal, lost: RawName, *, one_file: bool) -> Iterator[list[Entry]]:
-    """The entries of a range that the journal has, cut as the archive cuts them."""
+    """The entries of a range that the journal has, divided as the archive divides them."""
     group: list[Entry] = []
     size_bytes = 0
     for entry in _entries(journal, lost):

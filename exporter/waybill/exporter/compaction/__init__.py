@@ -1,26 +1,54 @@
-"""Compaction: raw files become one file for each system and hour."""
+"""Compaction: merges raw files into one file for each system and hour."""
 
-from waybill.exporter.compaction.compactor import (
-    CompactionReport as CompactionReport,
-    Compactor as Compactor,
-    HourReport as HourReport,
-    compact_hour as compact_hour,
-    summed as summed,
-)
-from waybill.exporter.compaction.raw import (
-    HELD_BYTES_MAX as HELD_BYTES_MAX,
-    RawWriter as RawWriter,
-    by_hour as by_hour,
-    squash_hour as squash_hour,
-)
-from waybill.exporter.compaction.remote import (
-    as_exported as as_exported,
-    compact_remote as compact_remote,
-    compact_remote_hour as compact_remote_hour,
-    remote_raw_hours as remote_raw_hours,
-)
-from waybill.exporter.compaction.restartable_hour import Retraction as Retraction
-from waybill.exporter.compaction.schedule import (
-    GATHER_S as GATHER_S,
-    CompactionSchedule as CompactionSchedule,
-)
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.exporter.compaction.compactor import (
+        CompactionReport as CompactionReport,
+        Compactor as Compactor,
+        HourReport as HourReport,
+        compact_hour as compact_hour,
+        summed as summed,
+    )
+    from waybill.exporter.compaction.raw import (
+        HELD_BYTES_MAX as HELD_BYTES_MAX,
+        RawWriter as RawWriter,
+        by_hour as by_hour,
+        squash_hour as squash_hour,
+    )
+    from waybill.exporter.compaction.remote import (
+        as_exported as as_exported,
+        compact_remote as compact_remote,
+        compact_remote_hour as compact_remote_hour,
+        remote_raw_hours as remote_raw_hours,
+    )
+    from waybill.exporter.compaction.restartable_hour import Retraction as Retraction
+    from waybill.exporter.compaction.schedule import (
+        GATHER_S as GATHER_S,
+        CompactionSchedule as CompactionSchedule,
+    )
+
+_PACKAGES = {
+    "waybill.exporter.compaction.compactor": {
+        "CompactionReport",
+        "Compactor",
+        "HourReport",
+        "compact_hour",
+        "summed",
+    },
+    "waybill.exporter.compaction.raw": {"HELD_BYTES_MAX", "RawWriter", "by_hour", "squash_hour"},
+    "waybill.exporter.compaction.remote": {
+        "as_exported",
+        "compact_remote",
+        "compact_remote_hour",
+        "remote_raw_hours",
+    },
+    "waybill.exporter.compaction.restartable_hour": {"Retraction"},
+    "waybill.exporter.compaction.schedule": {"GATHER_S", "CompactionSchedule"},
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

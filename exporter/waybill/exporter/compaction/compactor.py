@@ -1,4 +1,4 @@
-"""The compactor: compacts the hours of a root, several at once, and reports what it did."""
+"""The compactor: compacts the hours of a root, several at once, and reports the result."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from waybill.exporter.quarantine import Quarantined
 from waybill.transport.files import Files
 
 _HOURS_AT_ONCE_MAX: Final = 64
-"""No compaction holds more hours than this in memory."""
+"""The maximum number of hours that a compaction holds in memory."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True):
-    """What a compaction did.
+    """The result of a compaction.
 
     Attributes:
         published: paths relative to the root, sorted.
-        aside: the damaged files that were quarantined; everything else was done without them.
+        aside: the damaged files that were quarantined; everything else was compacted without them.
         unreadable: by hour with files that cannot be read now, a sentence about the first; everything that
-            does not need them was done.
-        failed: by hour that could not be completed, a sentence why; its raw files are still there.
+            does not need them was compacted.
+        failed: by hour that could not be completed, a sentence with the reason; its raw files are still
+            there.
     """
 
     published: tuple[str, ...] = ()
@@ -39,10 +40,10 @@ class CompactionReport(msgspec.Struct, frozen=True):
 
 
 class HourReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What the compaction of one hour did; a `CompactionReport` has the same of several.
+    """The result of compacting one hour; a `CompactionReport` has the same for several.
 
     Attributes:
-        changed: by path relative to the root, the seal of each published file, and None for each removed one.
+        changed: by path relative to the root, the seal of each published file, or None for each removed one.
     """
 
     hour: Hour
@@ -53,19 +54,19 @@ class HourReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compactor:
-    """Compacts the hours of a root. Several may work on one root: they take turns.
+    """Compacts the hours of a root. Several may work on the same root: they take turns.
 
     Args:
-        nodes: whose unpublished raw files may be removed, since nobody else writes them.
+        nodes: the nodes whose unpublished raw files may be removed, because nobody else writes them.
         workers: how many hours are compacted at once.
-        window_rows: about how many rows of each hour are in memory at once.
-        check: raises where the root is no longer the right one. It is called before each hour, and before
-            the ledger is told what changed; other threads call it too.
+        window_rows: roughly how many rows of each hour are in memory at once.
+        check: raises if the folder is no longer the right root. It is called before each hour and before each
+            ledger entry is completed, also from other threads.
     """
 
     def __init__(
         self,
-        root: Path,
+        root: Path | str,
         *,
         nodes: Collection[str] = (),
         files: Files | None = None,
@@ -73,7 +74,7 @@ class Compactor:
         window_rows: int = WINDOW_ROWS,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        self._root = root
+        self._root = Path(root)
         self._nodes = nodes
         self._files = files or Files()
         self._window_rows = window_rows
@@ -83,10 +84,10 @@ class Compactor:
     def compact(
         self, hours: Iterable[Hour] | None = None, *, retraction: Retraction | None = None
     ) -> CompactionReport:
-        """Compact these hours, or all that have raw files, and those of the records to be taken back.
+        """Compact these hours, or all that have raw files, and the hours of the records to be taken back.
 
-        A damaged file is quarantined; one that cannot be read or written now is reported. Neither stops the
-        rest. What the check raises does: the next change of the ledger finds out what was done.
+        A damaged file is quarantined; a file that cannot be read or written now is reported. Neither stops
+        the rest. An error from `check` does: the next change of the ledger then records what was done.
         """
         wanted = raw_hours(self._root) if hours is None else set(hours)
         wanted |= retraction.hours() if retraction else set()
@@ -102,7 +103,7 @@ class Compactor:
             for report in reports:
                 changed.add_quarantined(report.aside)
                 changed.update(report.changed)
-                # Published, and failed after: then more changed than the report tells.
+                # It failed after publishing, so more has changed than the report says.
                 changed.certain &= report.failed is None
         return summed(reports, aside)
 
@@ -127,15 +128,15 @@ def compact_hour(
     retraction: Retraction | None = None,
     window_rows: int = WINDOW_ROWS,
 ) -> HourReport:
-    """Compact one hour, with the arguments of `Compactor`; only whoever holds the root's lock may."""
+    """Compact one hour, with the arguments of `Compactor`; the caller must hold the root's lock."""
     compaction = HourCompaction(root, hour, files, nodes, window_rows)
     failed = None
     try:
         compaction.run(retraction)
     except OSError as error:
         failed = (
-            f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept: "
-            "mend the disk, and it is tried again"
+            f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); its raw files are kept; "
+            "once the disk works again, it is retried automatically"
         )
     return HourReport(
         hour=hour,
@@ -147,7 +148,7 @@ def compact_hour(
 
 
 def summed(reports: Iterable[HourReport], aside: Iterable[Quarantined] = ()) -> CompactionReport:
-    """Make one report of those of all hours, and of the files that were quarantined before."""
+    """Combine the reports of all hours, and the files that were quarantined before, into one report."""
     reports = list(reports)
     published = sorted(path for one in reports for path, seal in one.changed.items() if seal is not None)
     return CompactionReport(

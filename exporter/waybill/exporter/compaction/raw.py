@@ -1,14 +1,15 @@
-"""Raw files: the records of one range of the journal, a file for each hour touched.
+"""Raw files: the records of one range of the journal, one file for each hour touched.
 
-A file's name is its range and its bytes follow from its records, so writing a range again makes the same
-file. The layout never replaces a file that has the name and other bytes: it is somebody else's.
+A file's name is its range, and its bytes follow from its records, so writing a range again makes the same
+file. The layout never replaces a file that has the same name but other bytes: it was written by somebody
+else.
 
-While an hour has not ended, its many small raw files are squashed: joined to few, each of one longer range. A
-reader opens every raw file of an hour, and compacting again and again what still grows would rewrite all of
-it each time. So a file is joined with those after it once they are as large together as it is, and a large
-one is left alone until the hour is compacted: a row is rewritten few times. The larger file is published
-before the smaller ones are removed. A crash in between leaves rows twice, which every reader merges; the next
-squash removes what is left of the smaller ones.
+Until an hour has ended, its many small raw files are squashed: joined into a few, each of one longer range. A
+reader opens every raw file of an hour, and compacting a growing hour again and again would rewrite all of it
+each time. So a file is joined with the files after it once they are together as large as it is, and a large
+file is left alone until the hour is compacted. Thus each row is rewritten only a few times. The larger file
+is published before the smaller ones are removed. A crash in between leaves duplicate rows, which every reader
+merges; the next squash removes the remaining smaller files.
 """
 
 from __future__ import annotations
@@ -27,34 +28,42 @@ from waybill.exporter.directory import compacted_in, raw_files
 from waybill.exporter.ledger import root_lock
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of, raw_folder
 from waybill.exporter.parallel import in_parallel
-from waybill.exporter.parquet import Covers
+from waybill.exporter.parquet import Covers, Rules
 from waybill.exporter.raw_notes import read_raw_note
 from waybill.facets.arrow import SCHEMA, to_tables
 from waybill.transport.files import Files, publish, publish_new
 
 if TYPE_CHECKING:
-    from waybill.facets import ProvenanceRecord
+    from waybill.facets import AnnotationRule, ProvenanceRecord
 
 LARGE_BYTES: Final = 16 * 2**20
-"""A raw file of this size is not made larger."""
+"""A raw file of at least this size is not made larger."""
 
 HELD_BYTES_MAX: Final = 64 * 2**20
-"""More rows than this, in memory, of one range wait on the disk."""
+"""If a range has more rows than this in memory, they are spilled to disk."""
 
 _SPILL_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
 class RawWriter:
-    """Writes raw files below a root, with so many workers at once.
+    """Writes raw files below a root, with several workers at once.
 
     Args:
-        replaces: whether a file of the same name is replaced, since nobody else can have written it.
+        rule: the rule of annotations that the rows were written by; the files name it.
+        replaces: whether a file of the same name is replaced, because nobody else can have written it.
     """
 
     def __init__(
-        self, root: Path, *, files: Files | None = None, workers: int = 1, replaces: bool = True
+        self,
+        root: Path,
+        *,
+        rule: AnnotationRule | None = None,
+        files: Files | None = None,
+        workers: int = 1,
+        replaces: bool = True,
     ) -> None:
         self._root = root
+        self._rules = Rules.of(rule)
         self._files = files or Files()
         self._workers = workers
         self._publish = publish if replaces else publish_new
@@ -66,12 +75,12 @@ class RawWriter:
     def write_tables(self, raw: RawName, tables: Iterable[pa.Table]) -> list[Hour]:
         """Write the records of one range, tables of `SCHEMA` in any order; durable on return.
 
-        What is too much for memory waits on the disk. It returns the hours touched, in order.
+        Rows that do not fit into memory are spilled to disk. Returns the hours touched, in order.
 
         Raises:
-            FileExistsError: there is a file of this name with other bytes, its `filename2`; see `replaces`.
-            OSError: a file could not be written. Others of the range may have been; writing the range again
-                makes it whole.
+            FileExistsError: a file of this name, its `filename2`, has other bytes; see `replaces`.
+            OSError: a file could not be written. Other files of the range may be written; writing the range
+                again completes it.
         """
         spill: _Spill | None = None
         held: list[pa.Table] = []
@@ -110,14 +119,14 @@ class RawWriter:
             encoder.add(table)
         folder = self._root / raw_folder(hour)
         self._files.make_folder(folder)
-        self._publish(self._files, folder / str(raw), encoder.finish())
+        self._publish(self._files, folder / str(raw), encoder.finish(self._rules.metadata()))
 
 
 class _Spill:
-    """Rows that wait on the disk until all of their hour are there."""
+    """Rows spilled to disk until all rows of their hour are there."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - it is closed by `__exit__`
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by `__exit__`
         self._pieces: defaultdict[Hour, list[tuple[int, int, int]]] = defaultdict(list)
 
     def __enter__(self) -> Self:
@@ -136,7 +145,7 @@ class _Spill:
 
     @property
     def hours(self) -> list[Hour]:
-        """Those that have rows, in order."""
+        """The hours that have rows, in order."""
         return sorted(self._pieces)
 
     def rows(self, hour: Hour) -> int:
@@ -150,18 +159,18 @@ class _Spill:
 
 
 def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
-    """Cut a table by hour; in each part a system's rows are together, as a compaction wants them."""
+    """Split a table by hour; in each part a system's rows are together, as a compaction needs them."""
     if not table.num_rows:
         return
     table = table.combine_chunks()
     systems = table["system_name"].combine_chunks().dictionary_encode()
     completed = table["completed"].combine_chunks().cast(pa.int64())
     hours = pc.divide(completed, HOUR_MS)
-    # One number orders by hour, system and time, which sorts several times faster than the columns do.
+    # One number encodes hour, system and time; sorting by it is several times faster than by the columns.
     groups = pc.add(pc.multiply(hours, len(systems.dictionary)), systems.indices.cast(pa.int64()))
     within = pc.subtract(completed, pc.multiply(hours, HOUR_MS))
     keys = pa.table({"place": pc.add(pc.multiply(groups, HOUR_MS), within), "did": table["did"]})
-    # Large rows of an instant are read by `did`, since not all of them may fit into memory.
+    # Large rows of one instant are read by `did`, because they may not all fit into memory.
     by = ["place", "did"] if table.nbytes > table.num_rows * parquet.LARGE_ROW_BYTES else ["place"]
     order = pc.sort_indices(keys, [(name, "ascending") for name in by])
     table, hours = table.take(order), hours.take(order)
@@ -174,13 +183,13 @@ def by_hour(table: pa.Table) -> Iterator[tuple[Hour, pa.Table]]:
 def squash_hour(
     root: Path, hour: Hour, *, node: str, files: Files | None = None, large_bytes: int = LARGE_BYTES
 ) -> list[RawName]:
-    """Join the many raw files that a node's journal, which must not write meanwhile, has for an hour to few.
+    """Join a node's many raw files of an hour into a few; its journal must not write meanwhile.
 
-    Files that a compaction has taken already, or that cannot be read, are left as they are. It returns the
-    new files.
+    Files that have already been compacted, or that cannot be read, are left as they are. Returns the new
+    files.
 
     Raises:
-        OSError: a file could not be written. No row is lost; squashing again finishes the work.
+        OSError: a file could not be written. No row is lost; squashing again completes the work.
     """
     files = files or Files()
     with root_lock(root, files):
@@ -196,12 +205,12 @@ def squash_hour(
             try:
                 data = _joined([paths[raw] for raw in group])
             except parquet.DAMAGED:
-                continue  # The compaction reports it.
+                continue  # The compaction will report it.
             raw = RawName(node, group[0].first, group[-1].last)
             try:
                 publish_new(files, root / raw_folder(hour) / str(raw), data)
             except FileExistsError:
-                continue  # It is somebody else's; these stay as they are.
+                continue  # Somebody else wrote it; the small files stay as they are.
             for one in group:
                 files.remove(paths[one])
             made.append(raw)
@@ -209,12 +218,12 @@ def squash_hour(
 
 
 def _is_left_over(raw: RawName, among: Iterable[RawName]) -> bool:
-    """Whether it was joined to a larger file, since ranges of one journal do not overlap otherwise."""
+    """Whether it was joined into a larger file: only then do ranges of one journal overlap."""
     return any(other != raw and other.first <= raw.first and raw.last <= other.last for other in among)
 
 
 def _covered(root: Path, hour: Hour) -> Covers | None:
-    """The ranges that the hour's compacted files cover; None where one cannot be read."""
+    """The ranges that the hour's compacted files cover; None if a file cannot be read."""
     covered = Covers()
     for path in compacted_in(root, hour):
         try:
@@ -229,9 +238,9 @@ def _covered(root: Path, hour: Hour) -> Covers | None:
 def _groups(
     paths: dict[RawName, Path], covered: Covers, large_bytes: int, lost: Covers
 ) -> Iterator[list[RawName]]:
-    """Small files that follow each other, as many as make a large one; the new range holds nothing else.
+    """Groups of consecutive small files to join; a group's range contains no other file.
 
-    None spans a range whose file is `lost`: it would look as if it were there.
+    No group spans a range whose file is `lost`, because that file would then seem to exist.
     """
     group: dict[RawName, int] = {}
     for raw, path in paths.items():
@@ -248,7 +257,7 @@ def _groups(
 
 
 def _worthwhile(group: dict[RawName, int]) -> Iterator[list[RawName]]:
-    """The group, given with sizes in bytes, without the first files that are larger than all after them."""
+    """The group, by size in bytes, without leading files that are larger than all later ones together."""
     raws, after_bytes = list(group), sum(group.values())
     while len(raws) > 1:
         after_bytes -= group[raws[0]]
@@ -259,10 +268,11 @@ def _worthwhile(group: dict[RawName, int]) -> Iterator[list[RawName]]:
 
 
 def _joined(paths: Sequence[Path]) -> memoryview:
-    """The rows of several files as one file, encoded with about a row group at a time in memory."""
+    """Encode the rows of several files as one file, with about one row group in memory at a time."""
     opened = (parquet.open_file(path) for path in paths)
-    rows = sum(parquet.open_file(path).metadata.num_rows for path in paths)
-    encoder = parquet.Encoder(parquet.RAW_FILTERS, rows=rows)
+    footers = [parquet.open_file(path).metadata for path in paths]
+    rules = Rules().uniting(Rules.read(footer.metadata) for footer in footers)
+    encoder = parquet.Encoder(parquet.RAW_FILTERS, rows=sum(footer.num_rows for footer in footers))
     waiting: list[pa.Table] = []
     rows = size_bytes = 0
     for table in (table for file in opened for table in parquet.row_groups(file)):
@@ -274,10 +284,10 @@ def _joined(paths: Sequence[Path]) -> memoryview:
         rows += table.num_rows
         size_bytes += table.nbytes
     _add(encoder, waiting)
-    return encoder.finish()
+    return encoder.finish(rules.metadata())
 
 
 def _add(encoder: parquet.Encoder, tables: list[pa.Table]) -> None:
-    # In each row group the rows of a system are together, as a compaction wants them.
+    # In each row group a system's rows are together, as a compaction needs them.
     for _, table in by_hour(parquet.join(tables)):
         encoder.add(table)

@@ -1,8 +1,8 @@
-"""The compaction of raw files in an object store: each hour in a local folder, which is then exported.
+"""Compacting raw files in an object store: each hour is compacted in a local folder, then exported.
 
-Many hosts may have put their raw files there. An hour's rows are merged with those of its compacted files in
-the store, by conditional puts, and the raw files that were read are deleted once everything has arrived. So
-several processes may compact at once, and a compaction that was cut short is simply run again.
+Many hosts may upload raw files. An hour's rows are merged with its compacted files in the store by
+conditional puts, and the raw files are deleted once everything has arrived. So several processes may compact
+at once, and an interrupted compaction can simply be run again.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 _HOURS_AT_ONCE: Final = 4
 _PARTS: Final = 3
-"""Day, hour and file name: the path of a raw file below the folder of raw files."""
+"""The path of a raw file below the folder of raw files: day, hour and file name."""
 
 
 def compact_remote(url: str) -> CompactionReport:
-    """Compact every hour that has raw files in an object store's folder.
+    """Compact every hour that has raw files in a folder of an object store.
 
     Raises:
-        DestinationError: the URL is of no known kind.
+        DestinationError: the kind of URL is unknown.
         SourceUnreachableError: the folder cannot be listed.
     """
     open_destination(url)
@@ -54,7 +54,7 @@ def compact_remote(url: str) -> CompactionReport:
 
 
 def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
-    """The raw files of an object store's folder, by hour, relative to it; raises what `list_objects` does."""
+    """The raw files in an object store's folder, by hour, relative to it; raises as `list_objects` does."""
     found: dict[Hour, list[str]] = defaultdict(list)
     for name in list_objects(f"{url}/{RAW}"):
         below = PurePosixPath(name.partition(MARK)[2])
@@ -65,14 +65,14 @@ def remote_raw_hours(url: str) -> Mapping[Hour, Sequence[str]]:
 
 
 def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport:
-    """Compact one hour, whose raw files are given by their paths in the folder."""
+    """Compact one hour, given its raw files by their paths in the folder."""
     store = open_blob_store(url, Files())
     with tempfile.TemporaryDirectory(prefix="waybill-hour-") as folder:
         root = Path(folder)
         try:
             Files().make_folder(root / raw_folder(hour))
             for raw in raws:
-                # One that is missing was compacted by somebody else.
+                # A missing file was compacted by another process.
                 if found := store.read(raw):
                     (root / raw_folder(hour) / PurePosixPath(raw).name).write_bytes(found[0])
             report = compact_hour(root, hour, Files())
@@ -82,9 +82,9 @@ def compact_remote_hour(url: str, hour: Hour, raws: Sequence[str]) -> HourReport
             if report.failed is None and report.unreadable is None:
                 store.delete(raws)
         except (DestinationError, OSError) as error:
-            what = f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); do it again"
+            what = f"hour {hour.day}/{hour.hour} cannot be compacted ({error}); try again"
             return HourReport(hour=hour, changed={}, failed=what)
-        # The report is about the store, wherever the work was done.
+        # The report names places in the store, wherever the work was done.
         aside = [msgspec.structs.replace(one, restore=_rebuilding(url, hour)) for one in report.aside]
         return msgspec.structs.replace(report, aside=aside)
 
@@ -99,14 +99,14 @@ def _rebuilding(url: str, hour: Hour) -> str:
 
 
 def as_exported(report: HourReport, exported: Exported) -> HourReport:
-    """What became of an hour that was compacted in a folder and exported from it."""
+    """The result of an hour that was compacted in a folder and exported from it."""
     failed = next((f"{path}: {why}" for path, why in exported.failed.items()), report.failed)
     arrived = {path: seal for path, seal in report.changed.items() if path not in exported.failed}
     return msgspec.structs.replace(report, changed=arrived, failed=failed)
 
 
 def _carry(destination: Destination, root: Path, one: Quarantined) -> None:
-    """Quarantine a damaged file in the object store, with the report on it."""
+    """Quarantine a damaged file in the object store, with its report."""
     quarantined = PurePosixPath(one.kept)
     for path in (quarantined.with_suffix(".json"), quarantined):
         with contextlib.suppress(ReplacedError):

@@ -1,20 +1,22 @@
-"""The compaction of one hour: its raw files become one file per system, merged with what is already there.
+"""Compacting one hour: its raw files become one file per system, merged with the existing file.
 
 A crash may come after any of these steps:
 
-1. Every raw file is read. A damaged one is quarantined. One that cannot be read now is reported, left where
-   it is, and tried again next time. No compacted file covers either of them.
-2. For each system, the rows that its compacted file does not cover yet are merged with it, and the result is
-   published. A compacted file that is damaged, or that is not the file that was sealed, is quarantined first.
+1. Every raw file is read. A damaged file is quarantined. A file that cannot be read now is reported, left
+   where it is, and tried again next time. No compacted file covers either of them.
+2. For each system, the rows that its compacted file does not cover yet are merged into it, and the result is
+   published. A compacted file that is damaged, or is not the one that was sealed, is quarantined first.
 3. When the files of all systems are durable, the raw files that were read are removed.
 
-Repeating the steps is harmless: what a compacted file covers is left out, and the merge drops repeats.
+Repeating the steps is harmless: rows that a compacted file covers are left out, and the merge drops
+duplicates.
 
-Records that come for an hour whose compacted file was aged off go into a late file instead, until an export
-merges it into the exported file: a compacted file with a few late rows would replace the full one elsewhere.
+Records that arrive for an hour whose compacted file was aged off go into a late file instead, until an export
+merges it into the exported file: a compacted file with only a few late rows would replace the full one at the
+destination.
 
-An hour with many rows is read and merged a window at a time, and the result is on the disk before it has a
-name, so that memory does not grow with the hour.
+An hour with many rows is read and merged one window at a time, and the result is written to disk before it
+gets its name, so memory use does not grow with the hour.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ from waybill.exporter.names import (
     raw_folder,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, finish_sealed, in_windows, is_intact, merge_table, without
+from waybill.exporter.parquet import Covers, Rules, finish_sealed, in_windows, is_intact, merge_table, without
 from waybill.exporter.quarantine import Quarantined, quarantine
 from waybill.exporter.tombstones import was_removed
 from waybill.facets.merge_rule import RecordKey
@@ -57,13 +59,13 @@ _NO_ROWS: Final = pa.Table.from_batches([], schema=parquet.CODED_SCHEMA)
 
 
 class Retraction(msgspec.Struct, frozen=True):
-    """Records to be taken back, since later events of their runs contradict them.
+    """Records to be taken back, because later events of their runs contradict them.
 
     Attributes:
-        raw: the range whose entries take them back. What that range itself says stands, as does what comes
-            after it.
+        raw: the range whose entries take them back. Records from that range itself stay, and so do later
+            ones.
         keys: the natural keys of the records.
-        earlier: the nodes that the journal had before that of the range.
+        earlier: the nodes that the journal had before the range's node.
     """
 
     raw: RawName
@@ -71,11 +73,11 @@ class Retraction(msgspec.Struct, frozen=True):
     earlier: frozenset[str] = frozenset()
 
     def hours(self) -> set[Hour]:
-        """The hours that the records are in."""
+        """The hours of the records."""
         return {hour_of(key[-1]) for key in self.keys}
 
     def of(self, hour: Hour) -> dict[str, frozenset[RecordKey]]:
-        """The keys of one hour, by system."""
+        """The keys in one hour, by system."""
         found: dict[str, set[RecordKey]] = defaultdict(set)
         for key in self.keys:
             if hour_of(key[-1]) == hour:
@@ -83,13 +85,13 @@ class Retraction(msgspec.Struct, frozen=True):
         return {system: frozenset(keys) for system, keys in found.items()}
 
     def takes_from(self, raw: RawName) -> bool:
-        """Whether the records of a raw file came before this range, from the same journal."""
+        """Whether a raw file's records came before this range, from the same journal."""
         if raw.node == self.raw.node:
             return raw.last < self.raw.first
         return raw.node in self.earlier
 
 
-# Files are opened whenever they are read: an hour can have more of them than may be open at once.
+# Files are opened for each read: an hour can have more files than may be open at once.
 
 
 class _Raw(NamedTuple):
@@ -97,19 +99,21 @@ class _Raw(NamedTuple):
 
     path: Path
     metadata: pq.FileMetaData
+    rules: Rules
 
 
 class _Known(NamedTuple):
-    """What a system has in this hour already."""
+    """The existing compacted file of a system in this hour."""
 
     metadata: pq.FileMetaData | None = None
-    """That of its compacted file; None where it has none."""
+    """The metadata of its compacted file; None if it has none."""
     covers: Covers = Covers()
+    rules: Rules = Rules()
     seal: str | None = None
 
 
 class _SystemCompaction:
-    """One system's part of an hour."""
+    """The part of an hour that belongs to one system."""
 
     def __init__(
         self,
@@ -120,16 +124,16 @@ class _SystemCompaction:
         encoder: parquet.Encoder,
     ) -> None:
         self.known = known
+        self.raws = raws
         self.encoder = encoder
-        self._raws = raws
         self._retraction = retraction
         self._keys = keys
 
     def add(self, base: pa.Table, parts: Sequence[_Part]) -> None:
-        """Merge the rows of one window: those of the compacted file and those of the raw files."""
+        """Merge the rows of one window from the compacted file and the raw files."""
         tables = [self._without_retracted(base)]
         for raw, table in parts:
-            if raw in self._raws:
+            if raw in self.raws:
                 takes = self._retraction is not None and self._retraction.takes_from(raw)
                 tables.append(self._without_retracted(table) if takes else table)
         merged = merge_table(parquet.join(tables))
@@ -141,15 +145,15 @@ class _SystemCompaction:
 
 
 class _QuarantinedError(Exception):
-    """A raw file was quarantined after some of it had been read."""
+    """A raw file was quarantined after part of it had been read."""
 
 
 class HourCompaction:
-    """One hour's compaction, with the arguments of `compact_hour`, and what it has done so far.
+    """The compaction of one hour, with the arguments of `compact_hour`, and its results so far.
 
     Attributes:
         published: by path relative to the root, the seal of each file published.
-        removed: paths relative to the root of files that were removed, since no record was left in them.
+        removed: files that were removed because no record was left in them, as paths relative to the root.
         quarantined: the damaged files.
         unreadable: a sentence for each file that cannot be read now.
     """
@@ -173,7 +177,7 @@ class HourCompaction:
         self._is_complete = True
 
     def run(self, retraction: Retraction | None) -> None:
-        """Compact the hour; where a step raises `OSError`, running it again goes on from there."""
+        """Compact the hour; if a step raises `OSError`, running it again continues from there."""
         for node in self._nodes:
             sweep(self._files, self._folder, f"{node}-")
         paths = raw_files(self._root, self._hour)
@@ -191,7 +195,7 @@ class HourCompaction:
             self._remove([one.path for one in self._raws.values()])
 
     def _systems(self, retraction: Retraction | None) -> dict[str, _SystemCompaction]:
-        """The systems that get rows, or lose some."""
+        """The systems that get rows or lose some."""
         retracted = retraction.of(self._hour) if retraction else {}
         sources: dict[str, list[RawName]] = defaultdict(list)
         for raw in list(self._raws):
@@ -205,7 +209,7 @@ class HourCompaction:
                 self._is_complete = False
                 continue
             fresh = {raw for raw in sources[system] if not known.covers.has(raw)}
-            # A range that is covered has had its retraction, so what it says itself must not be taken back.
+            # A covered range has already been retracted, so its own records must not be taken back.
             applies = retraction is not None and not known.covers.has(retraction.raw)
             keys = retracted.get(system, frozenset()) if applies else frozenset()
             if fresh or keys:
@@ -236,7 +240,7 @@ class HourCompaction:
     def _read_all(
         self, systems: dict[str, _SystemCompaction], room: parquet.Room
     ) -> tuple[dict[str, pa.Table], dict[str, list[_Part]]]:
-        """The rows of a window, by system: those of its compacted file, and those of the raw files."""
+        """The rows of a window, by system, from its compacted file and from the raw files."""
         read = functools.partial(parquet.read_window, room=room)
         parts = _by_system({raw: self._read(raw, read) for raw in list(self._raws)})
         bases = {}
@@ -246,7 +250,7 @@ class HourCompaction:
                 bases[system] = _NO_ROWS if metadata is None else read(parquet.open_file(path, metadata))
             except parquet.DAMAGED as error:
                 self._is_complete = False
-                self.unreadable.append(parquet.unreadable(path, error))
+                self.unreadable.append(parquet.unreadable(path, error, root=self._root))
                 del systems[system]
         return bases, parts
 
@@ -260,7 +264,7 @@ class HourCompaction:
             raise _QuarantinedError from None
 
     def _path_of(self, system: str) -> PurePosixPath:
-        # Decided once: what replaces a quarantined file takes the place where that was.
+        # Decided once: a file that replaces a quarantined one takes its place.
         if system not in self._paths:
             path = compacted_path(system, self._hour)
             if not (self._root / path).exists() and was_removed(self._root, safe_name(system), self._hour):
@@ -273,7 +277,9 @@ class HourCompaction:
             self._emptied.append(path)
             return
         covers = one.known.covers.adding(self._raws)
-        data, seal = finish_sealed(one.encoder, covers.metadata(), one.known.seal)
+        rules = one.known.rules.uniting(self._raws[raw].rules for raw in one.raws)
+        noted = covers.metadata() | rules.metadata()
+        data, seal = finish_sealed(one.encoder, noted, one.known.seal)
         publish_alone(self._files, self._root / path, data)
         self.published[str(path)] = seal
 
@@ -281,8 +287,8 @@ class HourCompaction:
         for path in raws:
             self._files.remove(path)
         if self._emptied:
-            # An emptied file was all that said that these raw files are done with: they must not come back
-            # once it is removed.
+            # Only the emptied file showed that these raw files had been compacted: they must not count again
+            # after it is removed.
             if self._folder.is_dir():
                 self._files.fsync_folder(self._folder)
             for emptied in self._emptied:
@@ -293,7 +299,8 @@ class HourCompaction:
 
     def _open_raw(self, path: Path) -> _Raw | None:
         try:
-            return _Raw(path, parquet.open_file(path).metadata)
+            metadata = parquet.open_file(path).metadata
+            return _Raw(path, metadata, Rules.read(metadata.metadata))
         except FileNotFoundError:
             return None
         except parquet.DAMAGED as error:
@@ -301,43 +308,44 @@ class HourCompaction:
             return None
 
     def _open_compacted(self, path: Path) -> _Known | None:
-        """What a compacted file holds; nothing where there is none; None if it cannot be read now."""
+        """The content of a compacted file; empty if there is none; None if it cannot be read now."""
         try:
             file = parquet.open_file(path)
             metadata = file.metadata.metadata
             seal = parquet.seal_in(metadata)
             if seal is None:
-                # Only reading all of it tells whether it is whole.
+                # Only reading all of it shows whether it is undamaged.
                 _read_through(file)
             else:
                 with path.open("rb") as stream:
                     parquet.check_seal(stream, seal)
-            return _Known(file.metadata, Covers.read(metadata), seal)
+            return _Known(file.metadata, Covers.read(metadata), Rules.read(metadata), seal)
         except FileNotFoundError:
             return _Known()
         except parquet.DAMAGED as error:
             return _Known() if self._quarantine_if_damaged(path, error) else None
 
     def _quarantine_if_damaged(self, path: Path, error: Exception) -> bool:
-        """Quarantine a file that could not be read if its bytes are to blame; return whether they are."""
+        """Quarantine an unreadable file if its bytes are the cause; return whether they are."""
         try:
             data = path.read_bytes()
         except OSError as failure:
-            self.unreadable.append(parquet.unreadable(path, failure))
+            self.unreadable.append(parquet.unreadable(path, failure, root=self._root))
             return False
         seal = parquet.seal_of(data)
         is_sealed = seal is not None and is_intact(io.BytesIO(data), seal)
         if is_sealed or isinstance(error, MemoryError):
-            # There was no room for it, or another version of Waybill wrote it.
-            self.unreadable.append(parquet.unreadable(path, error))
+            # There was no memory for it, or another version of Waybill wrote it.
+            self.unreadable.append(parquet.unreadable(path, error, root=self._root))
             return False
         if seal is None and _is_readable(data):
-            # Something else failed, such as a disk that answers again by now.
+            # Something else failed, such as a disk that works again by now.
             self.unreadable.append(parquet.unreachable(path, error))
             return False
         place = PurePosixPath(path.relative_to(self._root))
+        reason = parquet.damage_of(error)
         self.quarantined.append(
-            quarantine(self._root, place, self._hour, data, reason=str(error), files=self._files)
+            quarantine(self._root, place, self._hour, data, reason=reason, files=self._files)
         )
         return True
 
@@ -346,6 +354,7 @@ def _is_readable(data: bytes) -> bool:
     try:
         file = parquet.open_bytes(data)
         Covers.read(file.metadata.metadata)
+        Rules.read(file.metadata.metadata)
         _read_through(file)
     except parquet.DAMAGED:
         return False
@@ -358,7 +367,7 @@ def _read_through(file: pq.ParquetFile) -> None:
 
 
 def _by_system(tables: Mapping[RawName, pa.Table]) -> dict[str, list[_Part]]:
-    """Cut raw tables by system; the rows of one are together in a file that `RawWriter` wrote."""
+    """Split raw tables by system; in a file by `RawWriter`, a system's rows are together."""
     parts: dict[str, list[_Part]] = defaultdict(list)
     for raw, table in tables.items():
         if not table.num_rows:

@@ -1,4 +1,4 @@
-"""When an hour is compacted: after it has ended. Until then, when its many small raw files are squashed."""
+"""The schedule: an hour is compacted after it has ended; until then its small raw files are squashed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from waybill.exporter.names import Hour
 
 _RAW_FILES_MAX: Final = 64
-"""An hour that got more new raw files than this is squashed."""
+"""An hour with more new raw files than this is squashed."""
 _GRACE_S: Final = 120.0
-"""An hour is compacted so long after its end, since most late records come by then."""
+"""An hour is compacted this long after its end, because most late records have arrived by then."""
 GATHER_S: Final = 60.0
-"""Late rows of hours that ended wait so long for others, since each compaction rewrites the whole hour."""
+"""Late rows of an ended hour wait this long for others, because each compaction rewrites the whole hour."""
 
 
 class CompactionSchedule:
-    """Counts new raw files by hour, and tells which hours are due; `hours` have some from before."""
+    """Counts new raw files by hour, and says which hours are due; `hours` already have some."""
 
     def __init__(
         self, hours: Iterable[Hour], *, gather_s: float = GATHER_S, clock: Callable[[], float] = time.time
@@ -35,27 +35,27 @@ class CompactionSchedule:
             self._since_s.setdefault(hour, time.monotonic())
 
     def to_squash(self) -> list[Hour]:
-        """The hours to be squashed now."""
+        """The hours to squash now."""
         return [hour for hour, count in self._counts.items() if count > _RAW_FILES_MAX]
 
     def to_compact(self) -> list[Hour]:
-        """The hours to be compacted now."""
+        """The hours to compact now."""
         ended_ms, gathered_s = int((self._clock() - _GRACE_S) * 1_000), time.monotonic() - self._gather_s
         gathered = [hour for hour, since_s in self._since_s.items() if since_s <= gathered_s]
         return [hour for hour in gathered if hour.end_ms <= ended_ms]
 
     def squashed(self, hour: Hour) -> None:
-        """Note that the raw files of this hour are few again."""
+        """Note that this hour has been squashed."""
         self._counts[hour] = 0
 
     def compacted(self, hours: Iterable[Hour]) -> None:
-        """Note that these hours have no raw files left that a compaction could take."""
+        """Note that these hours have no raw files left to compact."""
         for hour in hours:
             self._counts.pop(hour, None)
             self._since_s.pop(hour, None)
 
     def postpone(self, hours: Iterable[Hour]) -> None:
-        """Note that these hours could not be compacted: they gather again."""
+        """Note that these hours could not be compacted, so that they become due again later."""
         for hour in hours:
             self._counts[hour] = 0
             self._since_s[hour] = time.monotonic()

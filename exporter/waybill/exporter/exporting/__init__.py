@@ -1,19 +1,43 @@
-"""The export: compacted files go to a folder or an object store."""
+"""The export: copies compacted files to a folder or an object store."""
 
-from waybill.exporter.exporting.destination import (
-    BlobStore as BlobStore,
-    Destination as Destination,
-    DestinationError as DestinationError,
-    ReplacedError as ReplacedError,
-    open_blob_store as open_blob_store,
-    open_destination as open_destination,
-)
-from waybill.exporter.exporting.exporting import Exported as Exported, export as export
-from waybill.exporter.exporting.fetching import fetch_root as fetch_root
-from waybill.exporter.exporting.manifest import MANIFEST as MANIFEST, decode_manifest as decode_manifest
-from waybill.exporter.exporting.state import (
-    ExportedFile as ExportedFile,
-    ExportState as ExportState,
-    destinations as destinations,
-    is_exported as is_exported,
-)
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.exporter.exporting.destination import (
+        BlobStore as BlobStore,
+        Destination as Destination,
+        DestinationError as DestinationError,
+        ReplacedError as ReplacedError,
+        open_blob_store as open_blob_store,
+        open_destination as open_destination,
+    )
+    from waybill.exporter.exporting.exporting import Exported as Exported, export as export
+    from waybill.exporter.exporting.fetching import fetch_root as fetch_root
+    from waybill.exporter.exporting.manifest import MANIFEST as MANIFEST, decode_manifest as decode_manifest
+    from waybill.exporter.exporting.state import (
+        ExportedFile as ExportedFile,
+        ExportState as ExportState,
+        destinations as destinations,
+        is_exported as is_exported,
+    )
+
+_PACKAGES = {
+    "waybill.exporter.exporting.destination": {
+        "BlobStore",
+        "Destination",
+        "DestinationError",
+        "ReplacedError",
+        "open_blob_store",
+        "open_destination",
+    },
+    "waybill.exporter.exporting.exporting": {"Exported", "export"},
+    "waybill.exporter.exporting.fetching": {"fetch_root"},
+    "waybill.exporter.exporting.manifest": {"MANIFEST", "decode_manifest"},
+    "waybill.exporter.exporting.state": {"ExportedFile", "ExportState", "destinations", "is_exported"},
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

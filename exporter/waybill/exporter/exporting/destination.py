@@ -1,8 +1,8 @@
-"""Where files go: a folder, or an object store of S3, Google or Azure.
+"""Destinations of an export: a folder, or an object store (S3, Google Cloud Storage, Azure).
 
-A destination holds whole files only, and replaces one only where it is still the one that was seen: a
-conditional put (``If-Match``) on an object store, a lock on a folder. A rebuild keeps its progress at such a
-place too, by the methods of `BlobStore`.
+A destination contains only whole files, and replaces a file only if it is still the version that was seen: by
+a conditional put (``If-Match``) in an object store, by a lock in a folder. A rebuild keeps its progress in
+such a place too, with the methods of `BlobStore`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import urlsplit
 
 import msgspec
 
-from waybill.exporter.object_stores import TIMEOUT_S, StoreError, is_url, open_store, reason_of
+from waybill.exporter.object_stores import TIMEOUT_S, StoreError, local_or_url, open_store, reason_of
 from waybill.exporter.sources import open_stored
 from waybill.transport import WaybillError
 from waybill.transport.files import TEMPORARY_SUFFIX, Files, publish, sweep
@@ -34,22 +33,22 @@ _LOCK: Final = ".waybill-export.lock"
 
 
 class DestinationError(WaybillError):
-    """A destination cannot be used, or fails; its text is one sentence that ends with the way out."""
+    """A destination cannot be used, or fails. The message is one sentence that ends with what to do."""
 
 
 class ReplacedError(Exception):
-    """Another process wrote the file meanwhile."""
+    """Another process has written the file in the meantime."""
 
 
 class Version(msgspec.Struct, frozen=True):
-    """The version of a file in a destination; it is only good for comparing."""
+    """The version of a file in a destination, which can only be compared."""
 
     e_tag: str | None = None
     version: str | None = None
 
 
 class Destination(Protocol):
-    """What an export asks of a destination. Paths are relative to it, with ``/`` between their parts.
+    """The operations that an export needs of a destination. Paths are relative to it, and separated by ``/``.
 
     A method that fails raises `DestinationError`.
     """
@@ -57,69 +56,73 @@ class Destination(Protocol):
     name: str
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
-        """A whole file; None where there is none."""
+        """Read a whole file; None if it does not exist."""
 
     def version(self, path: str) -> Version | None:
-        """The version of a file; None where there is none."""
+        """The version of a file; None if it does not exist."""
 
     def write(self, path: str, data: ReadableBuffer, replaces: Version | None) -> Version:
-        """Put a whole file in its place, durable on return.
+        """Write a whole file; it is durable on return.
 
-        `replaces` is the version that must be there; None: there must be no file.
+        `replaces` is the version that must exist; None: no file must exist.
 
         Raises:
-            ReplacedError: another file is there.
-            DestinationError: it cannot be written; what was there still is, or the new file is.
+            ReplacedError: another version exists.
+            DestinationError: writing failed; either the old file or the new one is there.
         """
 
 
 class BlobStore(Destination, Protocol):
     """A destination that can also be listed, streamed and emptied; it can be pickled.
 
-    Where a method of `Destination` or of this protocol fails, a folder raises the `OSError` itself, and an
-    object store a `DestinationError`.
+    If a method of `Destination` or of this protocol fails, a folder raises the `OSError` itself, and an
+    object store raises a `DestinationError`.
     """
 
     def names(self) -> list[str]:
         """The paths of all files, in order."""
 
     def open(self, path: str) -> io.BufferedIOBase | None:
-        """A file to be read piece by piece; None where there is none."""
+        """Open a file for reading in pieces; None if it does not exist."""
 
     def writing(self, path: str) -> contextlib.AbstractContextManager[Path]:
-        """A local file to be written; when the block ends well, it is put in its place, durable.
+        """Open a local file for writing; when the block ends without an error, it is put in place, durably.
 
-        Whatever is there already is replaced.
+        An existing file is replaced.
         """
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete files; one that is not there is no error."""
+        """Delete files; missing files are ignored."""
 
 
-def open_destination(where: str, *, timeout_s: float = TIMEOUT_S, files: Files | None = None) -> Destination:
+def open_destination(
+    where: Path | str, *, timeout_s: float = TIMEOUT_S, files: Files | None = None
+) -> Destination:
     """Open a destination by the path of a folder or by a URL: ``s3://``, ``gs://``, ``az://``, ``file://``.
 
     Raises:
-        DestinationError: the URL is of no kind that can be written, or the package for it is not installed.
+        NotFoundError: this kind of URL cannot be written to, or the URL lacks a character.
+        MissingExtraError: the package for it is not installed.
+        DestinationError: the URL is otherwise invalid.
     """
-    if is_url(where):
-        return _Bucket(where, timeout_s)
-    path = urlsplit(where).path if "://" in where else where
-    return _ExportFolder(Path(path).expanduser().absolute(), files or Files())
+    place = local_or_url(str(where))
+    if isinstance(place, str):
+        return _Bucket(place, timeout_s)
+    return _ExportFolder(place, files or Files())
 
 
 def open_blob_store(where: Path | str, files: Files) -> BlobStore:
-    """Open a folder by its path, or one of an object store by its URL; raises as `open_destination` does."""
+    """Open a folder by path, or an object store's folder by URL; raises as `open_destination` does."""
     return _Bucket(where) if isinstance(where, str) else _Folder(where, files)
 
 
 def key_of(destination: Destination) -> str:
-    """A short name for a destination, which a folder can have."""
+    """A short name for a destination that is also a valid folder name."""
     return hashlib.sha256(destination.name.encode()).hexdigest()[:16]
 
 
 class _Folder:
-    """A folder of a local or mounted file system; made when the first file is written."""
+    """A folder on a local or mounted file system; it is made when the first file is written."""
 
     def __init__(self, folder: Path, files: Files) -> None:
         self.name = str(folder)
@@ -161,7 +164,7 @@ class _Folder:
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[Path]:
-        """A file under a temporary name, which gets its own once it is durable."""
+        """Write a file under a temporary name, and rename it once it is durable."""
         target = self._folder / path
         self._files.make_folder(target.parent)
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -176,7 +179,7 @@ class _Folder:
         self._files.fsync_folder(target.parent)
 
     def delete(self, paths: Sequence[str]) -> None:
-        """Delete files, durably as far as they are in the folder itself."""
+        """Delete files; the deletion is durable for files directly in the folder."""
         for path in paths:
             self._files.remove(self._folder / path)
         self._files.fsync_folder(self._folder)
@@ -187,7 +190,7 @@ def _version_of(status: os.stat_result) -> Version:
 
 
 class _ExportFolder(_Folder):
-    """A folder that an export goes to: what fails there says so in a sentence."""
+    """A folder as an export's destination: errors are raised as one sentence."""
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
         with self._explained():
@@ -206,7 +209,7 @@ class _ExportFolder(_Folder):
         try:
             yield
         except OSError as error:
-            what = f"{self.name} cannot be written or read ({error}); mend it, and export again"
+            what = f"{self.name} cannot be written or read ({error}); fix that and export again"
             raise DestinationError(what) from None
 
 
@@ -221,7 +224,7 @@ class _Bucket:
             raise DestinationError(str(error)) from None
 
     def __reduce__(self) -> tuple[type[_Bucket], tuple[str, float]]:
-        """Another process opens the bucket by itself, with its own credentials."""
+        """Another process opens the bucket itself, with its own credentials."""
         return _Bucket, self._given
 
     def read(self, path: str) -> tuple[bytes, Version] | None:
@@ -254,7 +257,7 @@ class _Bucket:
             except FileNotFoundError:
                 if replaces is None:
                     raise
-                raise ReplacedError from None  # nothing is there to be replaced
+                raise ReplacedError from None  # there is nothing to replace
         return Version(put["e_tag"], put["version"])
 
     def names(self) -> list[str]:
@@ -268,7 +271,7 @@ class _Bucket:
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[Path]:
-        """A file of this machine, which is then sent."""
+        """Write a local file, which is then uploaded."""
         with tempfile.TemporaryDirectory(prefix="waybill-blob-") as folder:
             file = Path(folder, "blob")
             yield file
@@ -288,6 +291,4 @@ class _Bucket:
             yield
         except (BaseError, OSError) as error:
             what = f"{self.name}/{path}".rstrip("/")
-            raise DestinationError(
-                f"{what} failed ({reason_of(error)}); mend that, and export again"
-            ) from None
+            raise DestinationError(f"{what} failed ({reason_of(error)}); fix that and export again") from None

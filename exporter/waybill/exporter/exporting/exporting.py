@@ -1,8 +1,8 @@
-"""The export: changed compacted files are copied to a destination, and late files merged with those there.
+"""The export: copies changed compacted files to a destination, and merges late files with the files there.
 
-The destination uses the layout's own names. A file is put there whole, and replaces only the very file that
-was seen there; where somebody else wrote one, its rows and ours are merged. So several exports, one that was
-killed, and one that is run again all give the same result.
+The destination uses the same names as the layout. A file is written there whole, and replaces only the exact
+file that was seen there; if somebody else wrote one, its rows and ours are merged. So concurrent, killed and
+repeated exports all give the same result.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from waybill.exporter.parquet import (
     WINDOW_ROWS,
     Covers,
     Room,
+    Rules,
     check_seal,
     finish_sealed,
     in_windows,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 WORKERS: Final = 8
-"""So many days are exported at once, and so many files are in memory."""
+"""How many days are exported at once, and how many files are in memory."""
 
 _TRIES: Final = 20
 _FAILURES_MAX: Final = 3
@@ -61,15 +62,15 @@ Progress = Callable[[int, int], None]
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """What an export did; paths are relative to the root.
+    """The result of an export; paths are relative to the root.
 
     Attributes:
-        copied: files that the destination now holds as they are here.
-        merged: files whose rows were merged with what the destination held.
-        unchanged: how many files the destination had already.
-        removed: files that were deleted here.
-        size_bytes: how much was written to the destination.
-        failed: by path, a sentence why the file is not exported.
+        copied: files that were copied unchanged to the destination.
+        merged: files whose rows were merged with the destination's.
+        unchanged: how many files the destination already had.
+        removed: files that were deleted from this root.
+        size_bytes: how many bytes were written to the destination.
+        failed: by path, a sentence with the reason why the file was not exported.
     """
 
     copied: tuple[str, ...] = ()
@@ -81,7 +82,7 @@ class Exported(msgspec.Struct, frozen=True):
 
 
 def export(
-    root: Path,
+    root: Path | str,
     destination: Destination,
     *,
     delete_after: bool = False,
@@ -89,29 +90,30 @@ def export(
     files: Files | None = None,
     on_progress: Progress | None = None,
 ) -> Exported:
-    """Copy what a destination, as `open_destination` gives it, does not have yet.
+    """Copy the files that a destination, made by `open_destination`, does not have yet.
 
-    With `delete_after`, what is exported is deleted here, as an age-off does. With `dry_run`, the report says
-    what would be copied, and the destination is not asked. `on_progress` is called with how many files are
-    done, and how many there are.
+    With `delete_after`, exported files are deleted here, as an age-off does. With `dry_run`, the report says
+    what would be copied, and the destination is not accessed. `on_progress` is called with the number of
+    finished files and their total.
 
     Raises:
         DestinationError: the destination is the root itself.
         OSError: the root cannot be read or written.
     """
+    root = Path(root)
     if Path(destination.name).resolve() == root.resolve():
-        raise DestinationError(f"{root} cannot be exported to itself; give another folder")
+        raise DestinationError(f"{root} cannot be exported to itself; give a different folder")
     return _Export(root, destination, files or Files(), on_progress).run(
         delete_after=delete_after, dry_run=dry_run
     )
 
 
 class _DamagedFileError(DestinationError):
-    """A file at the destination is damaged, which says nothing about the others."""
+    """A file at the destination is damaged; the others may be fine."""
 
 
 class _Day(msgspec.Struct):
-    """What an export has done for one system and day."""
+    """The export's result for one system and day."""
 
     copied: list[str] = []
     merged: list[str] = []
@@ -136,7 +138,7 @@ class _Export:
         self._failures = 0
 
     def run(self, *, delete_after: bool, dry_run: bool) -> Exported:
-        # Late files come after the compacted ones, since they are merged with those.
+        # Late files come after compacted files, because they are merged with them.
         days: dict[tuple[str, str], list[Path]] = {}
         for kind in (COMPACTED, LATE):
             for day, paths in files_of(self._root / kind).items():
@@ -171,7 +173,7 @@ class _Export:
             if done.written:
                 list_files(self._destination, system, day, done.written)
         except DestinationError as error:
-            # What is not listed does not count as exported: the next export looks at it again.
+            # An unlisted file does not count as exported: the next export looks at it again.
             exported = before
             done.failed |= dict.fromkeys((*done.copied, *done.merged), str(error))
             done.copied, done.merged = [], []
@@ -198,19 +200,19 @@ class _Export:
                     done.copied.append(relative)
                     return
                 if self._failures >= _FAILURES_MAX:
-                    done.failed[relative] = "it was not tried, since the destination fails; export again"
+                    done.failed[relative] = "it was not tried because the destination fails; export again"
                     return
                 data = file.read()
             seal = seal_of(data)
             if seal is not None:
-                # An altered file must not replace the undamaged one that may be at the destination.
+                # An altered file must not replace an undamaged one at the destination.
                 check_seal(io.BytesIO(data), seal)
             exported[relative] = self._send(relative, data, stamp, known, done)
             self._failures = 0
         except FileNotFoundError:
             return
         except parquet.DAMAGED as error:
-            done.failed[relative] = parquet.unreadable(path, error)
+            done.failed[relative] = parquet.unreadable(path, error, root=self._root)
         except DestinationError as error:
             self._failures += not isinstance(error, _DamagedFileError)
             done.failed[relative] = str(error)
@@ -218,12 +220,12 @@ class _Export:
     def _send(
         self, relative: str, data: bytes, stamp: FileStamp, known: ExportedFile | None, done: _Day
     ) -> ExportedFile:
-        """Put one file in its place, merged with what others put there."""
+        """Put one file in place, merged with rows that others put there."""
         source = hashlib.sha256(data).hexdigest()
         target, late = _target(relative)
         ours = ListedFile.of(data)
-        # The file that we put there last may be replaced. A file of somebody else has rows that ours has not,
-        # and so has our own if the file here was quarantined and started over since.
+        # The file that we put there last may be replaced. Somebody else's file has rows that ours lacks, and
+        # so has our own if the file here was quarantined and started over since then.
         must_merge = known is None or known.merged or late or self._was_damaged(relative)
         replaces = None if known is None or must_merge else known.version
         if known is None or replaces is not None:
@@ -249,7 +251,9 @@ class _Export:
                 continue
             exported = ExportedFile(stamp, source, version, merged=listed.sha256 != source)
             return self._wrote(relative, exported, listed, done)
-        raise DestinationError(f"{self._destination.name}/{target} is always written by others; export again")
+        raise DestinationError(
+            f"{self._destination.name}/{target} keeps being written by others; export again"
+        )
 
     def _wrote(self, relative: str, exported: ExportedFile, listed: ListedFile, done: _Day) -> ExportedFile:
         (done.merged if exported.merged else done.copied).append(relative)
@@ -266,13 +270,13 @@ class _Export:
 
 
 def _target(relative: str) -> tuple[str, bool]:
-    """The path of a file at the destination, and whether it is a late file here."""
+    """The path of a file at the destination, and whether it is a late file in this root."""
     late = relative.startswith(f"{LATE}/")
     return (f"{COMPACTED}{relative.removeprefix(str(LATE))}" if late else relative), late
 
 
 def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
-    """Merge both files, a window at a time; return the bytes of theirs if ours has nothing new."""
+    """Merge both files, one window at a time; return the bytes of theirs if ours has nothing new."""
     file, more = _open_theirs(where, theirs), parquet.open_bytes(ours)
     spans = [*parquet.spans(file.metadata), *parquet.spans(more.metadata)]
     rows = min(sum(span.rows for span in spans), WINDOW_ROWS)
@@ -283,7 +287,7 @@ def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
         try:
             known = parquet.read_window(file, room)
         except parquet.DAMAGED as error:
-            raise _DamagedFileError(parquet.unreadable(where, error)) from None
+            raise _DamagedFileError(parquet.unreadable(where, error, root=None)) from None
         return known, parquet.read_window(more, room)
 
     for known, added in in_windows(spans, WINDOW_ROWS, read):
@@ -293,9 +297,10 @@ def _merge(where: str, theirs: bytes, ours: bytes) -> ReadableBuffer:
             encoder.add(merged)
     if not is_new:
         return theirs
-    metadata = file.metadata.metadata
-    covers = Covers.read(metadata).uniting(Covers.read(more.metadata.metadata))
-    return finish_sealed(encoder, covers.metadata(), seal_in(metadata))[0]
+    metadata, added = file.metadata.metadata, more.metadata.metadata
+    covers = Covers.read(metadata).uniting(Covers.read(added))
+    rules = Rules.read(metadata).uniting([Rules.read(added)])
+    return finish_sealed(encoder, covers.metadata() | rules.metadata(), seal_in(metadata))[0]
 
 
 def _open_theirs(where: str, theirs: bytes) -> pq.ParquetFile:
@@ -303,10 +308,11 @@ def _open_theirs(where: str, theirs: bytes) -> pq.ParquetFile:
         file = parquet.open_bytes(theirs)
         metadata = file.metadata.metadata
         Covers.read(metadata)
+        Rules.read(metadata)
         seal = seal_in(metadata)
         if seal is not None:
             check_seal(io.BytesIO(theirs), seal)
     except parquet.DAMAGED as error:
-        # Merging it would seal it as if it were undamaged.
-        raise _DamagedFileError(parquet.unreadable(where, error)) from None
+        # Merging it would seal it as undamaged.
+        raise _DamagedFileError(parquet.unreadable(where, error, root=None)) from None
     return file

@@ -1,4 +1,4 @@
-"""The manifest of a destination: for each file of a system and day its checksum, size and number of rows.
+"""The manifest of a destination: the checksum, size and number of rows of each file of a system and day.
 
 provenance/manifest/<safe system name>/YYYYMMDD.json
 {"provenance/compacted/<safe system name>/YYYYMMDD/HH.parquet": {"sha256": …, "size_bytes": …, "rows": …}}
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 MANIFEST: Final = PurePosixPath("provenance/manifest")
-"""Folder of the manifests, relative to the destination."""
+"""The folder of the manifests, relative to the destination."""
 
-_TRIES: Final = 100  # executors of a rebuild may each have an hour of the same day
+_TRIES: Final = 100  # executors of a rebuild may have hours of the same day
 
 
 class ListedFile(msgspec.Struct, frozen=True):
-    """One file of a destination; `sha256` is of its bytes, in hex digits."""
+    """One file of a destination; `sha256` is the hash of its bytes, in hex digits."""
 
     sha256: str
     size_bytes: int
@@ -35,7 +35,7 @@ class ListedFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, data: ReadableBuffer) -> ListedFile:
-        """From a file's bytes; raises `pyarrow.ArrowException` unless they are a Parquet file."""
+        """Make it from a file's bytes; raises `pyarrow.ArrowException` if they are not a Parquet file."""
         rows = pq.ParquetFile(pa.BufferReader(data)).metadata.num_rows
         return cls(hashlib.sha256(data).hexdigest(), memoryview(data).nbytes, rows)
 
@@ -48,7 +48,7 @@ def manifest_path(system: str, day: str) -> str:
 def read_manifest(
     destination: Destination, system: str, day: str
 ) -> tuple[dict[str, ListedFile], Version | None]:
-    """What a manifest lists; nothing where there is none."""
+    """The files that a manifest lists; empty if there is no manifest."""
     path = manifest_path(system, day)
     found = destination.read(path)
     if found is None:
@@ -57,22 +57,22 @@ def read_manifest(
         return decode_manifest(found[0]), found[1]
     except msgspec.DecodeError as error:
         raise DestinationError(
-            f"{destination.name}/{path} is no manifest ({error}); move it away, and export again"
+            f"{destination.name}/{path} is not a manifest ({error}); move it away and export again"
         ) from None
 
 
 def decode_manifest(content: bytes) -> dict[str, ListedFile]:
-    """What a manifest lists, by path relative to the destination; raises `msgspec.DecodeError`."""
+    """The files that a manifest lists, by path relative to the destination; raises `msgspec.DecodeError`."""
     return _DECODER.decode(content)
 
 
 def list_files(
     destination: Destination, system: str, day: str, written: Mapping[str, tuple[Version, ListedFile]]
 ) -> None:
-    """Bring the manifest of a system (by safe name) and day up to date with the files written, by path.
+    """Update the manifest of a system (by safe name) and day with the files written, by path.
 
-    Two exports may write one file after another, and come here in the other order. So each asks which file is
-    there after it has read the manifest that its put replaces: the last one to write lists what is there.
+    Two exports may write a file in one order and get here in the other. So each one first reads the manifest
+    that it will replace, and then checks which file exists: the last one to write lists the actual files.
     """
     for _ in range(_TRIES):
         listed, version = read_manifest(destination, system, day)
@@ -87,7 +87,7 @@ def list_files(
             continue
         return
     raise DestinationError(
-        f"{destination.name}/{manifest_path(system, day)} is always written by others; export again"
+        f"{destination.name}/{manifest_path(system, day)} keeps being written by others; export again"
     )
 
 

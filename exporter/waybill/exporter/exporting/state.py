@@ -1,7 +1,7 @@
-"""The export state: what was exported where, below the root, a file for each destination, system and day.
+"""The export state: notes below the root of what was exported where, by destination, system and day.
 
-It spares an export what has not changed, and tells an age-off what is safe. It may be lost or outdated: then
-an export asks the destination.
+With it, an export skips unchanged files, and an age-off knows which files are safe to remove. It may be lost
+or outdated: then an export checks the destination.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LOCK: Final = ".lock"
 
 
 class ExportedFile(msgspec.Struct, frozen=True):
-    """One file that was exported.
+    """One exported file.
 
     Attributes:
-        mark: the local file.
+        mark: the stamp of the local file.
         source: SHA-256 of the local file, in hex digits.
-        version: the file at the destination.
-        merged: that file holds rows of others too.
+        version: the version of the file at the destination.
+        merged: whether that file also contains rows of others.
     """
 
     mark: FileStamp
@@ -53,33 +53,33 @@ class ExportState:
         self._files = files or Files()
 
     def name(self, name: str) -> None:
-        """Write down which destination it is, for people."""
+        """Write down the destination's name, for people."""
         path = self._folder / _NAME
         if not path.exists():
             self._publish(path, msgspec.json.encode(_Named(name)))
 
     @property
     def destination(self) -> str:
-        """The destination as an export was given it; empty where that is unknown."""
+        """The destination as it was given to the export; empty if unknown."""
         try:
             return msgspec.json.decode((self._folder / _NAME).read_bytes(), type=_Named).destination
         except (OSError, msgspec.DecodeError):
             return ""
 
     def load(self, system: str, day: str) -> dict[str, ExportedFile]:
-        """What was exported of a system (by safe name) and a day; nothing where that cannot be read."""
+        """The exported files of a system (by safe name) and day; empty if the state cannot be read."""
         try:
             return _DECODER.decode(self._path(system, day).read_bytes())
         except (OSError, msgspec.DecodeError):
             return {}
 
     def save(self, system: str, day: str, sent: Mapping[str, ExportedFile]) -> None:
-        """Replace what was noted."""
+        """Replace the noted state."""
         self._publish(self._path(system, day), msgspec.json.encode(sent, order="sorted"))
 
     def _publish(self, path: Path, data: bytes) -> None:
         self._files.make_folder(path.parent)
-        # Other exports may write the same state.
+        # Other exports may write to the same state.
         with locked(self._folder / _LOCK):
             publish_alone(self._files, path, data)
 
@@ -88,12 +88,12 @@ class ExportState:
 
 
 def destinations(root: Path) -> Iterator[ExportState]:
-    """The states of all destinations that were ever exported to."""
+    """The states of all destinations of past exports."""
     return (ExportState(root, key) for key in names(root / EXPORTS))
 
 
 def is_exported(states: list[ExportState], root: Path, path: Path, system: str, hour: Hour) -> bool:
-    """Whether a file, as it is now, was exported to every destination, and there is one."""
+    """Whether there is a destination, and the file in its current form was exported to all of them."""
     mark = FileStamp.of(path.stat())
     found = [state.load(system, hour.day).get(relative(root, path)) for state in states]
     return bool(found) and all(one is not None and one.mark == mark for one in found)

@@ -1,7 +1,44 @@
-"""The layout as a projection: events and records of the journal become raw files."""
+"""The layout as a projection: writes the journal's events and records to raw files."""
 
-from waybill.exporter.layout.projection import (
-    Layout as Layout,
-    open_layout as open_layout,
-    write_again as write_again,
-)
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.exporter.layout.projection import (
+        Layout as Layout,
+        open_layout as open_layout,
+        write_again as write_again,
+    )
+    from waybill.exporter.layout.stored_runs import (
+        DUE as DUE,
+        OPEN as OPEN,
+        SETTLE_S as SETTLE_S,
+        OpenCount as OpenCount,
+        StoredRun as StoredRun,
+        count_open as count_open,
+        has_plain_spark as has_plain_spark,
+        is_stored as is_stored,
+        key_of as key_of,
+        read_run as read_run,
+    )
+
+_PACKAGES = {
+    "waybill.exporter.layout.projection": {"Layout", "open_layout", "write_again"},
+    "waybill.exporter.layout.stored_runs": {
+        "DUE",
+        "OPEN",
+        "SETTLE_S",
+        "OpenCount",
+        "StoredRun",
+        "count_open",
+        "has_plain_spark",
+        "is_stored",
+        "key_of",
+        "read_run",
+    },
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,19 +1,19 @@
-"""What the archive knows of runs that the projection has not stored.
+"""Runs that the projection has not stored, looked up in the archive.
 
-A run is forgotten when no event of it came for as long as the journal keeps its entries. An event that comes
-later still, such as a failure after a week of work, is merged with what came before it, as if the run had
+A run is forgotten when it got no event for as long as the journal keeps entries. An event that comes even
+later, such as a failure after a week of work, is merged with the run's earlier events, as if the run had
 never been forgotten.
 
-Most runs that are not stored are new, and to look for them would cost more the longer the archive is. So not
-every file is looked into for every run. The archive's files are of two kinds:
+Most runs that are not stored are new, and searching for them would cost more as the archive grows. So not
+every file is searched for every run. There are two kinds of archive files:
 
-- Of most files, the projection has folded every entry, and has remembered since then which runs it forgot.
-  A run with an entry in such a file is stored, or its id is in `ForgottenRuns`.
-- Of the other files, the state that is stored says nothing: they are from before it noted what it forgot, or
-  the projection was off when their entries came, or they were filed by a journal that has lost them since,
-  or that this one is a copy of. They are looked into for every run that may be in them. After a few looks,
-  the ids of a file's runs are remembered for as long as the process lives, so that a file is not opened
-  again for every batch of a long backfill.
+- For most files, the projection has folded every entry, and has noted since then which runs it forgot. A run
+  with an entry in such a file is stored, or its id is in `ForgottenRuns`.
+- The stored state says nothing about the other files: they are from before it noted forgotten runs, or the
+  projection was off when their entries came, or they were filed by a journal that has since lost them, or
+  that this one is a copy of. They are searched for every run that may be in them. After a few searches, the
+  ids of a file's runs are cached for the life of the process, so that the file is not opened again for every
+  batch of a long backfill.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ log = logging.getLogger("waybill.exporter")
 
 _VERSION: Final = 7
 _SKEW_MS: Final = 86_400_000
-"""How far a host's clock may be ahead of the one that its events arrive by."""
+"""How far a sender's clock may be ahead of the clock that stamps arrivals."""
 _LOOKS: Final = 4
-"""After so many looks into a file, its ids are read and remembered."""
+"""After this many searches of a file, its ids are read and cached."""
 _READ_AT_ONCE: Final = 20_000
-"""How many ids one look-up reads, but for the rest of a file: no batch has to wait for all of them."""
+"""How many ids a look-up reads before it stops after the current file: no batch waits for all of them."""
 _REMEMBERED_MAX: Final = 4_000_000
-"""How many ids are remembered, at about 7 bytes each; further files are looked into each time."""
+"""How many ids are cached, at about 7 bytes each; further files are searched each time."""
 
 
 class ArchivedRuns:
     """Looks up runs among the archived entries of one journal.
 
     Args:
-        root: where the archive is.
-        nodes: gives the journal's nodes.
-        system_name: for entries that are stamped with none.
-        filed: gives the ranges of which the files hold what this journal has had under their numbers.
-        folded_from: gives the entry since which the stored state has folded every one and has remembered the
-            runs that it forgot.
+        root: the folder with the archive.
+        nodes: returns the journal's nodes.
+        system_name: for entries without a stamped name.
+        filed: returns the ranges whose files contain entries that this journal has had under their numbers.
+        folded_from: returns the first entry from which on the stored state has folded every entry and noted
+            the runs that it forgot.
     """
 
     def __init__(
@@ -79,19 +79,19 @@ class ArchivedRuns:
         self._read_files = _ReadFiles()
 
     def began_ms(self) -> int | None:
-        """When the first entry that is still archived can have arrived, in epoch milliseconds."""
+        """The earliest possible arrival of an archived entry, in epoch milliseconds."""
         for _, path in archived_files(self._root):
             return folder_hour(path).start_ms
         return None
 
     def of(self, before_ms: Mapping[str, int], forgotten: AbstractSet[str]) -> StatesByRun:
-        """Fold the entries of some runs, by id, that arrived before an instant each, in epoch milliseconds.
+        """Fold the entries of some runs, by id, that arrived before a run's instant, in epoch milliseconds.
 
-        Of the runs, `forgotten` are those that the stored state may have forgotten. A run that no entry is
-        found of is left out. A file that cannot be read is logged, and its entries are missing.
+        `forgotten` are the runs that the stored state may have forgotten. Runs without any entry are left
+        out. A file that cannot be read is logged, and its entries are missing.
         """
         nodes, folded_from = {node.name for node in self._nodes()}, self._folded_from()
-        # With a single node from the first entry on, no file is of the other kind: so none is looked for.
+        # With a single node from the first entry on, there is no file of the other kind to search.
         asked = forgotten if folded_from == 1 and len(nodes) == 1 else before_ms.keys()
         if not asked:
             return {}
@@ -101,7 +101,7 @@ class ArchivedRuns:
         runs = GatheredRuns()
         wanted: set[str] = set()
         in_read_files = self._read_files.among(asked)
-        # The files come in order of their hours, and a run is in none from before it began.
+        # The files are in order of their hours, and no file from before a run began contains it.
         for name, path in archived_files(self._root, first, last):
             hour = folder_hour(path)
             while len(wanted) < len(began) and began[len(wanted)][0] < hour.end_ms:
@@ -118,7 +118,7 @@ class ArchivedRuns:
                     if entry.kind is Kind.OPENLINEAGE:
                         self._add(runs, entry, before_ms)
             except parquet.DAMAGED as error:
-                log.warning("%s", parquet.unreadable(path, error))
+                log.warning("%s", parquet.unreadable(path, error, root=self._root))
         return runs.states()
 
     def _add(self, runs: GatheredRuns, entry: Entry, before_ms: Mapping[str, int]) -> None:
@@ -128,11 +128,11 @@ class ArchivedRuns:
                 state = observe(event, system_name=entry.system_name or self._system_name)
                 runs.add(state.run_id, None if state.faceted else state)
         except UNREADABLE:
-            log.exception("entry %d of the archive cannot be read, and is left out", entry.seq)
+            log.exception("entry %d of the archive cannot be read and is left out", entry.seq)
 
 
 class _ReadFiles:
-    """The ids of the runs of files that were looked into often."""
+    """The run ids of files that were searched often."""
 
     def __init__(self) -> None:
         self._rows: dict[str, bytes] = {}
@@ -143,16 +143,16 @@ class _ReadFiles:
         self._looks: Counter[Path] = Counter()
 
     def among(self, run_ids: Collection[str]) -> set[str]:
-        """Begin a look-up: those of the runs that may be in any of the files."""
+        """Begin a look-up; return the runs that may be in any of the files."""
         self._left = _READ_AT_ONCE
         return self._ids.among(run_ids)
 
     def has(self, path: Path) -> bool:
-        """Whether the ids of a file are known."""
+        """Whether the ids of a file are cached."""
         return path in self._files
 
     def look(self, path: Path, run_ids: set[str]) -> set[str]:
-        """Those of the runs that another file may have; what `read_run_ids` raises."""
+        """The runs that another file may contain; raises as `read_run_ids` does."""
         self._looks[path] += 1
         if self._looks[path] < _LOOKS or self._left <= 0 or self._count >= _REMEMBERED_MAX:
             return run_ids
@@ -169,7 +169,7 @@ class _ReadFiles:
 
 
 def begun_ms(run_id: str) -> int | None:
-    """When a run began according to its id, in epoch milliseconds; None where the id does not tell."""
+    """When a run began according to its id, in epoch milliseconds; None if the id does not show it."""
     try:
         uuid = UUID(run_id)
     except ValueError:

@@ -1,12 +1,12 @@
-"""The ids of the runs that the projection has forgotten, in a few bytes each.
+"""The ids of the runs that the projection has forgotten, at a few bytes each.
 
-Each id sets 16 bits of one row, so that a look-up reads one row: a blocked Bloom filter (Putze, Sanders,
-Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). A level that is full gets no more ids. The
-next one is as large as all before it together, so there are few (Almeida et al.: "Scalable Bloom Filters",
-2007).
+Each id sets 16 bits of one row, so a look-up reads only one row: a blocked Bloom filter (Putze, Sanders,
+Singler: "Cache-, Hash- and Space-Efficient Bloom Filters", 2007). A full level gets no more ids. The next
+level is as large as all earlier ones together, so there are few levels (Almeida et al.: "Scalable Bloom
+Filters", 2007).
 
-A full level takes 4 bytes an id, and takes about one in two million of all other ids for its own. So few, for
-a batch asks for thousands, and a single one that is taken for forgotten costs a look at every archived file.
+A full level takes 4 bytes per id, and has about one false positive in two million. The rate has to be that
+low: a batch looks up thousands of ids, and each false positive costs a search of every archived file.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _ROW_BYTES: Final = 512
 _ROW_IDS: Final = 128
 _FIRST_ROWS: Final = 2_048
 _ASKED_AT_ONCE: Final = 1_000
-_PLACES: Final = struct.Struct("<Q16H")  # the number of the row, and 16 bits in it
+_PLACES: Final = struct.Struct("<Q16H")  # the number of the row and 16 bits in it
 
 
 class _Level(msgspec.Struct, array_like=True):
-    """A part of the filter.
+    """One level of the filter.
 
     Attributes:
-        number: distinguishes its rows from those of the others.
-        rows: how many there are, though one without any id is not stored.
-        ids: how many it holds.
-        until_ms: all its runs got their last event before, in epoch milliseconds of received time; 0 as long
-            as it gets more of them.
+        number: distinguishes its rows from those of other levels.
+        rows: how many rows it has; rows without ids are not stored.
+        ids: how many ids it contains.
+        until_ms: all its runs got their last event before this instant, in epoch milliseconds of received
+            time; 0 while it still gets ids.
     """
 
     number: int
@@ -47,17 +47,17 @@ class _Level(msgspec.Struct, array_like=True):
     until_ms: int = 0
 
     def key_of(self, row_number: int) -> str:
-        """The state key of the row for the ids with a number."""
+        """The state key of the row for ids with this row number."""
         return f"{ROW}{self.number}:{row_number % self.rows}"
 
 
 class ForgottenRuns:
-    """A set that tells of every id that was ever added that it may be there, and hardly of any other.
+    """A set with rare false positives: every added id is found, and hardly any other.
 
     Args:
-        state_of: reads the stored state of some keys; what is not there is left out.
-        archive_began_ms: when the first entry that is still archived can have arrived, in epoch milliseconds;
-            None if nothing is. Runs whose events all came before are not worth remembering.
+        state_of: reads the stored state of some keys; missing keys are left out.
+        archive_began_ms: the earliest possible arrival of an archived entry, in epoch milliseconds; None if
+            nothing is archived. Runs whose events all came earlier are not worth remembering.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ForgottenRuns:
         self._levels = [] if stored is None else _DECODER.decode(stored)
 
     def among(self, ids: Collection[str]) -> set[str]:
-        """Those of the ids that may have been added. No other was, or its level was dropped."""
+        """The ids that may have been added. The others were not added, or their level was dropped."""
         found: set[str] = set()
         asked = list(ids) if self._levels else []
         for start in range(0, len(asked), _ASKED_AT_ONCE):
@@ -87,9 +87,9 @@ class ForgottenRuns:
         return found
 
     def add(self, ids: Collection[str], now_ms: int, put: dict[str, bytes], delete: list[str]) -> None:
-        """Add the ids of runs that got their last events before now, by received time.
+        """Add the ids of runs that got their last events before `now_ms`, by received time.
 
-        The change of the state has to be committed together with whatever forgets the runs.
+        The change of state must be committed together with the change that forgets the runs.
         """
         bits_of: defaultdict[str, list[int]] = defaultdict(list)
         for run_id in ids:
@@ -127,7 +127,7 @@ class ForgottenRuns:
 
 
 def _places_of(run_id: str) -> tuple[int, ...]:
-    """The number that tells an id's row, and 16 bits each, of which 12 tell a byte of the row and a bit."""
+    """An id's row number, and 16 numbers, of which 12 bits each select a byte of the row and a bit in it."""
     return _PLACES.unpack(blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=_PLACES.size).digest())
 
 

@@ -1,14 +1,14 @@
-"""The layout as a projection of the journal.
+"""The layout, a projection of the journal.
 
 A batch of entries is one range. The range is stored before its first file is written, and deleted by the
-commit that moves the cursor over it. A restart in between makes exactly the same files again. For the same
-reason, the records that a batch retracts are taken out of the compacted files before that commit.
+commit that moves the cursor past it. A restart in between makes exactly the same files again. For the same
+reason, the records that a batch retracts are removed from the compacted files before that commit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,8 +28,9 @@ from waybill.exporter.compaction import (
 from waybill.exporter.directory import raw_files, raw_hours
 from waybill.exporter.layout.archived_runs import ArchivedRuns
 from waybill.exporter.layout.forgotten_runs import ForgottenRuns
-from waybill.exporter.layout.runs import RUN, UnsettledRuns, unpublish
-from waybill.exporter.names import PROVENANCE, Hour, RawName
+from waybill.exporter.layout.runs import UnsettledRuns, unpublish
+from waybill.exporter.layout.stored_runs import PLAIN_SPARK, RUN, SETTLE_S, rests_on_listener
+from waybill.exporter.names import LAYOUT, PROVENANCE, Hour, RawName
 from waybill.exporter.parallel import workers_default
 from waybill.exporter.raw_notes import forget_raws, note_raws
 from waybill.exporter.stored_records import decode_entries
@@ -37,6 +38,7 @@ from waybill.facets import UNREADABLE
 from waybill.facets.arrow import to_tables
 from waybill.facets.sizes import made_chars
 from waybill.transport import RootError
+from waybill.transport.errors import reason_of
 from waybill.transport.files import Files
 from waybill.transport.root import Filing
 from waybill.transport.runner import Step, left_s, note_published
@@ -44,38 +46,35 @@ from waybill.transport.runner import Step, left_s, note_published
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
 
-SETTLE_S: Final = 10.0
-"""A derived run has settled when no event of it came for so long after its end."""
-
 LINGER_S: Final = 1.0
-"""Entries wait so long after a batch, for others to be written with."""
+"""After a batch, new entries wait this long for others to be written with them."""
 
-_NAME: Final = "layout"
 _FOLDED: Final = "folded"
 _ENTRIES_MAX: Final = 50_000
 _FOLD_ENTRIES: Final = 5_000  # are decoded at once
 _BATCH_BYTES_MAX: Final = 64 * 2**20
-_REPLAY_BYTES_MAX: Final = 2**40  # what was one batch is one again
-_SMALL_BYTES: Final = 2**16  # of which no event makes large records
+_REPLAY_BYTES_MAX: Final = 2**40  # a batch is the same batch when it is read again
+_SMALL_BYTES: Final = 2**16  # whose events make no large records
 _MADE_CHARS_MAX: Final = 2**29
-"""An event makes records of at most so many characters; admission lets far fewer pass by default."""
+"""The maximum size of the records that one event makes, in characters; admission's default is far lower."""
 _SCHEDULE_EVERY_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _DAY_MS: Final = 86_400_000
 
 
 def open_layout(journal: Journal, settings: Settings) -> Layout | None:
-    """The layout of a home, or None where `provenance_enabled` is off."""
+    """The layout of a home; None if `provenance_enabled` is off."""
     return Layout(journal, settings) if settings.provenance_enabled else None
 
 
 class Layout:
     """Writes the Parquet provenance layout from the journal."""
 
-    name = _NAME
+    name = LAYOUT
     stores = True
 
     def __init__(
@@ -94,21 +93,28 @@ class Layout:
         self._settle_ms = int(settle_s * 1_000)
         self._files = files or Files()
         self._workers = workers or workers_default()
-        self._filing = Filing(journal, settings.root, _NAME, PROVENANCE, self._files)
-        self._writer = RawWriter(settings.root, files=self._files, workers=self._workers, replaces=False)
+        self._filing = Filing(journal, settings.root, LAYOUT, PROVENANCE, self._files)
+        self._writer = RawWriter(
+            settings.root,
+            rule=settings.annotation_rule,
+            files=self._files,
+            workers=self._workers,
+            replaces=False,
+        )
         self._linger_s = linger_s
         self._schedule = CompactionSchedule(raw_hours(settings.root), gather_s=gather_s)
         self._runs: UnsettledRuns | None = None
         self._folded_from = 0
-        """Every entry from this one on was folded by a version that notes which runs it forgets."""
+        """From this entry on, every entry was folded by a version that notes forgotten runs."""
         self._damaged: dict[Hour, str] = {}
         self._next_ms: int | None = None
         """When the next run settles, in received time."""
         self._next_s = 0.0
-        """The same on the monotonic clock, which nobody sets back."""
+        """The same instant on the monotonic clock, which is never set back."""
         self._wrote_s = float("-inf")
         self._goes_on = False
         self._was_away = False
+        self._has_plain_spark = False
 
     def step(self) -> Step:
         """Write one batch of entries, or compact the hours that are due."""
@@ -119,25 +125,25 @@ class Layout:
             self._was_away = True
             return Step(retry_s=_RETRY_S, problem=str(error))
         except OSError as error:
-            # What is in memory is ahead of what is stored: start again from what is stored.
+            # The state in memory is ahead of the stored state: start again from the stored state.
             self._runs = None
             return Step(
                 retry_s=_RETRY_S,
-                problem=f"the layout below {self._settings.root} cannot be written ({error}); "
-                "mend the disk or make room there, and it goes on",
+                problem=f"the layout below {self._settings.root} cannot be written ({reason_of(error)}); "
+                "free space there or fix the disk, and it continues: nothing that was acknowledged is lost",
             )
         except BaseException:
             self._runs = None
             raise
 
     def pending(self) -> int:
-        """Entries that are not in the layout yet, and runs that have ended but not settled."""
-        waiting = self._journal.last_seq() - self._journal.cursor(_NAME)
+        """The entries that are not in the layout yet, plus the runs that have ended but not settled."""
+        waiting = self._journal.last_seq() - self._journal.cursor(LAYOUT)
         return waiting + (self._runs.unsettled if self._runs else 0)
 
     def finish(self) -> None:
-        """Compact every hour; raises `OSError` if one could not be compacted, after the others were."""
-        # A range that was cut short is written again first: its retractions come before its own records.
+        """Compact every hour; if one cannot be compacted, raise `OSError` after compacting the others."""
+        # An interrupted range is written again first: its retractions come before its own records.
         if self._filing.begun() is None:
             self._filing.open()
             self._compact(raw_hours(self._settings.root))
@@ -155,19 +161,19 @@ class Layout:
             if (begun := self._filing.begun()) is not None:
                 first, last = begun
                 limit = last - first + 1
-                entries = self._journal.feed(_NAME, first - 1, limit=limit, max_bytes=_REPLAY_BYTES_MAX)
+                entries = self._journal.feed(LAYOUT, first - 1, limit=limit, max_bytes=_REPLAY_BYTES_MAX)
                 return self._apply(self._runs, [entry for entry in entries if entry.seq <= last])
         for hour in self._schedule.to_squash():
             self._filing.check()
             squash_hour(self._settings.root, hour, node=self._journal.nodes()[-1].name, files=self._files)
             self._schedule.squashed(hour)
-        cursor = self._journal.cursor(_NAME)
+        cursor = self._journal.cursor(LAYOUT)
         waiting = self._journal.last_seq() - cursor
         linger_s = self._wrote_s + self._linger_s - time.monotonic()
         if waiting and (linger_s <= 0 or waiting >= _ENTRIES_MAX):
-            entries = self._journal.feed(_NAME, cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX)
+            entries = self._journal.feed(LAYOUT, cursor, limit=_ENTRIES_MAX, max_bytes=_BATCH_BYTES_MAX)
             entries = _first_range(entries)
-            # With more waiting than one batch holds there is nothing to linger for.
+            # If more than one batch is waiting, there is no reason to linger.
             self._goes_on = len(entries) < waiting
             return self._apply(self._runs, entries)
         return self._do_what_is_due(self._runs, linger_s if waiting else None)
@@ -181,13 +187,13 @@ class Layout:
             folded_from=lambda: self._folded_from,
         )
         return UnsettledRuns(
-            lambda prefix: self._journal.state(_NAME, prefix),
-            lambda key: self._journal.state_get(_NAME, key),
-            lambda put: self._journal.commit(_NAME, put=put, durable=False),
-            allowed=self._settings.provenance_annotations_allowed,
+            lambda prefix: self._journal.state(LAYOUT, prefix),
+            lambda key: self._journal.state_get(LAYOUT, key),
+            lambda put: self._journal.commit(LAYOUT, put=put, durable=False),
+            rule=self._settings.annotation_rule,
             settle_ms=self._settle_ms,
             retain_ms=int(self._settings.journal_retain_days * _DAY_MS),
-            forgotten=ForgottenRuns(lambda keys: self._journal.state_of(_NAME, keys), archived.began_ms),
+            forgotten=ForgottenRuns(lambda keys: self._journal.state_of(LAYOUT, keys), archived.began_ms),
             archived=archived,
         )
 
@@ -197,14 +203,15 @@ class Layout:
             for start in range(0, len(entries), _FOLD_ENTRIES)
         ]
         first, last = entries[0], entries[-1]
-        # Only a claim shows whether the journal's numbers were used before, which the look-up must know.
+        # Only a claim shows whether the journal's numbers were used before, and the look-up needs to know
+        # that.
         raw = RawName(self._filing.begin(first.seq, last.seq), first.seq, last.seq)
         self._folded_from = self._folded_without_gap_from(first.seq)
         outcome = runs.finish(last.seq, last.received_ms)
         try:
-            hours = self._writer.write_tables(raw, chain(tables, to_tables(outcome.records)))
+            hours = self._writer.write_tables(raw, chain(tables, to_tables(self._watched(outcome.records))))
         except FileExistsError as error:
-            # The range is begun: it is taken up again from what is stored, under another node.
+            # The range has been started: it is resumed from the stored state, under another node.
             self._filing.give_way(raw.node, Path(error.filename2))
             self._runs = None
             return Step(applied=1)
@@ -219,35 +226,43 @@ class Layout:
             retraction = Retraction(raw, frozenset(outcome.retracted), earlier)
             published.update(self._compact([], retraction).published)
         put = {**outcome.put, _FOLDED: msgspec.msgpack.encode((self._folded_from, last.seq))}
+        if self._has_plain_spark:
+            put[PLAIN_SPARK] = b""
         delete = outcome.delete
         if last.is_flush:
             published.update(self._compact(raw_hours(self._settings.root)).published)
-            noted, outdated = note_published(self._journal, _NAME, last.seq, published)
+            noted, outdated = note_published(self._journal, LAYOUT, last.seq, published)
             put |= noted
             delete += outdated
         self._filing.done(raw.node, raw.last, put=put, delete=delete)
         self._wrote_s = float("-inf") if self._goes_on else time.monotonic()
         return Step(applied=len(entries), problem=self._damage)
 
-    def _folded_without_gap_from(self, first_seq: int) -> int:
-        """The first of the entries that are all folded, up to a batch that begins with an entry.
+    def _watched(self, records: Iterable[ProvenanceRecord]) -> Iterator[ProvenanceRecord]:
+        """Note whether any record rests on the word of Spark's listener alone."""
+        for record in records:
+            self._has_plain_spark = self._has_plain_spark or rests_on_listener(record)
+            yield record
 
-        There is a gap where an earlier version was at work in between, or where the projection was off for so
-        long that the journal has let go of entries.
+    def _folded_without_gap_from(self, first_seq: int) -> int:
+        """The first of the entries that are all folded, up to the batch that begins with the given entry.
+
+        There is a gap if an earlier version ran in between, or if the projection was off for so long that the
+        journal has removed entries.
         """
-        stored = self._journal.state_get(_NAME, _FOLDED)
+        stored = self._journal.state_get(LAYOUT, _FOLDED)
         if stored is None:
             return first_seq
         folded_from, upto = _FOLDED_DECODER.decode(stored)
         return folded_from if first_seq <= upto + 1 else first_seq
 
     def _fold(self, runs: UnsettledRuns, entries: Sequence[Entry]) -> pa.Table:
-        """Fold what entries say of runs, and return the records that they hold by themselves."""
+        """Fold the entries' run events, and return the records that entries contain themselves."""
         system_name = self._settings.system_name
         found = decode_entries(
             entries,
             system_name=system_name,
-            allowed=self._settings.provenance_annotations_allowed,
+            rule=self._settings.annotation_rule,
             on_error=self._set_aside,
         )
         for entry, event in zip(entries, found.events, strict=True):
@@ -259,17 +274,17 @@ class Layout:
                 try:
                     if len(entry.body) > _SMALL_BYTES and made_chars(event) > _MADE_CHARS_MAX:
                         raise ValueError("its records would be too large; send fewer outputs in one event")
-                    runs.add_event(event, system_name=stamped, received_ms=entry.received_ms)
+                    runs.add_event(event, system_name=stamped, received_ms=entry.received_ms, seq=entry.seq)
                 except UNREADABLE as error:
                     self._set_aside(entry, error)
         return found.records
 
     def _set_aside(self, entry: Entry, error: Exception) -> None:
-        # Admission lets no such entry in. Should there be one nevertheless, it must not hold up the others.
-        self._journal.poison.set_aside(_NAME, entry.seq, f"{type(error).__name__}: {error}")
+        # Admission refuses such entries. If there is one nevertheless, it must not stop the others.
+        self._journal.poison.set_aside(LAYOUT, entry.seq, f"{type(error).__name__}: {error}")
 
     def _do_what_is_due(self, runs: UnsettledRuns, linger_s: float | None) -> Step:
-        """Settle runs and compact hours whose time has come, while there is nothing to write."""
+        """Settle runs and compact hours that are due, while there is nothing to write."""
         if linger_s is None:
             self._filing.check()
         settles_ms = runs.settles_ms
@@ -301,7 +316,8 @@ class Layout:
         noted = {*hours, *(retraction.hours() if retraction else ())}
         if noted:
             self._filing.check()
-        # The notes go first and what is left is noted again, so that a crash leaves none of a file that went.
+        # The notes are removed first and the remaining files noted again, so a crash leaves no note of a
+        # removed file.
         for hour in noted:
             forget_raws(self._settings.root, self._files, hour, self._raws_of(nodes, hour))
         report = compactor.compact(hours, retraction=retraction)
@@ -329,16 +345,16 @@ _FOLDED_DECODER: Final = msgspec.msgpack.Decoder(tuple[int, int])
 
 
 def write_again(journal: Journal, cursor: int) -> None:
-    """Have the records of runs written once more that were written for the entries after a cursor.
+    """Have the runs that were recorded for entries after a cursor recorded once more.
 
-    The root that had them is another one now, and the layout's cursor is about to be moved back. Only whoever
-    holds the runner's lease may do so.
+    The root that had them has been replaced, and the layout's cursor is about to be moved back. The caller
+    must hold the runner's lease.
     """
     for entry in journal.read(cursor, limit=1):
-        journal.commit(_NAME, put=unpublish(journal.state(_NAME, RUN), entry.received_ms))
+        journal.commit(LAYOUT, put=unpublish(journal.state(LAYOUT, RUN), entry.received_ms))
 
 
 def _first_range(entries: list[Entry]) -> list[Entry]:
-    """Return the first entries up to the first flush, which ends a range."""
+    """Return the entries up to and including the first flush, which ends a range."""
     end = next((at for at, entry in enumerate(entries, 1) if entry.is_flush), len(entries))
     return entries[:end]

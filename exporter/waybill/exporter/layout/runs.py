@@ -1,31 +1,43 @@
-"""The runs that a projection is in the middle of: when each has settled, and which records it then gives.
+"""The runs in progress of a projection: when each has settled, and which records it then produces.
 
-A run whose terminal event carries the facet is recorded at once, and its other events add nothing. Any other
-run is derived: its records are written once it has settled, that is when no event of it came for a while
-after its end, or its application ended, or a flush asks for it. What was written follows from what the run's
-events had said by then, so that a later event can take it back. A run that gets no events for long is
-forgotten; when an event may be of such a run, what was forgotten is brought back from the archive first.
+A run whose terminal event carries the facet is recorded at once, and its other events add nothing. The
+records of any other run are derived once it has settled: when it got no event for a while after its end, or
+its application ended, or a flush requests it. The records follow from the run's events up to then, so a later
+event can take them back. A run that gets no events for a long time is forgotten; if an event may belong to
+such a run, the forgotten state is first restored from the archive.
 
-What a run's events say is stored as it grows: what came last is in the run's own row, what was there before
-in pieces, of which each is at least twice as large as the next. So an event costs what it says itself, and
-only a run that settles is read as a whole.
+The folded state of a run is stored as it grows: the latest part is in the run's own row, earlier parts are in
+pieces, each at least twice as large as the next. So the cost of an event depends on its own size, and only a
+run that settles is read as a whole.
 
-Every decision depends on the times and marks in the journal, never on a clock. The journal's state holds all
-runs; in memory are only those that are about to settle, and those that got events last.
+Every decision depends on the times and marks in the journal, never on a clock. The journal's state contains
+all runs. Memory contains only those about to settle and those with the latest events.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from waybill.exporter.layout.archived_runs import begun_ms
+from waybill.exporter.layout.stored_runs import (
+    DUE,
+    KEY_CHARS_MAX,
+    OPEN,
+    PIECE,
+    ROW_BYTES,
+    RUN,
+    RUN_DECODER,
+    Piece,
+    RunProgress,
+    key_of,
+    read_piece,
+)
 from waybill.facets import (
-    EVIDENCE,
+    AnnotationRule,
     ProvenanceRecord,
     RunEvent,
     RunState,
@@ -37,96 +49,35 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.facets.folding import Gathered, ParentSeen
+from waybill.facets.folding import Gathered
 
 if TYPE_CHECKING:
     from waybill.exporter.layout.archived_runs import ArchivedRuns
     from waybill.exporter.layout.forgotten_runs import ForgottenRuns
     from waybill.facets.merge_rule import RecordKey
 
-# State keys. A run's part of them is its id; see `_key_of`.
-RUN: Final = "run:"  # of the runs
-PIECE: Final = (
-    "piece:"  # of what is too large for a run's own row: run, number of the piece, number of the row
-)
-DUE: Final = "due:"  # of the runs that ended and have not settled
+
+# More state keys, besides those of `stored_runs`.
 TOUCHED: Final = "touched:"  # of the runs touched in a minute, for pruning: minute, then sequence number
-PRUNED: Final = "pruned"  # of the first minute that is not pruned yet
+PRUNED: Final = "pruned"  # of the first minute that has not been pruned yet
 
 _MINUTE_MS: Final = 60_000
 _CACHED_MAX: Final = 20_000
 _PRUNED_MINUTES_MAX: Final = 100
-_KEY_CHARS_MAX: Final = 512
-_HASHED: Final = "#"
-_FEW: Final = 16  # outputs and annotations, which cost little to merge each time
-_INLINE_BYTES: Final = 4 * 2**10  # as much of a run is in its own row
-_ROW_BYTES: Final = 2**20
-_PUT_BYTES_MAX: Final = 16 * 2**20  # more than this is stored before the batch ends
-_RUN_BYTES_MAX: Final = 160 * 2**20  # a run that takes more gets no further outputs: it is folded in memory
-_OUTPUT_BYTES: Final = 200  # what an output takes besides its name, as the bytes of names are counted
-
-
-class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of what a run's events say, encoded, in rows of its own."""
-
-    number: int
-    size_bytes: int
-    outputs: int = 0
-
-    def keys(self, key: str) -> list[str]:
-        """The keys of its rows."""
-        rows = -(-self.size_bytes // _ROW_BYTES)
-        return [f"{PIECE}{key}:{self.number}:{row}" for row in range(rows)]
-
-
-class RunProgress(msgspec.Struct, array_like=True):
-    """What is stored of one run.
-
-    Attributes:
-        touched_ms: when its last entry was received.
-        state: what its last events say together. None without any pieces: an event carried the facet, and
-            nothing else counts.
-        published: the records written for it, where an earlier version stored them.
-        pieces: what its events said before; the largest first.
-        written: how many pieces the records written for it follow from; with one more, from `state` too.
-        ended: whether a terminal event is in the pieces.
-        parent: what the pieces say of the run that started it.
-    """
-
-    touched_ms: int
-    state: RunState | None
-    published: tuple[ProvenanceRecord, ...] = ()
-    pieces: list[Piece] = []
-    written: int = 0
-    ended: bool = False
-    parent: ParentSeen | None = None
-
-    @property
-    def is_faceted(self) -> bool:
-        """Whether an event carried the facet."""
-        return self.state is None and not self.pieces
-
-    @property
-    def has_room(self) -> bool:
-        """Whether it may get further outputs."""
-        taken_bytes = sum(piece.size_bytes + _OUTPUT_BYTES * piece.outputs for piece in self.pieces)
-        return taken_bytes <= _RUN_BYTES_MAX
-
-    @property
-    def is_all_written(self) -> bool:
-        """Whether the records written for it follow from everything that is in its row and pieces."""
-        return self.written == len(self.pieces) + (self.state is not None)
+_FEW: Final = 16  # outputs and annotations; so few are cheap to merge each time
+_INLINE_BYTES: Final = 4 * 2**10  # the part of a run in its own row
+_PUT_BYTES_MAX: Final = 16 * 2**20  # more than this is stored before the end of the batch
 
 
 class Due(msgspec.Struct, frozen=True, array_like=True):
-    """A run that has ended: when it settles, and the key of the run that started it."""
+    """An ended run: when it settles, and the key of the run that started it."""
 
     settles_ms: int
     parent: str | None
 
 
 class _Written(NamedTuple):
-    """What the records that are written for a run follow from."""
+    """The state that a run's written records follow from."""
 
     published: tuple[ProvenanceRecord, ...] = ()
     pieces: tuple[Piece, ...] = ()
@@ -147,11 +98,11 @@ class FoldedBatch(NamedTuple):
     """The result of a batch of entries.
 
     Attributes:
-        records: the derived records to be written; they are derived as they are taken.
-        retracted: natural keys of records that were written before and are contradicted now; they are all
-            there once all records were taken.
-        put: state to be stored with the cursor.
-        delete: state keys to be deleted with it.
+        records: the derived records to write; they are derived as the caller iterates.
+        retracted: natural keys of written records that are contradicted now; complete once all records were
+            iterated.
+        put: state to store with the cursor.
+        delete: state keys to delete with it.
     """
 
     records: Iterator[ProvenanceRecord]
@@ -161,18 +112,18 @@ class FoldedBatch(NamedTuple):
 
 
 class UnsettledRuns:
-    """Folds events into runs, a batch at a time; `finish` ends a batch.
+    """Folds events into runs, one batch at a time; `finish` ends a batch.
 
     Args:
-        state: reads the stored state, all keys with a prefix.
+        state: reads the stored state of all keys with a prefix.
         state_get: reads the stored state of one key.
-        state_put: stores what is too much for memory before the batch ends. Nothing refers to it until the
-            batch is committed, and a batch that is repeated stores the same.
-        allowed: annotation keys that reach the records.
-        settle_ms: how long after its last event an ended run has settled.
-        retain_ms: how long a run that gets no events is remembered.
-        forgotten: holds the ids of the runs that were forgotten.
-        archived: tells what was known of runs that are not stored.
+        state_put: stores state that does not fit into memory before the batch ends. Nothing refers to it
+            until the batch is committed, and a repeated batch stores the same.
+        rule: which annotations of a record are written.
+        settle_ms: how long after its last event an ended run settles.
+        retain_ms: how long a run without events is remembered.
+        forgotten: contains the ids of the forgotten runs.
+        archived: looks up the state of runs that are not stored.
     """
 
     def __init__(
@@ -181,7 +132,7 @@ class UnsettledRuns:
         state_get: Callable[[str], bytes | None],
         state_put: Callable[[Mapping[str, bytes]], None],
         *,
-        allowed: frozenset[str],
+        rule: AnnotationRule,
         settle_ms: int,
         retain_ms: int,
         forgotten: ForgottenRuns,
@@ -192,7 +143,7 @@ class UnsettledRuns:
         self._state = state
         self._state_get = state_get
         self._state_put = state_put
-        self._allowed = allowed | {EVIDENCE}
+        self._rule = rule
         self._settle_ms = settle_ms
         self._retain_ms = retain_ms
         self._runs: dict[str, RunProgress] = {}
@@ -203,7 +154,7 @@ class UnsettledRuns:
         for key, due in sorted(stored.items(), key=lambda item: item[1].settles_ms):
             self._add_due(key, due)
         self._due_changed.clear()
-        for key in [key for key in self._due if len(key) > _KEY_CHARS_MAX]:
+        for key in [key for key in self._due if len(key) > KEY_CHARS_MAX]:
             self._rename(key)
 
     def _begin(self) -> None:
@@ -225,22 +176,23 @@ class UnsettledRuns:
 
     @property
     def settles_ms(self) -> int | None:
-        """When the next of them settles, in epoch milliseconds of received time."""
+        """When the next run settles, in epoch milliseconds of received time."""
         return next((due.settles_ms for due in self._due.values()), None)
 
-    def add_event(self, event: RunEvent, *, system_name: str, received_ms: int) -> None:
-        """Fold one event. The record of one that carries the facet is the caller's to write.
+    def add_event(self, event: RunEvent, *, system_name: str, received_ms: int, seq: int = 0) -> None:
+        """Fold one event of an entry. If it carries the facet, the caller writes its record.
 
         Raises:
-            ValueError: it holds a time that cannot be read, or outputs for which its run has no room.
+            ValueError: it contains an unreadable time, or too many outputs for its run.
         """
         run_id = event.run.runId
-        key = _key_of(run_id)
+        key = key_of(run_id)
         seen = None if has_record(event) else observe(event, system_name=system_name)
         run = self._get(key) or self._rename(run_id)
+        self._note_open(key, run, (seq, received_ms), begins=seen is not None and not seen.ended)
         if run is not None and seen is not None and seen.outputs and not run.has_room:
             raise ValueError(
-                "its run has too many outputs already; write fewer, or shorter names, in one run"
+                "its run already has too many outputs; write fewer, or use shorter names, in one run"
             )
         if run is None:
             self._note_unknown(event, received_ms - self._retain_ms)
@@ -261,7 +213,7 @@ class UnsettledRuns:
                 self._settle(child, received_ms)
 
     def settle_until(self, received_ms: int) -> None:
-        """Settle the runs that are due at a time."""
+        """Settle the runs that are due at a given time."""
         while self._due:
             key, due = next(iter(self._due.items()))
             if due.settles_ms > received_ms:
@@ -274,15 +226,15 @@ class UnsettledRuns:
             self._settle(key, received_ms)
 
     def finish(self, last_seq: int, received_ms: int) -> FoldedBatch:
-        """End the batch, given its last entry and when that was received."""
+        """End the batch, given its last entry and the time that entry was received."""
         for run_id, state in self._look_up_unsure().items():
-            self._bring_back(_key_of(run_id), state, received_ms)
+            self._bring_back(key_of(run_id), state, received_ms)
         for key in self._touched:
             run = self._runs[key]
             self._gather(key, run)
             encoded = _ENCODER.encode(run)
             if len(encoded) > _INLINE_BYTES and run.state is not None:
-                del encoded  # it may be as large as all that a batch says
+                del encoded  # it may be as large as the whole batch
                 self._set_aside(key, run)
                 encoded = _ENCODER.encode(run)
             self._put[RUN + key] = encoded
@@ -300,7 +252,7 @@ class UnsettledRuns:
         if self._touched:
             put[f"{TOUCHED}{received_ms // _MINUTE_MS:012}:{last_seq}"] = _ENCODER.encode(list(self._touched))
         self._prune(received_ms, put, delete)
-        # Those touched longest ago leave memory; they can be read again.
+        # The least recently touched runs leave memory; they can be read again.
         for key in list(self._runs)[: max(len(self._runs) - _CACHED_MAX, 0)]:
             del self._runs[key]
         self._begin()
@@ -313,7 +265,7 @@ class UnsettledRuns:
         put: Mapping[str, bytes],
         retracted: set[RecordKey],
     ) -> Iterator[ProvenanceRecord]:
-        """Derive the records that were not written before, and note those that are contradicted."""
+        """Derive the records that are not written yet, and note the contradicted ones."""
         for key, (before, now) in changed.items():
             if before is _NOTHING:
                 yield from self._records_of(key, now, put)
@@ -329,12 +281,23 @@ class UnsettledRuns:
         states = [self._read(key, piece, put) for piece in written.pieces]
         states += [] if written.state is None else [written.state]
         derived = records_of(merge_states(*states)) if states else written.published
-        return (keep_annotations(record, self._allowed) for record in derived)
+        return (keep_annotations(record, self._rule) for record in derived)
+
+    def _note_open(self, key: str, run: RunProgress | None, began: tuple[int, int], *, begins: bool) -> None:
+        """Note that a run begins, or that it is no longer open."""
+        if run is None and begins:
+            self._put[OPEN + key] = _ENCODER.encode(began)
+        elif run is not None and not begins and not (run.ended or run.is_faceted):
+            self._close(key)
+
+    def _close(self, key: str) -> None:
+        self._put.pop(OPEN + key, None)
+        self._delete.append(OPEN + key)
 
     def _end(self, key: str, run: RunProgress, received_ms: int) -> None:
         if run.ended:
             self._drop_due(key)
-            parent = None if run.parent is None else _key_of(run.parent.run_id)
+            parent = None if run.parent is None else key_of(run.parent.run_id)
             self._add_due(key, Due(received_ms + self._settle_ms, parent))
 
     def _settle(self, key: str, received_ms: int) -> None:
@@ -349,7 +312,7 @@ class UnsettledRuns:
         self._touch(key, run, received_ms)
 
     def _faceted(self, key: str, run: RunProgress | None) -> RunProgress:
-        """Return what is left of a run of which an event carries the facet."""
+        """Return the reduced state of a run that has an event with the facet."""
         if run is not None:
             self._note_before(key, run)
             self._rewritten.add(key)
@@ -358,7 +321,7 @@ class UnsettledRuns:
         return RunProgress(0, None)
 
     def _note_unknown(self, event: RunEvent, before_ms: int) -> None:
-        """Note a run that is not stored, if events of it may have come before an instant."""
+        """Note a run that is not stored, if it may have got events before an instant."""
         run_id = event.run.runId
         began_ms = begun_ms(run_id)
         is_old = (parse_instant_us(event.eventTime) // 1_000 if began_ms is None else began_ms) < before_ms
@@ -368,18 +331,20 @@ class UnsettledRuns:
             self._old.add(run_id)
 
     def _look_up_unsure(self) -> Mapping[str, RunState | None]:
-        """What was known of the runs that are not stored; see `ArchivedRuns.of`."""
-        keys = {run_id: _key_of(run_id) for run_id in self._unsure}
+        """The archived state of the runs that are not stored; see `ArchivedRuns.of`."""
+        keys = {run_id: key_of(run_id) for run_id in self._unsure}
         found = self._forgotten.among(keys.values())
         forgotten = {run_id for run_id, key in keys.items() if key in found}
         before_ms = {run_id: self._unsure[run_id] for run_id in forgotten | self._old}
         return self._archived.of(before_ms, forgotten)
 
     def _bring_back(self, key: str, before: RunState | None, received_ms: int) -> None:
-        """Go on with a run from what was known of it before this batch."""
+        """Continue a run from its state before this batch."""
         run = self._runs[key]
         self._before[key] = _Written(state=before)
         self._rewritten.add(key)
+        if before is None or before.ended:
+            self._close(key)
         if before is None or run.is_faceted:
             self._drop_due(key)
             self._drop(key, run.pieces)
@@ -398,7 +363,7 @@ class UnsettledRuns:
         run.parent = merge_states(before, run.state).parent
 
     def _add(self, key: str, run: RunProgress, seen: RunState) -> None:
-        """Add what an event says to what came before."""
+        """Fold an event into a run's state."""
         self._note_before(key, run)
         if run.state is not None and run.is_all_written:
             self._set_aside(key, run)
@@ -413,7 +378,7 @@ class UnsettledRuns:
             run.parent = seen.parent
 
     def _note_before(self, key: str, run: RunProgress) -> None:
-        """Note what is written for a run before this batch changes anything about it."""
+        """Note which records of a run are written before this batch changes it."""
         if key not in self._before:
             self._before[key] = _Written.of(run)
 
@@ -422,19 +387,19 @@ class UnsettledRuns:
             run.state = merge_states(run.state, fresh.whole())
 
     def _set_aside(self, key: str, run: RunProgress) -> None:
-        """Make a piece of a run's own row, together with pieces that are not much larger."""
+        """Move a run's own row into a piece, together with pieces that are not much larger."""
         if run.state is None:
             return
         encoded = _ENCODER.encode(run.state)
         number = run.pieces[-1].number + 1 if run.pieces else 0
-        # What the written records follow from must not be mixed with what came later.
+        # The state behind the written records must not be mixed with later state.
         first = 0 if run.is_all_written else run.written
         at, size_bytes = len(run.pieces), len(encoded)
         while at > first and run.pieces[at - 1].size_bytes <= 2 * size_bytes:
             at -= 1
             size_bytes += run.pieces[at].size_bytes
         if joined := run.pieces[at:]:
-            del encoded  # what comes in its place is larger
+            del encoded  # its replacement is larger
             run.state = merge_states(*(self._read(key, piece, self._put) for piece in joined), run.state)
             encoded = _ENCODER.encode(run.state)
             self._drop(key, joined)
@@ -442,7 +407,7 @@ class UnsettledRuns:
         piece = Piece(number, len(encoded), len(run.state.outputs))
         run.pieces, run.written, run.state = [*run.pieces[:at], piece], written, None
         for row, row_key in enumerate(piece.keys(key)):
-            self._put[row_key] = encoded[row * _ROW_BYTES : (row + 1) * _ROW_BYTES]
+            self._put[row_key] = encoded[row * ROW_BYTES : (row + 1) * ROW_BYTES]
             self._put_bytes += len(self._put[row_key])
             if self._put_bytes > _PUT_BYTES_MAX:
                 self._store_pieces()
@@ -454,10 +419,7 @@ class UnsettledRuns:
         self._put_bytes = 0
 
     def _read(self, key: str, piece: Piece, put: Mapping[str, bytes]) -> RunState:
-        encoded = bytearray()
-        for row in piece.keys(key):
-            encoded += put[row] if row in put else self._state_get(row) or b""
-        return _STATE_DECODER.decode(encoded)
+        return read_piece(key, piece, put, self._state_get)
 
     def _drop(self, key: str, pieces: list[Piece]) -> None:
         rows = [row for piece in pieces for row in piece.keys(key)]
@@ -472,8 +434,8 @@ class UnsettledRuns:
         return run
 
     def _rename(self, run_id: str) -> RunProgress | None:
-        """Take up a run with a long id, which an earlier version stored under the id itself."""
-        key = _key_of(run_id)
+        """Read a run with a long id, which an earlier version stored under the id itself."""
+        key = key_of(run_id)
         if key == run_id or (stored := self._state_get(RUN + run_id)) is None:
             return None
         run = self._decode(key, stored)
@@ -484,7 +446,7 @@ class UnsettledRuns:
         return run
 
     def _decode(self, key: str, stored: bytes) -> RunProgress:
-        run = _RUN_DECODER.decode(stored)
+        run = RUN_DECODER.decode(stored)
         if run.state is not None and not run.pieces:
             run.ended, run.parent = run.state.ended, run.state.parent
         # An earlier version stored the records themselves.
@@ -516,7 +478,7 @@ class UnsettledRuns:
                 del self._children[due.parent]
 
     def _prune(self, received_ms: int, put: dict[str, bytes], delete: list[str]) -> None:
-        """Forget runs that got no events for long."""
+        """Forget runs that got no events for a long time."""
         stored = self._state_get(PRUNED)
         end = (received_ms - self._retain_ms) // _MINUTE_MS
         start = end if stored is None else int(stored)
@@ -529,42 +491,33 @@ class UnsettledRuns:
                 delete.append(row)
                 for key in _IDS_DECODER.decode(value):
                     run = self._get(key)
-                    # What is touched by the batch is stored with it.
+                    # Runs touched by the batch are stored with it.
                     if run and key not in self._touched and run.touched_ms // _MINUTE_MS <= minute:
-                        delete.append(RUN + key)
+                        delete += [RUN + key, OPEN + key]
                         delete.extend(row for piece in run.pieces for row in piece.keys(key))
                         del self._runs[key]
                         # An earlier version stored a run with a long id under the id itself.
-                        forgotten |= dict.fromkeys((key, _key_of(key)))
+                        forgotten |= dict.fromkeys((key, key_of(key)))
         self._forgotten.add(forgotten, received_ms, put, delete)
         put[PRUNED] = str(end).encode()
 
 
-def _key_of(run_id: str) -> str:
-    """Return a run's part of its state keys: its id, or the hash of a long one."""
-    if len(run_id) <= _KEY_CHARS_MAX and not run_id.startswith(_HASHED):
-        return run_id
-    return _HASHED + blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
 def unpublish(stored: Mapping[str, bytes], since_ms: int) -> dict[str, bytes]:
-    """What to store, given the stored runs, so that those touched since then are recorded once more.
+    """The state to store, given the stored runs, so that runs touched since then are recorded once more.
 
     They settle with the next batch.
     """
     put: dict[str, bytes] = {}
     for key, value in stored.items():
-        run = _RUN_DECODER.decode(value)
+        run = RUN_DECODER.decode(value)
         if not run.is_faceted and (run.published or run.written) and run.touched_ms >= since_ms:
             put[key] = _ENCODER.encode(msgspec.structs.replace(run, published=(), written=0))
             parent = run.parent or (None if run.state is None else run.state.parent)
-            due = Due(run.touched_ms, None if parent is None else _key_of(parent.run_id))
+            due = Due(run.touched_ms, None if parent is None else key_of(parent.run_id))
             put[DUE + key.removeprefix(RUN)] = _ENCODER.encode(due)
     return put
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_RUN_DECODER: Final = msgspec.msgpack.Decoder(RunProgress)
-_STATE_DECODER: Final = msgspec.msgpack.Decoder(RunState)
 _DUE_DECODER: Final = msgspec.msgpack.Decoder(Due)
 _IDS_DECODER: Final = msgspec.msgpack.Decoder(list[str])

@@ -1,4 +1,4 @@
-"""The ledger of a root: every change of its files, in a chain of small entries."""
+"""The ledger of a root: records every change of its files, in a chain of small entries."""
 
 from waybill.exporter.ledger.changes import Changes as Changes
 from waybill.exporter.ledger.holding import (

@@ -1,4 +1,4 @@
-"""What one change of a root has done so far, as its ledger will have it."""
+"""What one change of a root has done so far, for its ledger entry."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 class Changes(dict[str, str | None]):
-    """By path relative to the root, the seal of each published file, and None for each removed one.
+    """By path relative to the root, the seal of each published file, or None for each removed one.
 
     Attributes:
-        certain: False where something failed on the way, so that only the files can tell what they are.
-        quarantined: for each file that was quarantined, where it was and where it is.
-        reasons: for each quarantined file, by where it is, why.
-        found: by path, the seal of the file that was there before, and None where there was none.
+        certain: False if something failed on the way, so that only the files show their state.
+        quarantined: for each quarantined file, its old and its new path.
+        reasons: the reason for each quarantined file, by its new path.
+        found: by path, the seal of the file that was there before, or None if there was none.
         restored: the ids of findings whose rows were filed again.
-        accepted: by id of each finding that is accepted, the reason.
+        accepted: the reason for each accepted finding, by its id.
     """
 
     certain = True
@@ -35,7 +35,7 @@ class Changes(dict[str, str | None]):
         self.accepted: Mapping[str, str] = {}
 
     def add_quarantined(self, files: Iterable[Quarantined]) -> None:
-        """Note that damaged files left. What was published in their place since is for `update` to say."""
+        """Note that damaged files were moved away. Files published in their place come through `update`."""
         for one in files:
             self.quarantined[one.path] = one.kept
             self.reasons[one.kept] = one.reason

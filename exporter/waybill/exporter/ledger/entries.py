@@ -1,10 +1,11 @@
-"""The ledger's entries on disk: a file each, and one file for all of a day that is over.
+"""The ledger's entries on disk: one file per entry, and one file for all entries of a past day.
 
     provenance/ledger/YYYYMMDD/NNNNNNNNNN.json                 one entry
     provenance/ledger/YYYYMMDD/NNNNNNNNNN-NNNNNNNNNN.jsonl     all of a day, a line each, byte for byte
 
-The second is made of the first when a later day gets its first entry, so that a year is 365 files rather than
-half a million. It is published before the others are removed; those that a crash left beside it are ignored.
+The second kind is made from the first when a later day gets its first entry, so that a year has 365 files
+instead of half a million. It is published before the single files are removed; single files that a crash
+leaves beside it are ignored.
 """
 
 from __future__ import annotations
@@ -27,47 +28,47 @@ _DAY: Final = re.compile(r"([0-9]{10})-([0-9]{10})\.jsonl")
 
 
 class EntryFile(NamedTuple):
-    """An entry as it is stored."""
+    """A stored entry."""
 
     path: Path
     number: int
-    """Its number in the ledger; of an entry in a day's file, the number of the last one there."""
+    """Its number in the ledger; for an entry in a day's file, the number of that file's last entry."""
     content: bytes
 
 
 def read_entries(root: Path) -> Iterator[EntryFile]:
-    """Every entry, in order; raises `OSError` if one cannot be read."""
+    """All entries, in order; raises `OSError` if one cannot be read."""
     for day in _days(root):
         yield from _of_day(root, day)
 
 
 def last_entry(root: Path) -> EntryFile | None:
-    """The last entry; None where there is none. Raises `OSError` if it cannot be read."""
+    """The last entry; None if there is none. Raises `OSError` if it cannot be read."""
     newest = (found for day in reversed(_days(root)) if (found := _of_day(root, day, last_only=True)))
     return next((found[-1] for found in newest), None)
 
 
 def next_path(root: Path, last: EntryFile | None, at_ms: int) -> Path:
-    """The path of the next entry, given the one before it and when it is begun, in epoch milliseconds."""
+    """The path of the next entry, given the previous entry and the start time, in epoch milliseconds."""
     day = f"{datetime.fromtimestamp(at_ms // 1_000, UTC):%Y%m%d}"
     number = 1
     if last is not None:
-        # A clock that was set back must not change the order.
+        # A clock that is set back must not change the order.
         day, number = max(day, last.path.parent.name), last.number + 1
     return root / LEDGER / day / f"{number:010}.json"
 
 
 def fold_days(root: Path, files: Files, before: str) -> None:
-    """Make one file of the entries of each day before a day; what fails now is tried again another day.
+    """Make one file of each earlier day's entries; if that fails, it is tried again another day.
 
-    Only whoever holds the root's lock may, and only once every entry of those days is completed.
+    The caller must hold the root's lock, and every entry of those days must be completed.
     """
     for day in reversed([day for day in _days(root) if day < before]):
         folder = root / LEDGER / day
         singles = [name for name in names(folder) if _ONE.fullmatch(name)]
         if not singles:
             if any(_DAY.fullmatch(name) for name in names(folder)):
-                return  # The days before this one are folded too.
+                return  # The days before this one have already been merged.
             continue
         with contextlib.suppress(OSError):
             _fold(files, folder, singles)
@@ -77,7 +78,7 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
     if not any(_DAY.fullmatch(name) for name in names(folder)):
         contents = [(folder / name).read_bytes() for name in singles]
         if any(b"\n" in content for content in contents):
-            return  # Waybill wrote no such entry; `verify` reports it.
+            return  # Waybill did not write this entry; `verify` reports it.
         sweep(files, folder)
         name = f"{singles[0][:-5]}-{singles[-1][:-5]}.jsonl"
         publish(files, folder / name, b"".join(content + b"\n" for content in contents))
@@ -89,7 +90,7 @@ def _fold(files: Files, folder: Path, singles: list[str]) -> None:
 def _of_day(root: Path, day: str, *, last_only: bool = False) -> list[EntryFile]:
     folder = root / LEDGER / day
     while True:
-        # An entry that vanishes while it is read is in the day's file by now, or recorded no change.
+        # An entry that vanishes while it is read is now in the day's file, or recorded no change.
         with contextlib.suppress(FileNotFoundError):
             return _read_day(folder, last_only=last_only)
 

@@ -1,4 +1,4 @@
-"""One entry of a ledger, and its form on the disk."""
+"""One entry of a ledger, and its format on disk."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from waybill.exporter.names import Hour
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One change of a root, or what somebody settled.
+    """One change of a root, or the findings that somebody accepted.
 
     Attributes:
-        before: SHA-256 of the entry before it, in hex digits; empty in the first.
-        at_ms: when it was begun, in epoch milliseconds.
+        before: SHA-256 of the previous entry, in hex digits; empty in the first entry.
+        at_ms: when it was started, in epoch milliseconds.
         hours: the hours that it concerns.
-        files: by path relative to the root, the seal of each changed file, and None for each removed one.
-            None as a whole: the entry is begun and not completed.
-        whole: `files` are all files of these hours.
-        aside: for each file that was quarantined, where it was and where it is.
-        found: by path, the seal of the file that was there before the change, and None where there was none.
-            A path that is not in it was not looked at. In the first entry, the predecessors' seals.
-        reasons: for each quarantined file, by where it is, why.
-        keeps: the change removes no file: what is gone when a crash is mended was not removed by it.
-        refiles: the change files again what the archive lacked, outside of its chain.
-        accepted: by id of each finding that somebody accepted, the reason.
+        files: by path relative to the root, the seal of each changed file, or None for each removed one. None
+            as a whole: the entry is started but not completed.
+        whole: whether `files` are all files of these hours.
+        aside: for each quarantined file, its old and its new path.
+        found: by path, the seal of the file that was there before the change, or None if there was none.
+            Other paths were not checked. In the first entry, the predecessors' seals.
+        reasons: the reason for each quarantined file, by its new path.
+        keeps: the change removes no file; files missing after a crash were not removed by it.
+        refiles: the change refiles entries that the archive lacked, outside its chain.
+        accepted: the reason for each accepted finding, by its id.
         restored: the ids of findings whose rows were filed again.
     """
 
@@ -52,4 +52,4 @@ def hash_of(content: bytes) -> str:
 
 encode: Final = msgspec.json.Encoder().encode
 decode: Final = msgspec.json.Decoder(LedgerEntry).decode
-"""Raises `msgspec.DecodeError` if it is no entry."""
+"""Decode an entry; raises `msgspec.DecodeError` if it is not one."""

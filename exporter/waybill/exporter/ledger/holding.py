@@ -1,14 +1,14 @@
-"""Holding the files of some hours against the ledger, before they are changed.
+"""Comparing the files of some hours with the ledger, before they are changed.
 
     provenance/seals/YYYYMMDD/HH.json    by path, the last seals of an hour's compacted and late files
 
-Reading a ledger of years for each compaction would take longer every day. So the last seals of each hour are
-noted beside it. A note saves the reading where a file is the noted one, and decides nothing else: where it is
-another, or the note is lost, torn or outdated, the ledger itself is read. So notes need no fsync.
+Reading a ledger of many years for each compaction would take longer every day. So the last seals of each hour
+are noted beside it. If a file matches the note, the ledger need not be read; that is all a note decides. If
+the file differs, or the note is lost, torn or outdated, the ledger itself is read. So notes need no fsync.
 
-A note is no proof. Whoever forges a file and its note has the file merged here, and `verify` reports it: it
-reads the ledger. To name in the note the entry that vouches for a file would not help: an older file has an
-entry that is true, and whoever writes notes may write entries.
+A note proves nothing. If somebody forges a file and its note, the file is merged here, but `verify` reports
+it, because it reads the ledger. Naming the file's ledger entry in the note would not help: an older file also
+has a genuine entry, and anyone who can write notes can write entries.
 """
 
 from __future__ import annotations
@@ -42,14 +42,13 @@ def hold_against_ledger(
     *,
     only: Collection[Path] | None = None,
 ) -> list[Quarantined]:
-    """Quarantine the files of some hours that are not the ledger's, and return them.
+    """Quarantine the files of some hours that differ from the ledger, and return them.
 
-    What was found goes into the changes.
+    The seals found are added to the changes.
 
-    Looked at are the hours' compacted and late files, or `only` some files. One that is missing is noted: if
-    something takes its place, the ledger will say so. One that cannot be read is left to whoever needs it.
-    Only the holder of the root's lock may do it. Raises `OSError` if the ledger cannot be read, or a file not
-    moved.
+    Checks the hours' compacted and late files, or `only` some files. A missing file is noted: if another
+    takes its place, the ledger will say so. A file that cannot be read is left to its readers. The caller
+    must hold the root's lock. Raises `OSError` if the ledger cannot be read or a file cannot be moved.
     """
     noted = {path: seal for hour in hours for path, seal in read_note(root, hour).items()}
     if only is None:
@@ -65,7 +64,7 @@ def hold_against_ledger(
     )
     state = (read_ledger(root) if others else None) or LedgerState()
     aside = []
-    # A root whose first entry this is has nothing to be held against.
+    # If this is the root's first entry, there is nothing to compare with.
     for path in others if state.entries else ():
         known, hour = state.seal(path), hour_in(path)
         if hour is None or changes.found[path] in {None, known}:
@@ -79,7 +78,7 @@ def hold_against_ledger(
 
 
 def seal_there(path: Path) -> str | None:
-    """The seal of the file at a path; empty where it has none, None where there is no file.
+    """The seal of the file at a path; empty if it has none, None if there is no file.
 
     Raises `DAMAGED` if its footer cannot be read.
     """
@@ -90,7 +89,7 @@ def seal_there(path: Path) -> str | None:
 
 
 def read_note(root: Path, hour: Hour) -> dict[str, str]:
-    """The last seals of an hour's compacted and late files, by path, as far as they are noted."""
+    """The noted last seals of an hour's compacted and late files, by path."""
     try:
         return _DECODER.decode((root / _note_path(hour)).read_bytes())
     except (OSError, msgspec.DecodeError):
@@ -98,9 +97,9 @@ def read_note(root: Path, hour: Hour) -> dict[str, str]:
 
 
 def note_seals(root: Path, files: Files, seals: Mapping[str, str | None]) -> None:
-    """Note the last seals of compacted and late files, by path; None for one that left.
+    """Note the last seals of compacted and late files, by path; None for a removed file.
 
-    What cannot be written costs the next change of that hour a reading of the ledger.
+    If a note cannot be written, the next change of that hour reads the ledger.
     """
     by_hour: defaultdict[Hour, dict[str, str | None]] = defaultdict(dict)
     for path, seal in seals.items():

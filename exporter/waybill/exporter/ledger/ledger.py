@@ -1,13 +1,13 @@
-"""The ledger of a root: every change of its compacted, late and archive files, in a chain of small entries.
+"""The ledger of a root: a chain of small entries, for every change of its compacted, late and archive files.
 
-An entry holds the hash of the one before it. So no entry can be changed, left out or inserted unless all that
-follow are rewritten, and the hash of the last one, kept anywhere else, vouches for everything before it. An
-entry is begun, with the hours that are about to change, before the first file changes, and completed after
-the last. After a crash in between, the next change first completes it from the files of those hours.
+An entry contains the hash of the previous one. So no entry can be changed, removed or inserted without
+rewriting all later ones, and the hash of the last entry, kept elsewhere, vouches for everything before it. An
+entry is started, with the hours about to change, before the first file changes, and completed after the last.
+After a crash in between, the next change first completes it from the files of those hours.
 
-Whoever changes compacted or late files first holds them against the ledger (see `holding` in this package).
-An entry says what was found there, so that it shows where that was not what the ledger had (see `state`).
-`entries` knows how entries are stored.
+Before compacted or late files are changed, they are compared with the ledger (see `holding` in this package).
+An entry records what was found, so it shows where that differed from the ledger (see `state`). `entries`
+defines how entries are stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from waybill.transport.locks import locked
 
 @contextlib.contextmanager
 def root_lock(root: Path, files: Files) -> Iterator[None]:
-    """Wait until nobody else changes the files of this root, and keep others waiting meanwhile."""
+    """Hold the root's lock: wait until nobody else changes its files, and make others wait."""
     folder = root / RAW.parent
     files.make_folder(folder)
     with locked(folder / _LOCK):
@@ -48,10 +48,10 @@ def root_lock(root: Path, files: Files) -> Iterator[None]:
 def recorded(
     root: Path, files: Files, hours: Iterable[Hour], *, keeps: bool = False, refiles: bool = False
 ) -> Iterator[Changes]:
-    """Take the root's lock, and record what changes in some hours: the caller fills in the changes.
+    """Take the root's lock, and record a change of some hours; the caller fills in the changes.
 
-    With `keeps` the caller removes no file, with `refiles` it files again what the archive lacked. Raises
-    `OSError` if an entry cannot be read or written.
+    With `keeps`, the caller removes no file; with `refiles`, it refiles entries that the archive lacked.
+    Raises `OSError` if an entry cannot be read or written.
     """
     with root_lock(root, files):
         last = _complete(root, files) or _adopt(root, files)
@@ -90,7 +90,7 @@ def recorded(
 
 
 def _adopt(root: Path, files: Files) -> EntryFile | None:
-    """Begin a ledger with the files that are there already; None where there are none."""
+    """Start a ledger with the existing files; None if there are none."""
     archived = {parse_hour(day, hour) for day in names(root / EVENTS) for hour in names(root / EVENTS / day)}
     hours = compacted_folders(root).keys() | set(filter(None, archived))
     there = {path: seals for path, seals in _seals(root, sorted(hours)) if seals[0] is not None}
@@ -110,14 +110,14 @@ def _adopt(root: Path, files: Files) -> EntryFile | None:
 
 
 def _complete(root: Path, files: Files) -> EntryFile | None:
-    """Complete the last entry if a crash left it begun; return it as it is then."""
+    """Complete the last entry if a crash interrupted it; return the completed entry."""
     last = last_entry(root)
     if last is None:
         return None
     try:
         entry = decode(last.content)
     except msgspec.DecodeError as error:
-        raise OSError(f"{last.path} is no entry of a ledger ({error}); restore it from a copy") from None
+        raise OSError(f"{last.path} is not a ledger entry ({error}); restore it from a copy") from None
     if entry.files is None:
         _complete_by_files(root, files, last.path, entry, Changes())
         last = last._replace(content=last.path.read_bytes())
@@ -125,13 +125,13 @@ def _complete(root: Path, files: Files) -> EntryFile | None:
 
 
 def _complete_by_files(root: Path, files: Files, path: Path, begun: LedgerEntry, changed: Changes) -> None:
-    """Complete an entry by what is there, and by what is known of the change."""
+    """Complete an entry from the existing files and from what is known of the change."""
     state = read_ledger(root) or LedgerState()
     there = dict(_seals(root, begun.hours))
     gone = []
     for known in state.files_of(begun.hours):
         if known not in there and (root / known).exists():
-            there[known] = (state.seal(known), None)  # Reading it fails, and says nothing of its seal.
+            there[known] = (state.seal(known), None)  # It cannot be read, so its seal is unknown.
         elif known not in there:
             gone.append(known)
     reports = [one for one in list_quarantined(root) if one.hour in begun.hours and one.at_ms >= begun.at_ms]
@@ -157,12 +157,12 @@ def _complete_by_files(root: Path, files: Files, path: Path, begun: LedgerEntry,
 
 
 def _seals(root: Path, hours: Iterable[Hour]) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
-    """By path, the seals of the files that are there and of their predecessors."""
+    """By path, the seals of the existing files and of their predecessors."""
     for hour, compacted in compacted_files(root, list(hours)).items():
         folder = root / events_folder(hour)
         archived = [folder / name for name in names(folder) if RawName.parse(name)]
         for path in compacted + archived:
-            # A missing file raises an `OSError`, and one that cannot be read has no seal to be known by.
+            # A missing file raises an `OSError`, and an unreadable one has no seal.
             with contextlib.suppress(*parquet.DAMAGED):
                 metadata = pq.read_metadata(path).metadata
                 yield relative(root, path), (seal_in(metadata), before_in(metadata))

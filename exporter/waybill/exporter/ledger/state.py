@@ -1,7 +1,7 @@
-"""What the entries of a ledger say together, and what they leave in doubt.
+"""The combined state of a ledger's entries, and the doubts that they leave.
 
-A doubt is a finding that stays one whatever happens to the files afterwards, until somebody accepts it: a
-file that was gone or was not the ledger's when something else took its place, or one that was quarantined.
+A doubt is a finding that stays, whatever happens to the files afterwards, until somebody accepts it: a file
+that was missing or differed from the ledger when another took its place, or a quarantined file.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _UNKNOWN: Final = (None, None)
 
 
 class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """What an entry leaves in doubt.
+    """A doubt that an entry leaves.
 
     Attributes:
-        kind: as `waybill.exporter.verification.Finding` has it.
+        kind: as in `waybill.exporter.verification.Finding`.
         path: the file, relative to the root.
-        was: where the rows of a quarantined file were, relative to the root; else as `path`.
+        was: the old path of a quarantined file, relative to the root; otherwise the same as `path`.
         what: a sentence about it.
-        evidence: what distinguishes it from others of the same kind and path.
+        evidence: distinguishes it from others with the same kind and path.
     """
 
     kind: str
@@ -46,18 +46,18 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerState(msgspec.Struct):
-    """What the entries of a ledger say together.
+    """The combined state of a ledger's entries.
 
     Attributes:
-        head: SHA-256 of the last completed entry, in hex digits; empty where there is none.
+        head: SHA-256 of the last completed entry, in hex digits; empty if there is none.
         entries: how many entries are completed.
         heads: the SHA-256 of each of them.
-        seals: by path, the seals of the file there and of its predecessor, each None where there is none.
-        changing: hours that an entry was begun for.
-        doubts: by id, what is in doubt.
-        accepted: by id of each finding that somebody accepted, the reason.
+        seals: by path, the seals of the file and of its predecessor, each None if there is none.
+        changing: the hours of a started entry.
+        doubts: the doubts, by id.
+        accepted: the reason for each accepted finding, by its id.
         restored: the ids of findings whose rows were filed again.
-        refiled: paths of archive files that were filed again, outside of their journal's chain.
+        refiled: paths of archive files that were refiled, outside their journal's chain.
     """
 
     head: str = ""
@@ -73,16 +73,16 @@ class LedgerState(msgspec.Struct):
     _gone: defaultdict[str, list[str]] = msgspec.field(default_factory=lambda: defaultdict(list))
 
     def seal(self, path: str) -> str | None:
-        """The seal of the file at a path; None where the ledger has none."""
+        """The seal of the file at a path; None if the ledger has none."""
         return self.seals.get(path, _UNKNOWN)[0]
 
     def files_of(self, hours: Iterable[Hour]) -> Iterator[str]:
-        """The paths of the files that the ledger has in some hours."""
+        """The paths of the ledger's files in some hours."""
         for hour in hours:
             yield from (path for path in sorted(self._paths[hour]) if self.seal(path) is not None)
 
     def follow(self, entry: LedgerEntry, content: bytes) -> None:
-        """Take in the next completed entry."""
+        """Apply the next completed entry."""
         self.head = hash_of(content)
         self.heads.add(self.head)
         self.entries += 1
@@ -97,7 +97,7 @@ class LedgerState(msgspec.Struct):
                 self._doubt(
                     "damaged",
                     kept,
-                    f"{path} was set aside ({entry.reasons[kept]}); run `waybill repair`",
+                    f"{path} was quarantined ({entry.reasons[kept]})",
                     was=path,
                 )
         self.accepted.update(entry.accepted)
@@ -106,7 +106,7 @@ class LedgerState(msgspec.Struct):
     def _follow_file(self, entry: LedgerEntry, path: str, seal: str | None) -> None:
         before = self.seal(path)
         if path in entry.aside and not entry.refiles:
-            before = None  # What replaces a quarantined file begins a new chain.
+            before = None  # A file that replaces a quarantined one starts a new chain.
         elif not entry.before or self._doubt_base(entry, path):
             before = entry.found.get(path) or None
         if seal != before or not entry.whole:
@@ -114,12 +114,12 @@ class LedgerState(msgspec.Struct):
             if entry.refiles and is_archived(path):
                 self.refiled.add(path)
         if entry.refiles and seal is not None:
-            # The archive has again what it lacked, entry by entry.
+            # The archive has the missing entries again, one by one.
             for one in self._gone.pop(path, ()):
                 self.doubts.pop(one, None)
 
     def doubt_entry(self, path: Path, what: str, content: bytes) -> None:
-        """Note that an entry is not what it should be."""
+        """Note that an entry is wrong."""
         self._doubt("ledger", str(LEDGER), what, evidence=f"{path.name} {hash_of(content)}")
 
     def _put(self, path: str, seals: tuple[str | None, str | None]) -> None:
@@ -128,13 +128,13 @@ class LedgerState(msgspec.Struct):
             self._paths[hour].add(path)
 
     def _doubt_base(self, entry: LedgerEntry, path: str) -> bool:
-        """Whether the file that was there before a change is not the one that the ledger has."""
+        """Whether the file before a change differed from the ledger's."""
         known = self.seal(path)
         if path not in entry.found or entry.found[path] == known or entry.accepted:
             return False
         is_gone = entry.found[path] is None
-        was = "was gone, though no age-off took it," if is_gone else "was not the ledger's"
-        what = f"{path} {was} when something else took its place; run `waybill repair`"
+        was = "was missing, although no age-off removed it," if is_gone else "was not the file in the ledger"
+        what = f"{path} {was} when another file took its place"
         if is_gone:
             self._gone[path].append(self._doubt("removed", path, what, evidence=known or ""))
         else:
@@ -156,32 +156,32 @@ class LedgerState(msgspec.Struct):
 
 
 def read_ledger(root: Path) -> LedgerState | None:
-    """Follow a ledger from its first entry, if there is one; raises `OSError` if an entry cannot be read."""
+    """Read a ledger from its first entry, if there is one; raises `OSError` if an entry cannot be read."""
     state, is_empty = LedgerState(), True
     for path, _, content in read_entries(root):
         is_empty = False
         try:
             entry = decode(content)
         except msgspec.DecodeError as error:
-            what = f"{path} is no entry of a ledger ({error}); restore it"
+            what = f"{path} is not a ledger entry ({error}); restore it"
             state.doubt_entry(path, what, content)
             continue
         if entry.files is None:
             state.changing |= frozenset(entry.hours)
             continue
         if entry.before != state.head:
-            what = f"{path} does not follow the entry before it; restore both from a copy"
+            what = f"{path} does not continue the previous entry; restore both from a copy"
             state.doubt_entry(path, what, content)
         state.follow(entry, content)
     return None if is_empty else state
 
 
 def finding_id(kind: str, path: str, evidence: str) -> str:
-    """A short name for a finding, the same whenever the same is found."""
+    """A short name for a finding, the same each time it is found."""
     digest = hashlib.sha256(f"{kind}\0{path}\0{evidence}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:_ID_DIGITS]
 
 
 def is_archived(path: str) -> bool:
-    """Whether a path in a ledger is of a file of the archive."""
+    """Whether a path in a ledger is that of an archive file."""
     return path.startswith(f"{EVENTS}/")

@@ -20,10 +20,12 @@ from waybill.exporter.parquet.reading import (
     ALWAYS as ALWAYS,
     DAMAGED as DAMAGED,
     WINDOW_ROWS as WINDOW_ROWS,
+    ForeignError as ForeignError,
     Room as Room,
     Span as Span,
     TimeWindow as TimeWindow,
     cut as cut,
+    damage_of as damage_of,
     in_windows as in_windows,
     open_bytes as open_bytes,
     open_file as open_file,
@@ -35,6 +37,7 @@ from waybill.exporter.parquet.reading import (
     unreachable as unreachable,
     unreadable as unreadable,
 )
+from waybill.exporter.parquet.rules import Rules as Rules, keys_apart as keys_apart
 from waybill.exporter.parquet.seal import (
     before_in as before_in,
     check_seal as check_seal,

@@ -1,8 +1,8 @@
-"""What a compacted file covers: by node, the journal ranges whose records it holds.
+"""The covers of a compacted file: by node, the journal ranges whose records it holds.
 
 Kept in the Parquet footer under `KEY` as JSON: by node, a list of ``[first, last]``, both inclusive,
-ascending and coalesced. By it a reader leaves out raw files that are compacted already, and a compaction that
-was interrupted knows what it has done. The archive notes what it has filed in the same form.
+ascending and coalesced. With it a reader skips raw files that are compacted already, and an interrupted
+compaction knows how far it came. The archive notes what it has filed in the same form.
 """
 
 from __future__ import annotations

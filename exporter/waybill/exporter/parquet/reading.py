@@ -9,6 +9,7 @@ while it is read.
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -21,6 +22,7 @@ import pyarrow.parquet as pq
 
 from waybill.exporter.parquet.decoded import trimmed
 from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA
+from waybill.exporter.remedies import repair_command
 from waybill.facets.record import AFTER_LAST_MS
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ ALWAYS: Final = TimeWindow(0, AFTER_LAST_MS)
 
 
 class Span(NamedTuple):
-    """What a footer tells of a row group."""
+    """The facts about a row group from a footer."""
 
     first_ms: int
     """Its earliest `completed`, in epoch milliseconds."""
@@ -216,13 +218,13 @@ def _open(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.
     try:
         file = pq.ParquetFile(source, metadata=metadata, read_dictionary=list(CODED))
     except KeyError as error:  # which pyarrow raises for a column that is not there
-        raise pa.ArrowInvalid(f"it has no column {error}") from None
+        raise ForeignError(f"it has no column {error}") from None
     check(file.schema_arrow)
     return file
 
 
 def spans(metadata: pq.FileMetaData) -> list[Span]:
-    """What the footer tells of the row groups of a file, in order."""
+    """The facts about each row group of a file from its footer, in order."""
     place = next(at for at in range(metadata.num_columns) if metadata.schema.column(at).path == "completed")
     return [_span(metadata.row_group(at), place) for at in range(metadata.num_row_groups)]
 
@@ -234,25 +236,38 @@ def _span(group: pq.RowGroupMetaData, place: int) -> Span:
     return Span(first, last, max(group.num_rows, group.total_byte_size // _ROW_BYTES))
 
 
-def unreadable(path: Path | str, error: Exception) -> str:
-    """The sentence about a file that could not be read, which is damaged if it was not the system's fault."""
+class ForeignError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
+    """A file is not one of Waybill's, or not as Waybill wrote it; one of `DAMAGED`, in plain words."""
+
+
+def unreadable(path: Path | str, error: Exception, *, root: Path | None) -> str:
+    """The sentence about a file that could not be read, which is damaged if it was not the system's fault.
+
+    `root` is the one that the file belongs to, if `waybill repair` works on that.
+    """
     # A system's own error says nothing about the bytes.
     if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
         return unreachable(path, error)
-    reason = " ".join(str(error).split())
-    return f"{path} cannot be read ({reason}); put a good copy in its place, or move it away"
+    way_out = "put a good copy in its place" if root is None else f"run `{repair_command(root)}`"
+    return f"{path} is damaged ({damage_of(error)}); {way_out}"
+
+
+def damage_of(error: Exception) -> str:
+    """What is wrong with a file that raised one of `DAMAGED`: what a library says of it is for nobody."""
+    return str(error) if isinstance(error, ForeignError) else "it is not a whole Parquet file"
 
 
 def unreachable(path: Path | str, error: Exception) -> str:
     """The sentence about a file that cannot be read now, though it may be undamaged."""
-    reason = " ".join(str(error).split())
+    number = getattr(error, "errno", None)
+    reason = "there is no memory for it" if number is None else os.strerror(number)
     return f"{path} cannot be read now ({reason}); see to the disk and its permissions, and it is tried again"
 
 
 def check(schema: pa.Schema) -> None:
-    """Raise `ArrowInvalid` unless a file has the columns of the layout."""
+    """Raise `ForeignError` unless a file has the columns of the layout."""
     if schema.remove_metadata() != CODED_SCHEMA:
-        raise pa.ArrowInvalid("its columns are not those of the provenance layout")
+        raise ForeignError("its columns are not those of the provenance layout")
 
 
 def row_groups(file: pq.ParquetFile) -> Iterator[pa.Table]:

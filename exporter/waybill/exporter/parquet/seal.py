@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from waybill.exporter.parquet.reading import DAMAGED
+from waybill.exporter.parquet.reading import DAMAGED, ForeignError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -95,9 +95,9 @@ def is_intact(file: BinaryIO, seal: str) -> bool:
 
 
 def check_seal(file: BinaryIO, seal: str) -> None:
-    """Raise `ArrowInvalid`, which is one of `DAMAGED`, unless the file is the one that was sealed."""
+    """Raise `ForeignError`, which is one of `DAMAGED`, unless the file is the one that was sealed."""
     if not is_intact(file, seal):
-        raise pa.ArrowInvalid("its bytes are not those that were sealed")
+        raise ForeignError("its bytes are not those that were sealed")
 
 
 def _place(data: memoryview) -> int:

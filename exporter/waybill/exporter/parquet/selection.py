@@ -1,7 +1,7 @@
 """Selecting rows of a file of the layout while reading as little of it as possible.
 
-A row group is skipped if its statistics or its Bloom filters tell that it cannot hold what is asked for; of
-the others, the columns that are asked about are read first.
+A row group is skipped if its statistics or Bloom filters show that it cannot match; of the others, the
+columns in the conditions are read first.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 from waybill.exporter.parquet.bloom import can_hold
 from waybill.exporter.parquet.decoded import trimmed
 from waybill.exporter.parquet.encoding import CODED, CODED_SCHEMA, join
+from waybill.exporter.parquet.reading import ForeignError
 from waybill.facets.arrow import SCHEMA
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def open_selectable(path: Path) -> Selectable:
     source = pa.OSFile(str(path))
     fragment = _format().make_fragment(source)
     if fragment.physical_schema.remove_metadata() != SELECTED_SCHEMA:
-        raise pa.ArrowInvalid("its columns are not those of the provenance layout")
+        raise ForeignError("its columns are not those of the provenance layout")
     return Selectable(fragment, source)
 
 
@@ -77,14 +78,14 @@ def _format() -> ds.ParquetFileFormat:
 def select(
     file: Selectable,
     wanted: pc.Expression,
-    texts: Mapping[str, str],
+    texts: Mapping[str, Sequence[str]],
     room: Room,
     columns: Sequence[str] = SCHEMA.names,
 ) -> pa.Table:
     """The rows of an open file that meet a condition, as `SELECTED_SCHEMA` has these columns.
 
-    A row group at a time is in memory. `texts` are, by column, what the condition asks it to be; these are
-    looked up in Bloom filters.
+    A row group at a time is in memory. `texts` are, by column, those one of which the condition asks it to
+    be; these are looked up in Bloom filters.
 
     Raises:
         WindowTooLargeError: there is no room for the rows.
@@ -107,14 +108,17 @@ def select(
 
 
 def matching_row_groups(
-    file: Selectable, wanted: pc.Expression, texts: Mapping[str, str]
+    file: Selectable, wanted: pc.Expression, texts: Mapping[str, Sequence[str]]
 ) -> Iterator[ds.ParquetFileFragment]:
     """The row groups of an open file that may hold rows which meet a condition; see `select`."""
     schema = file.metadata.schema
     places = {schema.column(at).path: at for at in range(len(schema)) if texts}
     for part in file.fragment.split_by_row_group(wanted):
         group = file.metadata.row_group(part.row_groups[0].id)
-        if not all(can_hold(file.source, group.column(places[name]), text) for name, text in texts.items()):
+        if not all(
+            any(can_hold(file.source, group.column(places[name]), text) for text in some)
+            for name, some in texts.items()
+        ):
             continue
         # Counting reads only the columns asked about, which does not pay where there is little to read.
         if group.num_rows <= _FEW_ROWS or part.count_rows(

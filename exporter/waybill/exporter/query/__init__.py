@@ -1,13 +1,46 @@
-"""Questions to the layout, and where the records of an entry are."""
+"""Queries of the layout, and the location of an entry's records."""
 
-from waybill.exporter.incomplete import IncompleteError as IncompleteError
-from waybill.exporter.query.backlog import (
-    Backlog as Backlog,
-    BacklogError as BacklogError,
-    poison_note as poison_note,
-    read_backlog as read_backlog,
-)
-from waybill.exporter.query.comparison import Difference as Difference, compare as compare
-from waybill.exporter.query.locate import Located as Located, locate_entry as locate_entry
-from waybill.exporter.query.query import PatternError as PatternError, Query as Query
-from waybill.exporter.query.reader import find as find, scan as scan
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.exporter.incomplete import IncompleteError as IncompleteError
+    from waybill.exporter.query.answering import answer as answer, find as find
+    from waybill.exporter.query.backlog import (
+        Backlog as Backlog,
+        BacklogError as BacklogError,
+        poison_note as poison_note,
+        read_backlog as read_backlog,
+    )
+    from waybill.exporter.query.comparison import Difference as Difference, compare as compare
+    from waybill.exporter.query.locate import Located as Located, locate_entry as locate_entry
+    from waybill.exporter.query.not_ended import (
+        OpenRunSeen as OpenRunSeen,
+        open_runs as open_runs,
+    )
+    from waybill.exporter.query.query import (
+        PatternError as PatternError,
+        Query as Query,
+        spellings_of as spellings_of,
+    )
+    from waybill.exporter.query.reader import scan as scan
+    from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
+    from waybill.exporter.query.unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
+
+_PACKAGES = {
+    "waybill.exporter.incomplete": {"IncompleteError"},
+    "waybill.exporter.query.answering": {"answer", "find"},
+    "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
+    "waybill.exporter.query.comparison": {"Difference", "compare"},
+    "waybill.exporter.query.locate": {"Located", "locate_entry"},
+    "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
+    "waybill.exporter.query.query": {"PatternError", "Query", "spellings_of"},
+    "waybill.exporter.query.reader": {"scan"},
+    "waybill.exporter.query.summarized": {"Summarized", "read_summarized"},
+    "waybill.exporter.query.unsettled": {"Unsettled", "read_unsettled"},
+}
+"""Where each name comes from."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

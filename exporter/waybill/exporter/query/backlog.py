@@ -1,19 +1,31 @@
-"""The backlog: accepted records that are only in the journal, and not in the layout's files yet."""
+"""The backlog: accepted records that are not in the layout's files yet.
+
+They are in the journal, or in the archive if the journal has dropped an entry before the layout read it: the
+layout's cursor stands still while `provenance_enabled` is off.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from waybill.exporter.layout import Layout
-from waybill.exporter.names import Hour, hour_of
-from waybill.exporter.query.query import Query
+from waybill.exporter import parquet
+from waybill.exporter.archive import archived_files, filed_ranges, read_entries
+from waybill.exporter.names import LAYOUT, Hour, hour_of
+from waybill.exporter.parquet import ALWAYS
+from waybill.exporter.query.query import Query, spellings_of
 from waybill.exporter.stored_records import decode_entries
+from waybill.facets import AnnotationRule
 from waybill.facets.arrow import SCHEMA, from_table
+from waybill.transport.counting import counted
 from waybill.transport.errors import WaybillError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
 
@@ -21,21 +33,29 @@ _CHUNK_BYTES: Final = 16 * 2**20
 _CHUNK_ENTRIES: Final = 10_000
 _SEE_POISON: Final = "see `waybill poison list`"
 
+TOO_FAR_BEHIND: Final = (
+    "the files are too far behind the accepted events to answer this now; try again later, or narrow this: "
+    "one file, one system, a final state, a span of time"
+)
+"""The message of a `BacklogError`."""
+
 UNFILED_BYTES_MAX: Final = 64 * 2**20
-"""How much of the backlog may be in memory for one question."""
+"""How much of the backlog may be in memory for one query."""
 
 
 class BacklogError(WaybillError):
-    """The layout is so far behind the journal that a question cannot be answered in bounded memory."""
+    """Too much is not in files yet to answer a query in bounded memory or time."""
 
 
 class Backlog(NamedTuple):
-    """What the layout has not written yet."""
+    """The records that the layout has not written yet."""
 
     records: pa.Table
     """A table of `waybill.facets.arrow.SCHEMA`, in any order."""
     unread: tuple[str, ...]
-    """A sentence about each entry that cannot be read, and may hold some of the answer."""
+    """A sentence about each entry or archived file that cannot be read and may hold part of the answer."""
+    since_ms: int = ALWAYS.since_ms
+    """From this instant of `completed` on every record is here; there was no room for earlier ones."""
 
 
 def read_backlog(
@@ -48,65 +68,144 @@ def read_backlog(
     """Read the records that answer a query from the entries that the layout has not written yet.
 
     These are the records that entries hold by themselves: a run without the facet gives records only once it
-    has settled. Some of them may be in files already; `find` and `scan` return each once.
+    has settled. Some of them may be in files already; `find` and `scan` return each once. If there are
+    more than `max_bytes` of them, only the newest are returned; see `Backlog.since_ms`.
 
     Raises:
         JournalError: the journal cannot be read.
-        BacklogError: there are more such records than `max_bytes`.
+        BacklogError: there are more than `max_bytes` of one instant.
     """
     query = query or Query()
-    wanted = query.by_key()
-    texts = [text.encode("utf-8", "surrogatepass") for text in (query.did, query.data_sink) if text]
-    tables, size_bytes = [SCHEMA.empty_table()], 0
+    texts = [
+        [text.encode("utf-8", "surrogatepass") for text in some]
+        for some in (spellings_of(query.did or ""), (query.data_sink or "",))
+    ]
+    newest = _Newest(max_bytes)
     unread: list[str] = []
 
     def note(entry: Entry, error: Exception | str) -> None:
-        unread.append(f"entry {entry.seq} of {journal.path} cannot be read ({error})")
+        unread.append(damaged(journal, entry, error))
 
-    after = journal.cursor(Layout.name)
-    while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
-        after = entries[-1].seq
+    for entries in unfiled_entries(journal, settings.root, unread):
         for entry in entries:
             if entry.damage is not None:
                 note(entry, entry.damage)
         found = decode_entries(
             [entry for entry in entries if entry.damage is None and _may_hold(entry.body, texts)],
             system_name=settings.system_name,
-            allowed=settings.provenance_annotations_allowed,
+            rule=settings.annotation_rule,
             on_error=note,
         )
-        tables.append(found.records.filter(wanted))
-        size_bytes += tables[-1].nbytes
-        if size_bytes > max_bytes:
-            raise BacklogError(
-                "the files are too far behind what was accepted to answer this now; ask again in a while, or "
-                "for less: one file, one system, a final state, a span of time"
-            )
-    return Backlog(pa.concat_tables(tables), tuple(unread))
+        newest.add(found.records.filter(query.by_key()))
+    return Backlog(newest.whole(), tuple(unread), newest.since_ms)
+
+
+def damaged(journal: Journal, entry: Entry, error: Exception | str) -> str:
+    """A sentence about an entry that cannot be read."""
+    return f"entry {entry.seq} of {journal.path} cannot be read ({error})"
+
+
+def unfiled_entries(journal: Journal, root: Path, unread: list[str]) -> Iterator[list[Entry]]:
+    """The entries that the layout has not written, a few at a time: the journal's, then the archive's.
+
+    Entries that the journal drops meanwhile are in the archive by then. A sentence about each archived file
+    that cannot be read is added to `unread`.
+    """
+    after = journal.cursor(LAYOUT)
+    gaps: list[range] = []
+    while entries := journal.read(after, limit=_CHUNK_ENTRIES, max_bytes=_CHUNK_BYTES):
+        if entries[0].seq > after + 1:
+            gaps.append(range(after + 1, entries[0].seq))
+        after = entries[-1].seq
+        yield entries
+    if gaps:
+        yield from archived_entries(journal, root, gaps, unread)
+
+
+def archived_entries(
+    journal: Journal, root: Path, gaps: Sequence[range], unread: list[str]
+) -> Iterator[list[Entry]]:
+    """The archived entries of these numbers that the journal itself has filed."""
+    filed = filed_ranges(journal)
+    for name, path in archived_files(root):
+        if not filed.has(name) or not any(name.first < gap.stop and gap.start <= name.last for gap in gaps):
+            continue
+        try:
+            for entries in read_entries(path):
+                yield [entry for entry in entries if any(entry.seq in gap for gap in gaps)]
+        except FileNotFoundError:
+            continue  # It has been aged off meanwhile.
+        except parquet.DAMAGED as error:
+            unread.append(parquet.unreadable(path, error, root=root))
+
+
+class _Newest:
+    """Collects records for as long as there is room for them, and drops the older half when there is none."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.since_ms = ALWAYS.since_ms
+        self._max_bytes = max_bytes
+        self._tables = [SCHEMA.empty_table()]
+        self._size_bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        self._append(self._since(table))
+        while self._size_bytes > self._max_bytes:
+            self._drop()
+
+    def whole(self) -> pa.Table:
+        return pa.concat_tables(self._tables)
+
+    def _append(self, table: pa.Table) -> None:
+        self._tables.append(table)
+        self._size_bytes += table.nbytes
+
+    def _since(self, table: pa.Table) -> pa.Table:
+        if self.since_ms == ALWAYS.since_ms:
+            return table
+        return table.filter(pc.greater_equal(_completed_ms(table), self.since_ms))
+
+    def _drop(self) -> None:
+        whole = self.whole()
+        completed_ms = _completed_ms(whole)
+        bounds = pc.min_max(completed_ms).as_py()
+        if bounds["min"] == bounds["max"]:
+            raise BacklogError(TOO_FAR_BEHIND)
+        middle = pc.quantile(completed_ms, 0.5, interpolation="lower")[0].as_py()
+        self.since_ms = middle + 1 if middle < bounds["max"] else middle
+        self._tables, self._size_bytes = [], 0
+        self._append(self._since(whole))
+
+
+def _completed_ms(table: pa.Table) -> pa.ChunkedArray:
+    return table["completed"].cast(pa.int64())
 
 
 def poison_note(journal: Journal) -> str | None:
     """A sentence about the entries that the layout has set aside, since no answer has their records.
 
-    Nobody knows which question they belong to, so this is told beside every answer. None: there are none.
+    Nobody knows which query they belong to, so every answer comes with this sentence. None: there are none.
 
     Raises:
         JournalError: the journal cannot be read.
     """
-    count = journal.poison.counts().get(Layout.name, 0)
+    count = journal.poison.counts().get(LAYOUT, 0)
     if not count:
         return None
-    return f"{count:,} {'entry is' if count == 1 else 'entries are'} poison and in no answer; {_SEE_POISON}"
+    return f"{counted(count, 'entry is', 'entries are')} poison and in no answer; {_SEE_POISON}"
 
 
-def _may_hold(body: bytes, texts: list[bytes]) -> bool:
-    """Whether a body may hold all these texts: far quicker than decoding. Escaped, any text may be there."""
-    return b"\\" in body or all(text in body for text in texts)
+def _may_hold(body: bytes, texts: list[list[bytes]]) -> bool:
+    """Whether a body may hold one text of each list: far quicker than decoding.
+
+    Escaped, any text may be there.
+    """
+    return b"\\" in body or all(any(text in body for text in some) for some in texts)
 
 
 def hours_of(entry: Entry) -> set[tuple[str, Hour]]:
     """The systems and hours of the records that an entry holds by itself."""
-    found = decode_entries([entry], system_name="", allowed=frozenset(), on_error=_leave_to_the_layout)
+    found = decode_entries([entry], system_name="", rule=AnnotationRule(), on_error=_leave_to_the_layout)
     return {(record.system_name, hour_of(record.completed)) for record in from_table(found.records)}
 
 

@@ -1,12 +1,13 @@
 """Comparing two roots, record by record.
 
 An hour at a time is in memory. Its rows are compared as columns, a stretch at a time; only where stretches
-differ do rows become records.
+differ do rows become records. Annotations that the files of an hour have or lack only because different rules
+wrote them are not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -29,18 +30,27 @@ class Difference(msgspec.Struct, frozen=True):
     theirs: ProvenanceRecord | None
 
 
-def compare(ours: Path, theirs: Path) -> Iterator[Difference]:
+def compare(
+    ours: Path | str, theirs: Path | str, *, left_out: set[str] | None = None
+) -> Iterator[Difference]:
     """The differences between the records of two roots, by hour, whichever files they are in.
+
+    Where the files of an hour were written by different rules of annotations, keys that only one of the rules
+    keeps are not compared; records differed by them, and these keys are added to `left_out`.
 
     Raises:
         IncompleteError: a file of a root could not be read, or is in quarantine, so that its records count as
             missing; all that could be read came before.
         OSError: a folder could not be read.
     """
-    for tables in scan_hours(ours, theirs):
+    ours = Path(ours)
+    theirs = Path(theirs)
+    left_out = set() if left_out is None else left_out
+    for (rules, more), tables in scan_hours(ours, theirs):
+        apart = parquet.keys_apart(rules, more)
         for one, two in _stretches(*(parquet.sort(table, "completed") for table in tables)):
             if not one.equals(two):
-                yield from _by_key(from_table(one), from_table(two))
+                yield from _by_key(from_table(one), from_table(two), apart, left_out)
 
 
 def _stretches(*tables: pa.Table) -> Iterator[list[pa.Table]]:
@@ -63,10 +73,22 @@ def _decoded(table: pa.Table, begin: int, end: int) -> pa.Table:
     return parquet.sort(stretch, "completed", "did", "system_name").combine_chunks()
 
 
-def _by_key(ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord]) -> Iterator[Difference]:
+def _by_key(
+    ours: list[ProvenanceRecord], theirs: list[ProvenanceRecord], apart: Collection[str], left_out: set[str]
+) -> Iterator[Difference]:
     mine = {record_key(record): record for record in ours}
     other = {record_key(record): record for record in theirs}
     for key in (*mine, *(key for key in other if key not in mine)):
         one, two = mine.get(key), other.get(key)
-        if one != two:
+        if one == two:
+            continue
+        if one is None or two is None or _without(one, apart) != _without(two, apart):
             yield Difference(one, two)
+        else:
+            said, more = one.annotations or {}, two.annotations or {}
+            left_out.update(key for key in apart if said.get(key) != more.get(key))
+
+
+def _without(record: ProvenanceRecord, keys: Collection[str]) -> ProvenanceRecord:
+    said = {key: value for key, value in (record.annotations or {}).items() if key not in keys}
+    return msgspec.structs.replace(record, annotations=said or None)

@@ -75,7 +75,7 @@ def _placed(root: Path, one: RawName, system: str, hour: Hour) -> Iterator[Locat
         except FileNotFoundError:
             continue
         except parquet.DAMAGED as error:
-            raise OSError(parquet.unreadable(path, error)) from None
+            raise OSError(parquet.unreadable(path, error, root=root)) from None
         if covers.has(one):
             yield Located(
                 file=str(relative),

@@ -1,10 +1,14 @@
-"""What can be asked of the provenance layout, as conditions on its columns."""
+"""Queries of the provenance layout, as conditions on its columns."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import msgspec
 import pyarrow as pa
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
 
 _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
+_LOOKED_UP_MAX: Final = 64
 _EMPTY_CLASS: Final = re.compile(r"\[!?\]")
 
 
@@ -26,12 +31,32 @@ class PatternError(WaybillError):
     """A pattern of file names cannot be matched."""
 
 
+def spellings_of(*dids: str) -> tuple[str, ...]:
+    """Dids as given and, if they are UUIDs, as Waybill spells them: in small letters with dashes."""
+    spelled: dict[str, None] = {}
+    for did in dids:
+        spelled[did] = None
+        with contextlib.suppress(ValueError):
+            spelled[str(UUID(did))] = None
+    return tuple(spelled)
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
 
     Attributes:
+        did: one file; a UUID may be spelled in any way, and so in the other dids.
+        dids: any of these files; None: any file.
+        parent_dids: any file that was split from one of these; None: any file.
+        data_sink: left through this sink.
+        has_data_sink: True: left through a sink, whichever; False: left through none.
+        not_data_sinks: left through none of these; a record without a sink meets this.
         filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
+        final_state: this state, or any of these.
+        not_final_states: none of these states.
         annotations: every one of these keys with exactly this value.
+        created_since_ms: `created` at or after this, in epoch milliseconds.
+        created_until_ms: `created` before this, in epoch milliseconds.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
         limit: the newest so many; all when None.
@@ -41,13 +66,20 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     did: str | None = None
+    dids: frozenset[str] | None = None
     parent_did: str | None = None
+    parent_dids: frozenset[str] | None = None
     data_source: str | None = None
     data_sink: str | None = None
+    has_data_sink: bool | None = None
+    not_data_sinks: Collection[str] = ()
     system_name: str | None = None
     filename: str | None = None
-    final_state: FinalState | None = None
+    final_state: FinalState | Collection[FinalState] | None = None
+    not_final_states: Collection[FinalState] = ()
     annotations: Mapping[str, str] = {}
+    created_since_ms: int | None = None
+    created_until_ms: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
     limit: int | None = None
@@ -77,41 +109,56 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     def by_key(self) -> pc.Expression:
         """The conditions on the natural key: they hold for a record exactly if for each of its repeats."""
-        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        equal = {
-            "did": self.did,
-            "system_name": self.system_name,
-            "data_sink": self.data_sink,
-            "final_state": self.final_state,
-        }
-        for name, value in equal.items():
-            if value is not None:
-                wanted &= pc.field(name) == str(value)
+        wanted = self._by_sink()
+        if self.system_name is not None:
+            wanted &= pc.field("system_name") == self.system_name
+        if self.final_state is not None:
+            wanted &= _is_any("final_state", _states_of(self.final_state))
+        if self.not_final_states:
+            wanted &= ~_is_any("final_state", _states_of(self.not_final_states))
+        if self.did is not None:
+            wanted &= _is_any("did", spellings_of(self.did))
+        if self.dids is not None:
+            wanted &= pc.field("did").isin(spellings_of(*self.dids))
         if self.since_ms is not None:
             wanted &= pc.field("completed") >= _instant(self.since_ms)
         if self.until_ms is not None:
             wanted &= pc.field("completed") < _instant(self.until_ms)
         return wanted
 
-    def texts_of_key(self) -> dict[str, str]:
-        """By column with a Bloom filter, the text that `by_key` asks for."""
-        return {} if self.did is None else {"did": self.did}
+    def _by_sink(self) -> pc.Expression:
+        wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
+        is_without = pc.field("data_sink").is_null()
+        if self.data_sink is not None:
+            wanted &= pc.field("data_sink") == self.data_sink
+        if self.has_data_sink is not None:
+            wanted &= ~is_without if self.has_data_sink else is_without
+        if self.not_data_sinks:
+            # A comparison with null is null, which a filter drops.
+            wanted &= is_without | ~_is_any("data_sink", tuple(self.not_data_sinks))
+        return wanted
 
-    def texts(self) -> dict[str, str]:
-        """By column with a Bloom filter, the text that `by_key` and `by_rest` ask for."""
-        texts = self.texts_of_key()
-        if self.parent_did is not None:
-            texts["parent_did"] = self.parent_did
+    def texts_of_key(self) -> dict[str, tuple[str, ...]]:
+        """By column with a Bloom filter, the texts one of which `by_key` asks for."""
+        return _looked_up({"did": (self.did, self.dids)})
+
+    def texts(self) -> dict[str, tuple[str, ...]]:
+        """By column with a Bloom filter, the texts one of which `by_key` and `by_rest` ask for."""
+        texts = _looked_up({"did": (self.did, self.dids), "parent_did": (self.parent_did, self.parent_dids)})
         if self.filename is not None and not _GLOB.search(self.filename):
-            texts["filename"] = self.filename
+            texts["filename"] = (self.filename,)
         return texts
 
     def by_rest(self) -> pc.Expression:
         """The conditions on the other fields, which a merge of repeats can change."""
         wanted = pc.scalar(True)  # noqa: FBT003 - the neutral element of `and`
-        for name, value in {"parent_did": self.parent_did, "data_source": self.data_source}.items():
-            if value is not None:
-                wanted &= pc.field(name) == value
+        if self.parent_did is not None:
+            wanted &= _is_any("parent_did", spellings_of(self.parent_did))
+        if self.parent_dids is not None:
+            # It is a dictionary where many rows share it.
+            wanted &= pc.field("parent_did").cast(pa.string()).isin(spellings_of(*self.parent_dids))
+        if self.data_source is not None:
+            wanted &= pc.field("data_source") == self.data_source
         if self.filename is not None:
             same = pc.field("filename") == self.filename
             if _GLOB.search(self.filename):
@@ -119,7 +166,32 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= same
         for key, value in self.annotations.items():
             wanted &= pc.map_lookup(pc.field("annotations"), key, "first") == value
+        if self.created_since_ms is not None:
+            wanted &= pc.field("created") >= _instant(self.created_since_ms)
+        if self.created_until_ms is not None:
+            wanted &= pc.field("created") < _instant(self.created_until_ms)
         return wanted
+
+
+def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) -> dict[str, tuple[str, ...]]:
+    """By column, the dids that are worth looking up in a Bloom filter; of many, one is in most files."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, (one, some) in dids.items():
+        if one is not None:
+            found[name] = spellings_of(one)
+        elif some is not None and len(some) <= _LOOKED_UP_MAX:
+            found[name] = spellings_of(*some)
+    return found
+
+
+def _states_of(states: FinalState | Collection[FinalState]) -> tuple[str, ...]:
+    several = (states,) if isinstance(states, str) else states
+    return tuple(map(str, several))
+
+
+def _is_any(name: str, texts: tuple[str, ...]) -> pc.Expression:
+    nothing = pc.scalar(False)  # noqa: FBT003 - the neutral element of `or`
+    return functools.reduce(operator.or_, [pc.field(name) == text for text in texts], nothing)
 
 
 def _instant(epoch_ms: int) -> pa.Scalar:
@@ -128,8 +200,8 @@ def _instant(epoch_ms: int) -> pa.Scalar:
 
 def _bad_pattern(pattern: str) -> PatternError:
     return PatternError(
-        f"{pattern[:60]!r} is no pattern that a name can match; between [ and ] give letters, or spans in "
-        "order such as [a-z], and write [[] for a bracket itself"
+        f"{pattern[:60]!r} is not a valid pattern; between [ and ] give letters, or ranges in order such as "
+        "[a-z], and write [[] for a literal bracket"
     )
 
 

@@ -30,6 +30,7 @@ from waybill.exporter.parquet import (
     WINDOW_ROWS,
     Covers,
     Room,
+    Rules,
     Span,
     in_pieces,
     in_windows,
@@ -38,31 +39,18 @@ from waybill.exporter.parquet import (
     select,
 )
 from waybill.exporter.query.query import Query
-from waybill.facets.arrow import PIECE_BYTES, SCHEMA, from_table
+from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
 if TYPE_CHECKING:
     from waybill.exporter.quarantine import Quarantined
     from waybill.exporter.query.backlog import Backlog
-    from waybill.facets import ProvenanceRecord
 
 _ROW_BYTES: Final = 256
 """Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
 
 
-def find(
-    root: Path,
-    query: Query | None = None,
-    *,
-    unfiled: Backlog | None = None,
-    window_rows: int = WINDOW_ROWS,
-) -> list[ProvenanceRecord]:
-    """The records of a root that answer a query, newest first; it raises what `scan` does."""
-    tables = scan(root, query, unfiled=unfiled, window_rows=window_rows)
-    return [record for table in tables for record in from_table(table)]
-
-
 def scan(
-    root: Path,
+    root: Path | str,
     query: Query | None = None,
     *,
     unfiled: Backlog | None = None,
@@ -84,6 +72,7 @@ def scan(
             read came before.
         OSError: a folder could not be read.
     """
+    root = Path(root)
     query = query or Query()
     waiting = {}
     if unfiled is not None:
@@ -111,29 +100,39 @@ def scan(
     reader.check(oldest)
 
 
-def scan_hours(*roots: Path) -> Iterator[tuple[pa.Table, ...]]:
-    """The records of several roots side by side, in any order.
+def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
+    """The records of several roots side by side, in any order, after the rules that they were written by.
 
-    Each tuple is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
+    Each pair is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
     Raises what `scan` does.
     """
     readers = [_Reader(root, Query()) for root in roots]
     for hour in sorted({hour for reader in readers for hour in reader.hours}):
         spans = [span for reader in readers for span in reader.spans(hour)]
         reads = [functools.partial(reader.read, hour, None, SCHEMA.names) for reader in readers]
-        yield from in_windows(spans, WINDOW_ROWS, lambda room: tuple(read(room) for read in reads))  # noqa: B023
+        rules = tuple(reader.rules for reader in readers)
+        yield from in_windows(
+            spans,
+            WINDOW_ROWS,
+            lambda room: (rules, tuple(read(room) for read in reads)),  # noqa: B023
+        )
     for reader in readers:
         reader.check()
 
 
 class _Reader:
-    """Reads the hours of one root, and keeps what could not be read."""
+    """Reads the hours of one root, and keeps what could not be read.
+
+    Attributes:
+        rules: those that the files were written by of which `spans` told last.
+    """
 
     def __init__(self, root: Path, query: Query, unread: Sequence[str] = ()) -> None:
         self._root = root
         self._query = query
         self._files = HourFiles(root, query.system_name)
         self._unread = Unread(unread)
+        self.rules = Rules()
 
     @property
     def hours(self) -> set[Hour]:
@@ -141,16 +140,19 @@ class _Reader:
         return self._files.hours
 
     def spans(self, hour: Hour) -> list[Span]:
-        """What the footers of an hour's files tell of their row groups."""
+        """The facts about the row groups of an hour's files, from their footers."""
         raws = self._files.raw(hour)
+        self.rules = Rules()
         found: list[Span] = []
         for path in (*raws.values(), *self._files.compacted(hour, raws)):
             try:
-                found += parquet.spans(open_selectable(path).metadata)
+                footer = open_selectable(path).metadata
+                found += parquet.spans(footer)
+                self.rules = self.rules.uniting([Rules.read(footer.metadata)])
             except FileNotFoundError:
-                continue  # What it held has moved to another file.
+                continue  # Its rows have moved to another file.
             except parquet.DAMAGED as error:
-                self._unread.add(path, error)
+                self._unread.add(path, error, self._root)
         return found
 
     def read(
@@ -182,7 +184,7 @@ class _Reader:
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
-                self._unread.add(path, error)
+                self._unread.add(path, error, self._root)
         if is_merged:
             found += [_without_covered(raw, raws.pop(raw), covers) for raw in list(raws)]
             found += waiting
@@ -195,7 +197,7 @@ class _Reader:
         return merged.filter(query.by_rest()).select(list(columns))
 
     def _read_raw(
-        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, str], room: Room
+        self, hour: Hour, wanted: pc.Expression, texts: Mapping[str, Sequence[str]], room: Room
     ) -> tuple[dict[RawName, pa.Table], Collection[RawName]]:
         """The rows of an hour's raw files, without files that have none, and the names of all."""
         while True:
@@ -208,7 +210,7 @@ class _Reader:
                     except FileNotFoundError:
                         raise
                     except parquet.DAMAGED as error:
-                        self._unread.add(path, error)
+                        self._unread.add(path, error, self._root)
                     else:
                         if rows.num_rows:
                             found[raw] = rows

@@ -1,5 +1,9 @@
-"""Rebuilding the layout's files from stored entries."""
+"""Rebuilds the layout's files from stored entries."""
 
+from waybill.exporter.rebuilding.coalesced import (
+    CoalescedCounts as CoalescedCounts,
+    CoalescedFlow as CoalescedFlow,
+)
 from waybill.exporter.rebuilding.part import (
     Limits as Limits,
     PartReport as PartReport,
@@ -23,4 +27,4 @@ from waybill.exporter.rebuilding.spill import (
     decode_state as decode_state,
     encode_state as encode_state,
 )
-from waybill.exporter.rebuilding.wanted import Wanted as Wanted
+from waybill.exporter.rebuilding.wanted import Wanted as Wanted, rule_for as rule_for

@@ -1,7 +1,7 @@
-"""One piece of a rebuild: a part of the source is read, or some buckets of runs are folded.
+"""One piece of a rebuild: reading a part of the source, or folding some buckets of runs.
 
-Each piece writes raw files of its own numbers, so that doing it again overwrites them. Pieces share nothing:
-they are done in any order, by any process.
+Each piece writes raw files with its own numbers, so repeating it overwrites them. Pieces share nothing, and
+can be done in any order by any process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import msgspec
 from waybill.exporter.compaction import HELD_BYTES_MAX, RawWriter
 from waybill.exporter.exporting import BlobStore
 from waybill.exporter.names import Hour, RawName
+from waybill.exporter.rebuilding.coalesced import CoalescedCounts, CoalescedFlow
 from waybill.exporter.rebuilding.spill import GatheredRuns, Spill, StatesByRun, read_bucket
 from waybill.exporter.rebuilding.wanted import Wanted
 from waybill.exporter.sources import Source, SourceError, SourceUnreachableError, Stored
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NUMBERS: Final = 2**20
-"""How many numbers of raw files each piece has for itself."""
+"""How many numbers for raw files each piece has to itself."""
 RUNS_MAX: Final = 50_000
-_SAID_BYTES_MAX: Final = 256 * 2**20  # as many bytes of events are folded before their runs are spilled
+_SAID_BYTES_MAX: Final = 256 * 2**20  # how many bytes of events are folded before their runs are spilled
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a rebuild each process has in memory at once.
+    """The limits on how much of a rebuild each process has in memory at once.
 
     Attributes:
-        records: as many records go into one raw file.
-        runs: as many runs are held before they are spilled.
-        fold_bytes: as much of spilled runs is folded at once.
-        writers: as many threads write raw files; most of a small file's time is its fsync.
+        records: how many records go into one raw file.
+        runs: how many runs are held before they are spilled.
+        fold_bytes: how many bytes of spilled runs are folded at once.
+        writers: how many threads write raw files; a small file spends most of its time in fsync.
     """
 
     records: int = 100_000
@@ -51,15 +52,17 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartReport(msgspec.Struct, kw_only=True):
-    """What became of one part of the source.
+    """The result of one part of the source.
 
     Attributes:
-        records: how many records were written, before repeats are merged.
-        unreadable: how many entries hold no event or records.
-        first_unreadable: a sentence about the first of these.
-        damaged: a sentence about the part itself if it could not be read to its end.
-        hours: those that raw files were written for.
-        state_bytes: by bucket, the size of the runs that are to be folded.
+        records: how many records were written, before duplicates are merged.
+        unreadable: how many entries contain no event or records.
+        first_unreadable: a sentence about the first such entry.
+        damaged: a sentence about the part itself, if it could not be read to its end.
+        hours: the hours that raw files were written for.
+        coalesced: files that are only counted, from all runs that were folded.
+        has_summaries: whether some runs only count files.
+        state_bytes: by bucket, the size of the runs to fold.
     """
 
     entries: int = 0
@@ -68,6 +71,8 @@ class PartReport(msgspec.Struct, kw_only=True):
     first_unreadable: str | None = None
     damaged: str | None = None
     hours: set[Hour] = set()
+    coalesced: list[CoalescedFlow] = []
+    has_summaries: bool = False
     state_bytes: list[int] = []
 
     def note(self, place: str, error: Exception) -> None:
@@ -78,7 +83,7 @@ class PartReport(msgspec.Struct, kw_only=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What all pieces of one rebuild have in common; the processes that do them get a copy."""
+    """The parameters that all pieces of a rebuild share; each process gets a copy."""
 
     source: Source
     root: Path
@@ -90,12 +95,14 @@ class Task(msgspec.Struct, frozen=True):
 
 
 class _Writing:
-    """The records of one piece on their way to raw files."""
+    """Collects the records of one piece and writes them to raw files."""
 
     def __init__(self, task: Task, piece: int) -> None:
         self.hours: set[Hour] = set()
         self.count = 0
-        self._writer = RawWriter(task.root, files=task.files, workers=task.limits.writers)
+        self._writer = RawWriter(
+            task.root, rule=task.wanted.rule, files=task.files, workers=task.limits.writers
+        )
         self._records_max = task.limits.records
         self._node = task.node
         self._next, self._last = piece * _NUMBERS + 1, (piece + 1) * _NUMBERS
@@ -110,7 +117,7 @@ class _Writing:
         self._bytes += records.nbytes
 
     def finish(self) -> None:
-        # The last file takes all remaining numbers, so that the compacted files cover one range.
+        # The last file takes all remaining numbers, so the compacted files cover a single range.
         self._write(self._last)
 
     def _write(self, last: int) -> None:
@@ -123,14 +130,14 @@ class _Writing:
 
 
 def runs_name(index: int) -> str:
-    """The name under which a part's runs are kept; once they are, the part is done."""
+    """The name under which a part's runs are stored; once they are stored, the part is done."""
     return f"runs-{index:07}.arrow"
 
 
 def read_part(task: Task, part: str, index: int) -> PartReport:
-    """Read one part: records with the facet become raw files, the other runs are kept to be folded.
+    """Read one part: records with the facet become raw files, the other runs are stored for folding.
 
-    Where it raises `OSError`, reading the part again mends it.
+    If it raises `OSError`, the part can be read again.
     """
     report, writing, spill = PartReport(), _Writing(task, index), Spill()
     found = partial(task.source.read, part), partial(task.source.place, part)
@@ -153,17 +160,17 @@ def read_folded(
     *,
     runs_max: int = RUNS_MAX,
 ) -> Iterator[tuple[pa.Table, StatesByRun]]:
-    """Read one part, a bounded piece at a time: the records that entries hold, and the runs without any.
+    """Read one part in bounded pieces: the records that entries contain, and the runs without records.
 
-    `read` and `place` are those of `Source`, for this part. The report gets the number of entries, and what
-    cannot be read. About `runs_max` runs come at once. Raises `OSError` or `SourceUnreachableError` if the
+    `read` and `place` are those of `Source`, for this part. The report gets the number of entries and the
+    unreadable ones. About `runs_max` runs come at once. Raises `OSError` or `SourceUnreachableError` if the
     source cannot be read now.
     """
     runs, runs_bytes = GatheredRuns(), 0
     try:
         for batch in read():
             report.entries += len(batch)
-            records = _read(batch, wanted, runs, lambda at, error: report.note(place(at), error))
+            records = _read(batch, wanted, runs, report, place)
             runs_bytes += sum(len(stored.body) for stored in batch if stored.kind is Kind.OPENLINEAGE)
             full = len(runs) >= runs_max or runs_bytes >= _SAID_BYTES_MAX
             yield records, runs.states() if full else {}
@@ -177,36 +184,41 @@ def read_folded(
 
 
 def _read(
-    batch: Sequence[Stored], wanted: Wanted, runs: GatheredRuns, on_error: Callable[[int, Exception], None]
+    batch: Sequence[Stored],
+    wanted: Wanted,
+    runs: GatheredRuns,
+    report: PartReport,
+    place: Callable[[int], str],
 ) -> pa.Table:
-    """Return the records that entries hold by themselves, and add to `runs` what the other events say."""
+    """Return the records that entries contain themselves, and fold the other events into `runs`."""
     found = decode_entries(
         batch,
         system_name=wanted.system_name,
-        allowed=wanted.annotations_allowed,
-        on_error=lambda stored, error: on_error(stored.at, error),
+        rule=wanted.rule,
+        on_error=lambda stored, error: report.note(place(stored.at), error),
     )
     for stored, event in zip(batch, found.events, strict=True):
         if event is None:
             continue
-        # Nothing else that is said of a run with the facet counts.
+        # If a run has the facet, its other events do not count.
         state = None
         if not has_record(event):
             try:
                 state = observe(event, system_name=stored.system_name or wanted.system_name)
             except UNREADABLE as error:
-                on_error(stored.at, error)
+                report.note(place(stored.at), error)
                 continue
+            report.has_summaries |= state.coalesced is not None
         runs.add(event.run.runId, state)
     return wanted.rows(found.records)
 
 
 def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> PartReport:
-    """Fold the runs of some buckets of every part, and write the records that are derived.
+    """Fold the runs in some buckets of every part, and write the derived records.
 
-    Where it raises `OSError`, folding the buckets again mends it.
+    If it raises `OSError`, the buckets can be folded again.
     """
-    writing = _Writing(task, piece)
+    writing, coalesced = _Writing(task, piece), CoalescedCounts(task.wanted)
     for bucket in buckets:
         runs = GatheredRuns()
         for index in range(parts):
@@ -214,10 +226,11 @@ def fold_buckets(task: Task, buckets: Sequence[int], parts: int, piece: int) -> 
                 with file:
                     for run_id, state in read_bucket(file, bucket):
                         runs.add(run_id, state)
-        derived = (
-            record for state in runs.states().values() if state is not None for record in records_of(state)
-        )
+        states = [state for state in runs.states().values() if state is not None]
+        for state in states:
+            coalesced.add(state)
+        derived = (record for state in states for record in records_of(state))
         for table in task.wanted.tables(derived):
             writing.add(table)
     writing.finish()
-    return PartReport(hours=writing.hours, records=writing.count)
+    return PartReport(hours=writing.hours, records=writing.count, coalesced=coalesced.flows())

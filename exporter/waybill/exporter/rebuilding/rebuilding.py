@@ -1,12 +1,12 @@
 """The rebuild: from stored entries to the layout's files, in bounded memory, on all cores.
 
-1. The parts of the source are read, several at once. Records with the facet become raw files at once; runs
-   without it are spilled by a hash of their id.
-2. What was spilled is folded, some buckets at a time, and the derived records become raw files too.
-3. The hours touched are compacted, by the code that compacts them otherwise.
+1. The parts of the source are read, several at once. Records with the facet become raw files immediately;
+   runs without it are spilled by a hash of their id.
+2. The spilled runs are folded, some buckets at a time, and the derived records become raw files too.
+3. The hours touched are compacted by the usual code.
 
-Every step can be repeated, so a rebuild that was cut short is resumed by giving the same order again. The
-rows are those of the live layout once all runs have settled; a root's own rows are merged with them.
+Every step can be repeated, so an interrupted rebuild is resumed by the same call or command. The rows are
+those of the live layout once all runs have settled; a root's existing rows are merged with them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import msgspec
 from waybill.exporter.compaction import CompactionReport, Compactor
 from waybill.exporter.exporting import export
 from waybill.exporter.quarantine import Quarantined
+from waybill.exporter.rebuilding.coalesced import CoalescedCounts, CoalescedFlow
 from waybill.exporter.rebuilding.part import Limits, PartReport, Task, fold_buckets, read_part, runs_name
 from waybill.exporter.rebuilding.resumable_job import RebuildJob, begin_job, key_of_order, place_below
 from waybill.exporter.rebuilding.spill import BUCKETS, read_report
@@ -40,22 +41,23 @@ _STAGED: Final = "staged"
 _REPORT: Final = "rebuilt.json"
 
 Progress = Callable[[str, int, int], None]
-"""Called with the stage, such as "reading", how much of it is done, and how much there is to do."""
+"""Called with the stage, such as "reading", the amount done, and the total amount."""
 _Piece = tuple[Callable[..., PartReport], tuple[object, ...]]
 
 
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rebuild came to.
+    """The result of a rebuild.
 
     Attributes:
-        resumed: how many of the parts an earlier attempt had read.
-        records: how many records the entries hold, before repeats are merged.
-        unreadable: how many entries hold no event or records.
-        first_unreadable: a sentence about the first of these.
-        damaged: a sentence about each part that could not be read to its end; the others were.
-        failed: a sentence about each hour that could not be compacted; the same call tries it again.
+        resumed: how many parts an earlier attempt had already read.
+        records: how many records the entries contain, before duplicates are merged.
+        unreadable: how many entries contain no event or records.
+        first_unreadable: a sentence about the first such entry.
+        damaged: a sentence about each part that could not be read to its end; the others could.
+        failed: a sentence about each hour that could not be compacted; the same call retries it.
+        coalesced: by flow, files that the source only counts and that gave no record.
         aside: the damaged files of the root that were quarantined.
-        files: the files published, relative to the root.
+        files: the published files, relative to the root.
     """
 
     source: str
@@ -67,6 +69,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     first_unreadable: str | None = None
     damaged: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    coalesced: tuple[CoalescedFlow, ...] = ()
     aside: tuple[Quarantined, ...] = ()
     files: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -81,9 +84,10 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
         parts: int,
         resumed: int,
         records: int,
+        coalesced: CoalescedCounts,
         began_s: float,
     ) -> RebuildReport:
-        """Sum up what became of the parts and of the hours; `began_s` is by the monotonic clock."""
+        """Sum up the results of the parts and hours; `began_s` is on the monotonic clock."""
         return cls(
             source=source,
             parts=parts,
@@ -96,6 +100,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
             ),
             damaged=tuple(report.damaged for report in read if report.damaged),
             failed=(*compacted.failed.values(), *compacted.unreadable.values()),
+            coalesced=tuple(coalesced.flows()),
             aside=compacted.aside,
             files=compacted.published,
             seconds=round(time.monotonic() - began_s, 3),
@@ -103,13 +108,13 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything stored was read and written, and no file of the root was damaged."""
-        return not (self.unreadable or self.damaged or self.failed or self.aside)
+        """Whether all stored entries were read and written, and no file of the root was damaged."""
+        return not (self.unreadable or self.damaged or self.failed or self.coalesced or self.aside)
 
 
 def rebuild(
     source: Source,
-    root: Path,
+    root: Path | str,
     wanted: Wanted,
     *,
     workers: int = 1,
@@ -119,16 +124,17 @@ def rebuild(
 ) -> RebuildReport:
     """Rebuild a layout from stored entries.
 
-    All of the source is read, since a run's records need all its events. The root is a new folder, or one
-    whose rows stay and are merged. As many processes as `workers` read and fold; 1 is this one. More start
-    Python anew, so a script that asks for them needs the usual ``if __name__ == "__main__":``.
+    All input is read, because a run's records need all its events. The root is a new folder, or an existing
+    root whose rows are kept and merged. `workers` processes read and fold; 1 means only this one. More than
+    one start new Python processes, so a script needs the usual ``if __name__ == "__main__":``.
 
     Raises:
-        SourceError: the source is not there, or cannot be reached now: the same call resumes the rebuild.
-        RebuildError: the same rebuild is under way in another process.
+        SourceError: the source does not exist, or cannot be reached now; the same call resumes the rebuild.
+        RebuildError: the same rebuild is running in another process.
         OSError: the source cannot be read now, or the root cannot be written; the same call resumes the
             rebuild.
     """
+    root = Path(root)
     files = files or Files()
     with begin_job(source, place_below(root, source, wanted), files) as job:
         task = Task(source, root, wanted, job.plan.node, job.store, files, limits or Limits())
@@ -148,12 +154,12 @@ def rebuild_remote(
     files: Files | None = None,
     on_progress: Progress | None = None,
 ) -> RebuildReport:
-    """Rebuild a layout into a destination, where its rows are merged with those that are there.
+    """Rebuild a layout into a destination, where its rows are merged with the existing ones.
 
-    It is made in a folder of this machine first and then exported; the job is finished when everything has
-    arrived. Arguments and errors are those of `rebuild`; `staging` is a folder with room for all files, which
-    are deleted once they have arrived. The report's `failed` also has a sentence about each file that did
-    not arrive: the same call sends it again.
+    The layout is first built in a local folder and then exported; the job is finished when everything has
+    arrived. Arguments and errors are those of `rebuild`; `staging` is a folder with enough space for all
+    files, which are deleted once they have arrived. The report's `failed` also has a sentence about each file
+    that did not arrive: the same call sends it again.
     """
     files = files or Files()
     place = staging / key_of_order(source, wanted, destination.name)
@@ -195,14 +201,17 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         reports[index] = report
         progress("reading", len(reports), len(plan.parts))
     read = [reports[index] for index in sorted(reports)]
-    # Numbered on from the parts.
+    # Their numbers follow those of the parts.
     folds: dict[int, _Piece] = {
         piece: (fold_buckets, (task, buckets, len(read), piece))
         for piece, buckets in enumerate(_groups(read, task.limits.fold_bytes), len(read))
     }
     folded: list[PartReport] = []
+    coalesced = CoalescedCounts(task.wanted)
     for _, report in _do(folds, workers):
         folded.append(report)
+        for flow in report.coalesced:
+            coalesced.add_flow(flow)
         progress("folding", len(folded), len(folds))
     hours = {hour for report in (*read, *folded) for hour in report.hours}
     progress("compacting", 0, len(hours))
@@ -215,12 +224,13 @@ def _rebuild(job: RebuildJob, task: Task, workers: int, on_progress: Progress | 
         parts=len(plan.parts),
         resumed=resumed,
         records=sum(report.records for report in (*read, *folded)),
+        coalesced=coalesced,
         began_s=began_s,
     )
 
 
 def _reports(job: RebuildJob) -> dict[int, PartReport]:
-    """What became of the parts that are read already, by number."""
+    """The results of the parts that are already read, by number."""
     found = {}
     for index in range(len(job.plan.parts)):
         if (file := job.store.open(runs_name(index))) is not None:
@@ -230,7 +240,7 @@ def _reports(job: RebuildJob) -> dict[int, PartReport]:
 
 
 def _groups(read: Sequence[PartReport], fold_bytes: int) -> list[list[int]]:
-    """Buckets that hold runs, together as far as they fit into memory."""
+    """The buckets with runs, grouped so that each group fits into memory."""
     groups: list[list[int]] = []
     group_bytes = fold_bytes
     for bucket in range(BUCKETS):
@@ -246,13 +256,13 @@ def _groups(read: Sequence[PartReport], fold_bytes: int) -> list[list[int]]:
 
 
 def _do(pieces: Mapping[int, _Piece], workers: int) -> Iterator[tuple[int, PartReport]]:
-    """Do all pieces; each comes when it is done."""
+    """Do all pieces; yield each result when it is done."""
     if workers == 1 or len(pieces) <= 1:
         yield from ((number, do(*arguments)) for number, (do, arguments) in pieces.items())
         return
     pool = ProcessPoolExecutor(
         min(workers, len(pieces)),
-        # A fork would carry along the locks of pyarrow's threads, held or not.
+        # A fork would copy the locks of pyarrow's threads, even held ones.
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_prepare_worker,
     )
@@ -265,8 +275,8 @@ def _do(pieces: Mapping[int, _Piece], workers: int) -> Iterator[tuple[int, PartR
 
 
 def _prepare_worker() -> None:
-    # The parent handles an interrupt.
+    # The parent process handles interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Events and records hold no cycles, yet their number would have the collector look for some all the time.
+    # Events and records have no cycles, but their number would keep the garbage collector searching for some.
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION)

@@ -1,7 +1,7 @@
-"""The job of one rebuild: its plan and its progress, so that it can be resumed where it was cut short.
+"""The job of one rebuild: its plan and progress, so that an interrupted rebuild can be resumed.
 
 Both are kept in a `BlobStore`, in a folder or in an object store, wherever the rebuild runs and wherever its
-files go. What is kept under a name is there whole or not at all, and whoever keeps it again keeps the same.
+files go. A stored value exists completely or not at all, and storing it again stores the same bytes.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _NODE_BYTES: Final = 6
 
 
 class RebuildError(WaybillError):
-    """A rebuild is not possible now."""
+    """The rebuild is not possible now."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a rebuild is about to do.
+    """The plan of a rebuild.
 
     Attributes:
-        format: how progress is kept; a job of another format is begun anew.
-        node: the job's own id in the names of raw files.
+        format: the format of the progress; a job with another format starts from the beginning.
+        node: the job's id in the names of raw files.
         parts: the parts of the source when the job began.
     """
 
@@ -54,23 +54,23 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class RebuildJob:
-    """A job that was begun or resumed.
+    """A job that was started or resumed.
 
     Attributes:
-        store: where its progress is kept, under names that the engine chooses.
+        store: keeps its progress, under names that the engine chooses.
     """
 
     def __init__(self, plan: Plan, place: Path | str, files: Files) -> None:
         self.plan = plan
         self._place = place
         self._files = files
-        # Nobody is locked out of an object store, so there each job keeps its progress by itself.
+        # An object store has no locks, so there each job keeps its own progress.
         own = f"{place}/{plan.node}" if isinstance(place, str) else place
         self.store = open_blob_store(own, files)
 
     def finish(self) -> None:
-        """Leave nothing to be resumed; raises as `BlobStore` does."""
-        # The plan goes first, so that a crash here leaves only litter, which the next job removes.
+        """Remove the plan and the progress; raises as `BlobStore` does."""
+        # The plan goes first, so a crash here leaves only garbage, which the next job removes.
         open_blob_store(self._place, self._files).delete([_PLAN])
         _clear(self._place, self._files)
         if isinstance(self._place, Path):
@@ -81,42 +81,53 @@ class RebuildJob:
 
 
 def key_of_order(source: Source, wanted: Wanted, *more: str) -> str:
-    """A short name for what is to be rebuilt, the same for the same order."""
+    """A short name for a rebuild, the same for the same parameters."""
     order = [source.describe(), *more, *msgspec.structs.astuple(wanted)]
     return hashlib.sha256(msgspec.json.encode(order, order="deterministic")).hexdigest()[:16]
 
 
 def place_below(root: Path | str, source: Source, wanted: Wanted) -> Path | str:
-    """Where the job of a rebuild into this root is kept."""
+    """The folder for the job of a rebuild into this root."""
     key = key_of_order(source, wanted)
     return root / WORK / key if isinstance(root, Path) else f"{root}/{WORK}/{key}"
 
 
 @contextlib.contextmanager
 def begin_job(source: Source, place: Path | str, files: Files) -> Iterator[RebuildJob]:
-    """Begin a job, or resume the one that is kept at a place.
+    """Start a job, or resume the one that is kept in a place.
 
-    A folder is locked meanwhile. In an object store two of the same order at once work by one plan: what one
-    of them has done, the other need not do.
+    A folder is locked meanwhile. In an object store, two processes with the same parameters share one plan:
+    neither repeats finished work of the other.
 
     Raises:
-        SourceError: the source has no parts to name.
-        RebuildError: the same rebuild is under way in another process.
+        SourceError: the source has no parts.
+        RebuildError: the same rebuild is running in another process.
         OSError: the folder cannot be written.
         DestinationError: the object store cannot be opened, or fails.
     """
     with contextlib.ExitStack() as held:
+        made = []
         if isinstance(place, Path):
+            made = [folder for folder in (place, *place.parents) if not folder.exists()]
             files.make_folder(place)
             held.enter_context(_locked(place))
-        yield RebuildJob(_planned(source, place, files), place, files)
+        try:
+            plan = _planned(source, place, files)
+        except Exception:
+            # A source that cannot be read at all leaves nothing behind.
+            if place in made:
+                files.remove(place / _LOCK)
+                for folder in made:
+                    files.remove_folder(folder)
+            raise
+        yield RebuildJob(plan, place, files)
 
 
 def _planned(source: Source, place: Path | str, files: Files) -> Plan:
     store = open_blob_store(place, files)
     while (plan := _plan_in(found := store.read(_PLAN))) is None:
         if isinstance(place, Path):
-            # What a job left that was finished, or that an older version began, is of no use to this one.
+            # Leftovers of a finished job, or of an older version's job, are of no use to this one.
             _clear(place, files)
             found = None
         plan = Plan(_FORMAT, secrets.token_hex(_NODE_BYTES), source.describe(), source.parts())
@@ -150,8 +161,8 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            what = f"this very rebuild is under way in another process ({folder} is locked)"
-            raise RebuildError(f"{what}; wait until it has ended") from None
+            what = f"the same rebuild is running in another process ({folder} is locked)"
+            raise RebuildError(f"{what}; wait until it ends") from None
         yield
     finally:
         os.close(descriptor)

@@ -1,8 +1,8 @@
-"""The spill: runs on disk between reading and folding, cut into buckets by a hash of the run id.
+"""The spill: runs on disk between reading and folding, divided into buckets by a hash of the run id.
 
-Each part of a source leaves one file. A run that is in several files is in the same bucket of each, so a
-bucket is folded without the others. Of a run that carries the facet only that is kept, since no records are
-derived for it.
+Each part of a source makes one file. A run that is in several files is in the same bucket of each, so a
+bucket can be folded without the others. For a run with the facet, only that fact is stored, because no
+records are derived for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from waybill.facets.folding import Gathered
 BUCKETS: Final = 64
 
 StatesByRun = dict[str, RunState | None]
-"""By run id what its events say together; None: one of them carried the facet."""
+"""By run id, the folded state of its events; None: one of them carried the facet."""
 
 _SCHEMA: Final = pa.schema([pa.field("run_id", pa.string()), pa.field("state", pa.binary())])
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -31,7 +31,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(RunState)
 
 
 def encode_state(state: RunState | None) -> bytes | None:
-    """A run's state as bytes; None for one that carries the facet."""
+    """A run's state as bytes, also for a run with the facet, which is None."""
     return None if state is None else _ENCODER.encode(state)
 
 
@@ -41,7 +41,7 @@ def decode_state(encoded: bytes | None) -> RunState | None:
 
 
 class GatheredRuns:
-    """What is known of runs, as their events come."""
+    """The states of runs, folded as their events arrive."""
 
     def __init__(self) -> None:
         self._runs: dict[str, Gathered | None] = {}
@@ -50,23 +50,23 @@ class GatheredRuns:
         return len(self._runs)
 
     def add(self, run_id: str, state: RunState | None) -> None:
-        """Add what some events say of a run to what is known of it."""
+        """Fold some events of a run into its state."""
         if state is None:
             self._runs[run_id] = None
         elif (known := self._runs.setdefault(run_id, Gathered())) is not None:
             known.add(state)
 
     def states(self) -> StatesByRun:
-        """By run what all of its events say together."""
+        """By run, the folded state of all its events."""
         return {run_id: None if known is None else known.whole() for run_id, known in self._runs.items()}
 
 
 class Spill:
-    """The runs of one part: each round adds one batch to every bucket."""
+    """Writes the runs of one part; each round adds one batch to every bucket."""
 
     def __init__(self) -> None:
         self.state_bytes = [0] * BUCKETS
-        """By bucket, how much there is to be folded."""
+        """By bucket, how many bytes there are to fold."""
         self._batches: list[pa.RecordBatch] = []
 
     def add(self, runs: Mapping[str, RunState | None]) -> None:
@@ -85,7 +85,7 @@ class Spill:
         ]
 
     def encode(self, report: bytes) -> pa.Buffer:
-        """The file, with the report of its part."""
+        """The complete file, with the report of its part."""
         sink = pa.BufferOutputStream()
         schema = _SCHEMA.with_metadata({_REPORT: report})
         with pa.ipc.new_file(sink, schema, options=_OPTIONS) as writer:
@@ -95,14 +95,14 @@ class Spill:
 
 
 def read_report(file: io.BufferedIOBase) -> bytes:
-    """The report of a part, from its file."""
+    """Read the report of a part from its file."""
     with pa.ipc.open_file(file) as reader:
         report: bytes = reader.schema.metadata[_REPORT]
         return report
 
 
 def read_bucket(file: io.BufferedIOBase, bucket: int) -> Iterator[tuple[str, RunState | None]]:
-    """The runs of one bucket of a part's file; one may come several times."""
+    """Read the runs in one bucket of a part's file; a run may come several times."""
     with pa.ipc.open_file(file) as reader:
         for number in range(bucket, reader.num_record_batches, BUCKETS):
             batch = reader.get_batch(number)

@@ -1,3 +1,3 @@
-"""Filing again what a root has lost."""
+"""Restoring the rows that a root has lost."""
 
 from waybill.exporter.repairing.repairing import RepairReport as RepairReport, repair as repair

@@ -1,6 +1,6 @@
-"""The repair: what a check finds lost is filed again, as far as the journal or the archive still has it.
+"""The repair: refiles the rows that a check finds lost, if the journal or the archive still has them.
 
-1. What the archive lacks is filed from the journal.
+1. Entries that the archive lacks are filed from the journal.
 2. The hours whose files were lost, forged or damaged are rebuilt from the archive, and so are those of the
    records that the first step brought back. Rows that are there stay, and are merged.
 3. The ledger keeps which findings have their rows back. They stay findings until somebody accepts them.
@@ -20,7 +20,7 @@ import msgspec
 from waybill.exporter.archive import archived_files, refile
 from waybill.exporter.directory import names
 from waybill.exporter.ledger import is_archived, read_ledger, recorded
-from waybill.exporter.names import AGED, EVENTS, RAW, Hour, RawName, hour_in, hour_of
+from waybill.exporter.names import AGED, ARCHIVE, EVENTS, RAW, Hour, RawName, hour_in, hour_of
 from waybill.exporter.quarantine import list_quarantined, note_restored
 from waybill.exporter.rebuilding import Wanted, rebuild
 from waybill.exporter.repairing.hours import hours_of_archived
@@ -30,7 +30,7 @@ from waybill.exporter.verification import Finding, check, claims
 from waybill.transport.files import Files
 from waybill.transport.journal import Journal
 
-_ARCHIVE: Final = "archive"
+_NOTHING_STORED: Final = "there is neither an archive nor a journal to rebuild it from"
 _LOST: Final = frozenset({"removed", "damaged", "unrecorded", "unreadable", "altered"})
 _THERE: Final = frozenset({"unrecorded", "unreadable", "altered"})
 
@@ -39,14 +39,14 @@ Progress = Callable[[str, int, int], None]
 
 
 class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair did, or would do.
+    """The result of a repair, or of a dry run.
 
     Attributes:
         archived: files of the archive that were filed again, relative to the root.
         hours: the hours that were rebuilt, as ``YYYYMMDD/HH``.
         files: the layout's files that were published, relative to the root.
         restored: the ids of the findings whose rows were filed again.
-        left: a sentence about each thing that could not be filed again, or is no loss that a repair mends.
+        left: a sentence about each loss that could not be repaired, and each finding that is no loss.
     """
 
     archived: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def repair(
-    root: Path,
+    root: Path | str,
     wanted: Wanted,
     *,
     home: Path | None = None,
@@ -68,16 +68,17 @@ def repair(
 ) -> RepairReport:
     """File again what a check of a root finds lost, from the archive and the journal of a home.
 
-    Of `wanted` the system name and the annotations count. What was filed again or accepted before is not
-    looked at. With `dry_run` the report says what would be done.
+    Only the system name and the annotation rule of `wanted` count. Findings filed again or accepted before
+    are skipped. With `dry_run` the report says what would be done.
 
     Raises:
         SourceError: the archive or the journal cannot be reached now.
         RebuildError: the same repair is under way in another process.
         OSError: the root cannot be read or written.
     """
+    root = Path(root)
     files, progress = files or Files(), on_progress or (lambda _what, _done, _total: None)
-    wanted = Wanted(system_name=wanted.system_name, annotations_allowed=wanted.annotations_allowed)
+    wanted = Wanted(system_name=wanted.system_name, rule=wanted.rule)
     if not dry_run:
         with recorded(root, files, ()):
             pass  # An entry that a crash left begun is completed: until then its hours show no findings.
@@ -99,7 +100,7 @@ def repair(
     wanted = msgspec.structs.replace(wanted, hours=frozenset(hours))
     source = _source(root, home) if hours else None
     if hours and source is None:
-        left += [f"{one.what}; there is neither an archive nor a journal to rebuild it from" for one in lost]
+        left += [f"{one.path}: {one.what.partition('; ')[0]}; {_NOTHING_STORED}" for one in lost]
         hours = set()
     published: tuple[str, ...] = ()
     if source is not None:
@@ -142,7 +143,7 @@ def _refile(
             )
             continue
         # What the archive has not come to yet, its own runner files.
-        due = raw._replace(last=min(raw.last, max(held, raw.first - 1), journal.cursor(_ARCHIVE)))
+        due = raw._replace(last=min(raw.last, max(held, raw.first - 1), journal.cursor(ARCHIVE)))
         if held < raw.last:
             lost = _entries(raw._replace(first=max(raw.first, held + 1)))
             left.append(f"{lost} are not in the archive, and the journal has lost them")
@@ -172,7 +173,7 @@ def _others(found: Sequence[Finding]) -> Iterator[str]:
     """What was found and is no loss, a sentence each."""
     has_hole = any(one.kind == "gap" or is_archived(one.was) for one in found if one.kind in {*_LOST, "gap"})
     for one in found:
-        # A chain is broken where a file is missing, which is what is mended.
+        # A missing file breaks the chain, and the repair restores that file.
         if one.kind not in {*_LOST, "gap"} and not (one.kind == "chain" and has_hole):
             yield f"{one.kind} {one.path}: {one.what}"
 
@@ -230,11 +231,11 @@ def _older(root: Path, journal: Journal | None, hours: Iterable[Hour]) -> Iterat
                 what = (
                     f"hour {hour.day}/{hour.hour} may lack rows: of the journal {node}, entries before {seq}"
                 )
-                yield hour, f"{what} are stored no more; bring the hour back from an export"
+                yield hour, f"{what} are no longer stored; restore the hour from an export"
 
 
 def _has_aged(root: Path, hour: Hour) -> bool:
-    """Whether an age-off or an export took files of an hour: what it had is not to come back."""
+    """Whether an age-off or an export removed files of an hour, whose rows must then stay removed."""
     return any(was_removed(root, system, hour) for system in names(root / AGED))
 
 

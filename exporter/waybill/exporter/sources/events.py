@@ -13,7 +13,7 @@ from waybill.exporter.archive import archived_files, read_entries
 from waybill.exporter.names import EVENTS, RawName, hour_in, hour_of
 from waybill.exporter.object_stores import local_or_url
 from waybill.exporter.sources.objects import MARK, list_objects, read_object, shown
-from waybill.exporter.sources.source import SourceError, Stored
+from waybill.exporter.sources.source import SourceError, SourceNotFoundError, Stored
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
@@ -23,8 +23,8 @@ class EventsSource(msgspec.Struct, frozen=True):
     """The entries of an archive.
 
     Attributes:
-        root: the folder that has ``events/`` in it, or the URL of one in an object store.
-        since_ms: only the hours in which entries arrived then or later.
+        root: the folder that contains ``events/``, or the URL of such a folder in an object store.
+        since_ms: only hours with entries that arrived then or later.
     """
 
     root: Path | str
@@ -35,12 +35,12 @@ class EventsSource(msgspec.Struct, frozen=True):
         return f"events {self.root}"
 
     def parts(self) -> list[str]:
-        """The files, relative to the root."""
+        """The archive's files, relative to the root."""
         if isinstance(self.root, str):
             return self._objects(self.root)
         if not (self.root / EVENTS).is_dir():
-            raise SourceError(
-                f"there is no archive below {self.root}; give the root that has {EVENTS}/ in it"
+            raise SourceNotFoundError(
+                f"there is no archive below {self.root}; give the root that contains {EVENTS}/"
             )
         files = archived_files(self.root, hour_of(self.since_ms))
         return [str(path.relative_to(self.root)) for _, path in files]
@@ -53,7 +53,8 @@ class EventsSource(msgspec.Struct, frozen=True):
             for batch in read_entries(file, run_ids=run_ids):
                 yield [Stored(one.seq, one.kind, one.system_name, one.body) for one in batch]
         except parquet.DAMAGED as error:
-            raise SourceError(parquet.unreadable(path, error)) from None
+            root = self.root if isinstance(self.root, Path) else None
+            raise SourceError(parquet.unreadable(path, error, root=root)) from None
 
     def place(self, part: str, at: int) -> str:
         """The file, and the sequence number in it."""
@@ -62,7 +63,9 @@ class EventsSource(msgspec.Struct, frozen=True):
     def _objects(self, url: str) -> list[str]:
         names = list_objects(f"{url.rstrip('/')}/{EVENTS}")
         if not names:
-            raise SourceError(f"there is no archive below {url}; give the root that has {EVENTS}/ in it")
+            raise SourceNotFoundError(
+                f"there is no archive below {url}; give the root that contains {EVENTS}/"
+            )
         return [name for name in names if RawName.parse(name.rpartition("/")[2]) and self._is_since(name)]
 
     def _is_since(self, name: str) -> bool:
@@ -71,7 +74,7 @@ class EventsSource(msgspec.Struct, frozen=True):
 
 
 def open_events(places: Sequence[str], settings: Settings) -> EventsSource:
-    """The archive of the given root, or else of the root in the settings."""
+    """The archive of the given root, or of the root in the settings."""
     if len(places) > 1:
-        raise SourceError("the source `events` takes one root; rebuild from each in turn")
+        raise SourceNotFoundError("the source `events` takes one root; rebuild from one root after the other")
     return EventsSource(local_or_url(places[0]) if places else settings.root)

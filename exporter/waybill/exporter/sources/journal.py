@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from waybill.exporter.sources.source import SourceError, Stored
+from waybill.exporter.sources.source import SourceNotFoundError, Stored
 from waybill.transport.journal import Journal
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class JournalSource(msgspec.Struct, frozen=True):
     """The entries that a journal still holds.
 
     Attributes:
-        since_ms: only those that arrived then or later.
+        since_ms: only entries that arrived then or later.
     """
 
     home: Path
@@ -37,7 +37,7 @@ class JournalSource(msgspec.Struct, frozen=True):
     def parts(self) -> list[str]:
         """Ranges of sequence numbers as ``first-last``."""
         if not Journal.exists(self.home):
-            raise SourceError(f"there is no journal at {self.home}; give the right one with --home")
+            raise SourceNotFoundError(f"there is no journal at {self.home}; give the right home with --home")
         with contextlib.closing(Journal(self.home)) as journal:
             oldest, last = journal.first(), journal.last_seq()
             first = last + 1 if oldest is None else self._first_since(journal, oldest.seq, last + 1)
@@ -47,7 +47,7 @@ class JournalSource(msgspec.Struct, frozen=True):
         ]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The entries of a range, without those that were pruned meanwhile."""
+        """The entries of a range, without those pruned in the meantime."""
         first, last = map(int, part.split("-"))
         with contextlib.closing(Journal(self.home)) as journal:
             while first <= last:
@@ -62,7 +62,7 @@ class JournalSource(msgspec.Struct, frozen=True):
                 first = found[-1].at + 1
 
     def _first_since(self, journal: Journal, first: int, end: int) -> int:
-        """The first number of a range whose entry arrived in time, else its end; time grows with numbers."""
+        """The first number of a range whose entry arrived in time, or its end; times never decrease."""
         while first < end:
             middle = (first + end) // 2
             found = next(iter(journal.read(middle - 1, limit=1)), None)
@@ -78,7 +78,7 @@ class JournalSource(msgspec.Struct, frozen=True):
 
 
 def open_journal(places: Sequence[str], settings: Settings) -> JournalSource:
-    """The journal of the home that the settings name; it takes no places."""
+    """The journal of the home in the settings; it takes no places."""
     if places:
-        raise SourceError("the source `journal` takes no places; name its home with --home")
+        raise SourceNotFoundError("the source `journal` takes no places; give its home with --home")
     return JournalSource(settings.home)

@@ -1,7 +1,7 @@
-"""Files of JSON lines as a source, as the OpenLineage client's file transport writes them.
+"""JSON Lines files as a source, as written by the OpenLineage client's file transport.
 
-They are plain, gzip or zstd, which the first bytes tell. A plain file is cut into parts; a line belongs to
-the part in which it begins.
+They are plain, gzip or zstd, detected by their first bytes. A plain file is divided into parts; a line
+belongs to the part in which it begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from waybill.exporter.object_stores import is_url, local_or_url
 from waybill.exporter.sources.objects import list_objects, open_object, shown
-from waybill.exporter.sources.source import SourceError, Stored
+from waybill.exporter.sources.source import SourceError, SourceNotFoundError, Stored
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ _BATCH_LINES: Final = 2_000
 
 
 class LinesSource(msgspec.Struct, frozen=True):
-    """Events in files, one a line.
+    """Events in files, one per line.
 
     Attributes:
-        paths: files, and folders whose files are read, on a disk or as URLs of an object store.
-        part_bytes: how large the parts are that a plain file is cut into.
+        paths: files, and folders whose files are read, as local paths or URLs of an object store.
+        part_bytes: the size of the parts of a plain file.
     """
 
     paths: tuple[Path | str, ...]
@@ -48,11 +48,11 @@ class LinesSource(msgspec.Struct, frozen=True):
         """Ranges of bytes as ``start-end:path``; a compressed file is one part, ``0-0:path``."""
         files = [file for path in self.paths for file in _files(path)]
         if not files:
-            raise SourceError(f"there is no file in {self.paths[0]}; give files of JSON lines")
+            raise SourceNotFoundError(f"there are no files in {self.paths[0]}; give JSON Lines files")
         return [part for file in files for part in _cut(file, self.part_bytes)]
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The lines of a range that are not blank."""
+        """The lines of a range, without blank ones."""
         extent, _, name = part.partition(":")
         start, end = map(int, extent.split("-"))
         try:
@@ -62,22 +62,22 @@ class LinesSource(msgspec.Struct, frozen=True):
                     start += len(file.readline()) - 1
                 yield from _batches(file, start, end)
         except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
-            raise SourceError(f"{shown(name)} is damaged ({error}); put a good copy in its place") from None
+            raise SourceError(f"{shown(name)} is damaged ({error}); replace it with a good copy") from None
 
     def place(self, part: str, at: int) -> str:
-        """The file, and the offset of the line in it."""
+        """The file, and the line's offset in it."""
         return f"byte {at:,} of {shown(part.partition(':')[2])}"
 
 
 def open_lines(places: Sequence[str], settings: Settings) -> LinesSource:  # noqa: ARG001 - of the protocol
-    """The files and folders that are given, at least one."""
+    """The given files and folders, at least one."""
     if not places:
-        raise SourceError("the source `jsonl` takes the paths of files or folders; give at least one")
+        raise SourceNotFoundError("the source `jsonl` takes paths of files or folders; give at least one")
     return LinesSource(tuple(map(local_or_url, places)))
 
 
 def _files(path: Path | str) -> list[str]:
-    """The names of the files at a path, or below it."""
+    """The names of the files at or below a path."""
     if isinstance(path, str):
         found = list_objects(path)
     elif path.is_dir():
@@ -86,7 +86,7 @@ def _files(path: Path | str) -> list[str]:
     else:
         found = [str(path)] if path.is_file() else []
     if not found:
-        raise SourceError(f"{path} is not there; give files or folders of JSON lines")
+        raise SourceNotFoundError(f"{path} does not exist; give JSON Lines files, or folders of them")
     return found
 
 
@@ -116,7 +116,7 @@ def _open(name: str) -> io.BufferedReader:
 
 
 class _Unzipped(gzip.GzipFile):
-    """A gzip file that closes the file it reads from when it is closed."""
+    """A gzip file that also closes its underlying file when it is closed."""
 
     def __init__(self, inner: io.BufferedReader) -> None:
         super().__init__(fileobj=inner)
@@ -128,7 +128,7 @@ class _Unzipped(gzip.GzipFile):
 
 
 def _batches(file: io.BufferedReader, at: int, end: int) -> Iterator[Sequence[Stored]]:
-    """The lines that begin before `end`, or all if that is 0."""
+    """The lines that begin before `end`; all lines if it is 0."""
     batch: list[Stored] = []
     if end and at >= end:
         return

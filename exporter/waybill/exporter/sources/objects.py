@@ -1,6 +1,6 @@
-"""Objects of a store as files: a source's files may be at a URL as well as on a disk.
+"""Objects of a store as files: a source's files may be at a URL as well as on disk.
 
-The name of an object is the URL of the folder that was given, then `MARK`, then its path below that folder.
+The name of an object is the URL of the given folder, then `MARK`, then the path below that folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BUFFER_BYTES: Final = 8 * 2**20
 
 
 class StoredObject(NamedTuple):
-    """An object as a store lists it."""
+    """An object in a store's listing."""
 
     name: str
     size_bytes: int
@@ -32,7 +32,7 @@ class StoredObject(NamedTuple):
 
 
 def list_objects(url: str) -> list[str]:
-    """The names of the object at a URL, or of all objects below it; raises as `look_up_objects` does."""
+    """The name of the object at a URL, or of all objects below it; raises as `look_up_objects` does."""
     return [one.name for one in look_up_objects(url)]
 
 
@@ -40,8 +40,8 @@ def look_up_objects(url: str) -> list[StoredObject]:
     """The object at a URL, or all objects below it, in order; there may be none.
 
     Raises:
-        SourceUnreachableError: the store cannot be asked.
-        SourceError: the URL is of no known kind, or the package for it is not installed.
+        SourceUnreachableError: the store cannot be queried.
+        SourceError: the kind of URL is unknown, or the package for it is not installed.
     """
     store = _store(url)
     from obstore.exceptions import BaseError
@@ -80,17 +80,17 @@ def read_object(name: str) -> bytes:
 
 
 def open_object(name: str, *, buffer_bytes: int = _BUFFER_BYTES) -> io.BufferedReader:
-    """An object as a file, of which so many bytes at a time are fetched.
+    """Open an object as a file that is fetched in chunks of the given size.
 
     Raises:
-        SourceUnreachableError: it cannot be fetched now; reading raises this too.
+        SourceUnreachableError: it cannot be fetched now; reading also raises this.
     """
     folder, _, path = name.partition(MARK)
     return io.BufferedReader(_Object(_store(folder), path, shown(name)), buffer_bytes)
 
 
 def open_stored(store: ObjectStore, path: str, url: str) -> io.BufferedReader:
-    """Open an object of a store by its path, as `open_object` does; `url` is what an error calls it."""
+    """Open an object of a store by its path, as `open_object` does; errors call it by `url`."""
     return io.BufferedReader(_Object(store, path, url), _BUFFER_BYTES)
 
 
@@ -100,7 +100,7 @@ def shown(name: str) -> str:
 
 
 class _Object(io.RawIOBase):
-    """An object as a file whose ranges are fetched when they are read."""
+    """An object as a file whose byte ranges are fetched when they are read."""
 
     def __init__(self, store: ObjectStore, path: str, url: str) -> None:
         from obstore.exceptions import BaseError
@@ -154,5 +154,5 @@ def _store(folder: str) -> ObjectStore:
 
 def _unreachable(url: str, error: Exception) -> SourceUnreachableError:
     return SourceUnreachableError(
-        f"{url} cannot be read ({reason_of(error)}); check the object store, then do it again"
+        f"{url} cannot be read ({reason_of(error)}); check the object store and try again"
     )

@@ -1,7 +1,7 @@
-"""Marquez's own database as a source: its table ``lineage_events``; a part is a window of event time.
+"""Marquez's database as a source: its table ``lineage_events``; a part is a window of event time.
 
 Only the columns ``event_time`` and ``event`` are read, which every version of Marquez has. The embedded
-engine reads a part by a cursor on the server, Spark by its own JDBC source.
+engine reads a part with a server-side cursor, Spark with its JDBC source.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import msgspec
 
 from waybill.exporter.sources.marquez import cut_window
-from waybill.exporter.sources.source import SourceError, SourceUnreachableError, Stored
+from waybill.exporter.sources.source import SourceError, SourceNotFoundError, SourceUnreachableError, Stored
+from waybill.transport.errors import MissingExtraError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -26,12 +27,12 @@ SELECT (extract(epoch FROM min(event_time)) * 1000000)::bigint,
        count(*)
 FROM lineage_events
 """
-# Whole numbers, so that rounding lets no event fall between two windows; the index is on event_time itself.
+# Whole numbers, so that rounding cannot drop an event between two windows; the index is on event_time itself.
 _WITHIN: Final = (
     "event_time >= timestamptz 'epoch' + %s * interval '1 microsecond' "
     "AND event_time < timestamptz 'epoch' + %s * interval '1 microsecond'"
 )
-_SELECT: Final = f"SELECT event::text FROM lineage_events WHERE {_WITHIN}"  # noqa: S608 - our own words
+_SELECT: Final = f"SELECT event::text FROM lineage_events WHERE {_WITHIN}"  # noqa: S608 - only our own words
 _TABLE: Final = """
 (SELECT event_time, (extract(epoch FROM event_time) * 1000000)::bigint AS time_us, event::text AS event
  FROM lineage_events) AS events
@@ -45,12 +46,12 @@ _JDBC_NAMES: Final = {
 
 
 class Jdbc(msgspec.Struct, frozen=True):
-    """A database as a Java program connects to it.
+    """A database connection for Java programs.
 
     Attributes:
         url: without user and password.
         properties: user, password and the other connection parameters.
-        table: a subquery in place of a table, with the columns `event`, `time_us` and `event_time`.
+        table: a subquery instead of a table, with the columns `event`, `time_us` and `event_time`.
     """
 
     url: str
@@ -58,7 +59,7 @@ class Jdbc(msgspec.Struct, frozen=True):
     table: str = _TABLE
 
     def within(self, start_us: int, end_us: int) -> str:
-        """The SQL condition that an event is in a window, the end excluded."""
+        """The SQL condition that an event is in a window, excluding the end."""
         return _WITHIN % (start_us, end_us)
 
 
@@ -67,7 +68,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
 
     Attributes:
         url: the database, as ``postgresql://user:password@host/marquez``.
-        part_events: how many events a window holds on average.
+        part_events: how many events a window has on average.
         batch_rows: how many events are fetched at a time.
     """
 
@@ -82,7 +83,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         return f"marquez-db {urlunsplit((parts.scheme, place, parts.path, parts.query, ''))}"
 
     def parts(self) -> list[str]:
-        """Windows of event time as ``start-end`` in epoch microseconds, the end excluded."""
+        """Windows of event time as ``start-end`` in epoch microseconds, excluding the end."""
         with self._connected() as connection:
             first_us, last_us, count = connection.execute(_EXTENT).fetchone()
         if not count:
@@ -90,7 +91,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         return cut_window(first_us, last_us + 1, -(-count // self.part_events))
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
-        """The events of a window, by a cursor on the server."""
+        """The events of a window, read with a server-side cursor."""
         count = 0
         with self._connected() as connection, connection.cursor("waybill") as cursor:
             cursor.execute(_SELECT, self.window(part))
@@ -102,16 +103,16 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
                 count += len(rows)
 
     def window(self, part: str) -> tuple[int, int]:
-        """The start and end of a part, in epoch microseconds, the end excluded."""
+        """The start and end of a part, in epoch microseconds, excluding the end."""
         start, _, end = part.partition("-")
         return int(start), int(end)
 
     def jdbc(self) -> Jdbc:
-        """How a Java program connects to the database: by the parameters that this connection ended up with.
+        """The connection for Java programs, with the parameters that this connection has ended up with.
 
         Raises:
             SourceUnreachableError: the database does not answer.
-            SourceError: the database is reached by a Unix socket, which Java cannot open.
+            SourceError: the database is reached through a Unix socket, which Java cannot open.
         """
         with self._connected() as connection:
             info = connection.info
@@ -119,7 +120,7 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
             given = {"user": info.user, "password": info.password, **info.get_parameters()}
         if not host or host.startswith("/"):
             raise SourceError(
-                f"{self.describe()} is found by a socket of this machine, and Spark reads it by the network; "
+                f"{self.describe()} is reached through a Unix socket, but Spark needs a network address; "
                 "give its host and port in the URL"
             )
         known = {_JDBC_NAMES[key]: value for key, value in given.items() if key in _JDBC_NAMES and value}
@@ -135,25 +136,23 @@ class MarquezDatabaseSource(msgspec.Struct, frozen=True):
         try:
             import psycopg
         except ImportError:
-            raise SourceError(
-                "the source `marquez-db` needs psycopg; install it with pip install waybill-lineage[postgres]"
-            ) from None
+            raise MissingExtraError("the source marquez-db", "postgres") from None
         try:
             with psycopg.connect(self.url) as connection:
-                # A read-only transaction: all of a part is read as of one moment.
+                # A read-only transaction reads the whole part at one point in time.
                 connection.read_only = True
                 yield connection
         except psycopg.Error as error:
             reason = " ".join(str(error).split())
             raise SourceUnreachableError(
-                f"{self.describe()} cannot be read ({reason}); check database and URL, then do it again"
+                f"{self.describe()} cannot be read ({reason}); check the database and the URL, and try again"
             ) from None
 
 
 def open_marquez_db(places: Sequence[str], settings: Settings) -> MarquezDatabaseSource:  # noqa: ARG001 - of the protocol
     """The database at the given URL, exactly one."""
     if len(places) != 1 or urlsplit(places[0]).scheme not in {"postgresql", "postgres"}:
-        raise SourceError(
-            "the source `marquez-db` takes one URL, as postgresql://user:password@host/marquez; give it"
+        raise SourceNotFoundError(
+            "the source `marquez-db` takes one URL; give it, for example postgresql://user:password@host/marquez"
         )
     return MarquezDatabaseSource(places[0])

@@ -1,7 +1,7 @@
-"""A source: a place where entries are stored, cut into parts that can be read one by one.
+"""A source: a place where entries are stored, divided into parts that can be read one by one.
 
-Packages add sources under the entry-point group ``waybill.sources``: a name, as ``waybill rebuild --from``
-takes it, and a callable ``(places, settings) -> Source``.
+Packages register sources in the entry-point group ``waybill.sources``: a name for ``waybill rebuild --from``,
+and a callable ``(places, settings) -> Source``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from waybill.transport.errors import WaybillError
+from waybill.transport.errors import NotFoundError, WaybillError
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -22,19 +22,23 @@ SOURCES_GROUP: Final = "waybill.sources"
 
 
 class SourceError(WaybillError):
-    """A source of stored events is unknown, cannot be reached, or holds something else."""
+    """A source of stored events is unknown, cannot be reached, or contains something else."""
 
 
 class SourceUnreachableError(SourceError):
-    """A source cannot be read now; a rebuild from it stops, and the same order resumes it later."""
+    """A source cannot be read now; a rebuild from it stops, and the same command resumes it later."""
+
+
+class SourceNotFoundError(SourceError, NotFoundError):
+    """What a source is to be read from is not there, or was not given as the source takes it."""
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
     """One stored entry.
 
     Attributes:
-        at: where it is within its part: a sequence number, a byte offset, a count; see `Source.place`.
-        system_name: the name stamped on records that carry none; empty: the rebuild's own.
+        at: its position within its part: a sequence number, a byte offset or a count; see `Source.place`.
+        system_name: the name for records that have none; empty: the rebuild's own name.
     """
 
     at: int
@@ -45,16 +49,16 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 @runtime_checkable
 class Source(Protocol):
-    """Stored entries. A source can be pickled: several processes read it, a part each."""
+    """Stored entries. A source can be pickled, so that several processes can each read a part."""
 
     def describe(self) -> str:
-        """What is read, in a few words that are the same each time: a rebuild is resumed by them."""
+        """Describe the source in a few words that are always the same: they identify a rebuild to resume."""
 
     def parts(self) -> list[str]:
-        """Name the parts that together hold everything stored now; they are read in any order.
+        """Name the parts that together contain everything stored now; they are read in any order.
 
         Raises:
-            SourceError: what is to be read is not there.
+            SourceError: the source does not exist.
         """
 
     def read(self, part: str) -> Iterator[Sequence[Stored]]:
@@ -63,18 +67,18 @@ class Source(Protocol):
         Raises:
             OSError: it cannot be read now.
             SourceUnreachableError: it cannot be reached now.
-            SourceError: this part is damaged; a rebuild says so and reads the others.
+            SourceError: this part is damaged; a rebuild reports it and reads the others.
         """
 
     def place(self, part: str, at: int) -> str:
-        """Where an entry is stored, in words for a person."""
+        """Describe where an entry is stored, for people."""
 
 
 class OpenSource(Protocol):
-    """The callable behind an entry point of the group ``waybill.sources``."""
+    """The callable behind an entry point in the group ``waybill.sources``."""
 
     def __call__(self, places: Sequence[str], settings: Settings) -> Source:
-        """Open the source at the places that the user gave: paths, URLs, or none.
+        """Open the source at the user's places: paths, URLs, or none.
 
         Raises:
             SourceError: the source does not take these places.
@@ -85,11 +89,12 @@ def open_source(name: str, places: Sequence[str], settings: Settings) -> Source:
     """Open a source by the name of its entry point.
 
     Raises:
-        SourceError: no source has that name, or it does not take these places.
+        NotFoundError: there is no source with that name.
+        SourceError: it does not take these places.
     """
     points = {point.name: point for point in entry_points(group=SOURCES_GROUP)}
     if name not in points:
         known = ", ".join(sorted(points))
-        raise SourceError(f"{name!r} is no source of stored events; give one of {known}")
+        raise NotFoundError(f"{name!r} is not a source of stored events; give one of {known}")
     open_one: OpenSource = points[name].load()
     return open_one(places, settings)

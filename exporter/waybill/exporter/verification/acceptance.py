@@ -1,4 +1,4 @@
-"""Accepting findings: whoever may write the root says that they are settled, and the ledger keeps it."""
+"""Accepting findings: a user who may write the root declares them settled, and the ledger records that."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def accept_findings(
 ) -> None:
     """Write into the ledger that findings are accepted.
 
-    A file that the ledger did not have is its file from then on. What happens anew is a new finding.
+    A file that the ledger did not have is in the ledger from then on. A new occurrence is a new finding.
 
     Raises:
         NoLedgerError: there is no ledger.
@@ -33,7 +33,9 @@ def accept_findings(
     """
     files = files or Files()
     if read_ledger(root) is None:
-        raise NoLedgerError(f"{root} has no ledger to accept a finding in; mend what was found instead")
+        raise NoLedgerError(
+            f"{root} has no ledger that could record an accepted finding; fix the finding instead"
+        )
     with recorded(root, files, ()) as changed:
         changed.accepted = {one.id: why for one in findings}
         for one in findings:

@@ -1,10 +1,11 @@
 """Whether the archive has all entries of each journal, one file after the other.
 
 The numbers of a journal's entries have no gaps. So its files follow each other, from the oldest that no
-age-off took to the last that the journal began to write, as far as its claims in the root tell that. What a
-node began and did not file before the journal got another one is filed under that.
+age-off removed to the last that the journal began to write, as far as its claims in the root show. A range
+that a node began but did not file before the journal got a new node is filed under the new one.
 
-The layout cannot be checked this way: a range without records makes no raw file. Notes tell which has one.
+The layout cannot be checked this way: a range without records makes no raw file. Notes record which ranges
+have one.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waybill.exporter import parquet
 from waybill.exporter.archive import archived_files
 from waybill.exporter.directory import names
 from waybill.exporter.ledger import is_archived
-from waybill.exporter.names import Hour, RawName, hour_in, relative
+from waybill.exporter.names import ARCHIVE, Hour, RawName, hour_in, relative
 from waybill.exporter.parquet import Covers
 from waybill.exporter.raw_notes import not_there
 from waybill.transport import RootError
@@ -28,22 +29,20 @@ from waybill.transport.root import CLAIMS, Claim, read_claims
 if TYPE_CHECKING:
     from waybill.exporter.ledger import LedgerState
 
-_PROJECTION: Final = "archive"
-
 
 class Link(NamedTuple):
-    """The seal of a file of the archive, and the one that it names as its predecessor's."""
+    """The seal of an archived file, and the seal that it names for its predecessor."""
 
     seal: str | None
     before: str | None
 
 
 def claims(root: Path) -> dict[str, Claim]:
-    """What each node has claimed to archive, by node; nothing of one whose claim cannot be read."""
+    """Each node's claim on the archive, by node; nodes whose claim cannot be read are left out."""
     found = {}
     for node in names(root / CLAIMS):
         with contextlib.suppress(OSError, RootError):
-            if (claim := read_claims(root, node).get(_PROJECTION)) is not None:
+            if (claim := read_claims(root, node).get(ARCHIVE)) is not None:
                 found[node] = claim
     return found
 
@@ -53,8 +52,8 @@ def gaps(
 ) -> Iterator[RawName]:
     """The ranges that the archive lacks, by journal, other than those of files that are gone or set aside.
 
-    `claimed` is what the root remembered before the archive was read: what was begun since is no gap. `aside`
-    are paths that files were quarantined from.
+    `claimed` holds the root's claims from before the archive was read: a range begun since is no gap. `aside`
+    holds the paths from which files were quarantined.
     """
     ranges: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for path in (*state.seals, *aside):
@@ -64,7 +63,7 @@ def gaps(
         ranges[raw.node].append((raw.first, raw.last))
     known = claims(root)
     for node, now in known.items():
-        # What was begun last may still be under way.
+        # The last range begun may still be under way.
         if claimed.get(node) == now and not state.changing:
             later = min((one.first for one in known.values() if node in one.earlier), default=now.last + 1)
             end = min(now.last + 1, later)

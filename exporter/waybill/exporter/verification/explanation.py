@@ -16,10 +16,11 @@ from waybill.exporter import parquet
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
 from waybill.exporter.names import relative
-from waybill.exporter.parquet import matching_row_groups, open_selectable
+from waybill.exporter.parquet import Rules, matching_row_groups, open_selectable
+from waybill.exporter.verification.folded import Folded
 from waybill.facets import (
-    EVIDENCE,
     UNREADABLE,
+    AnnotationRule,
     ProvenanceRecord,
     RunEvent,
     RunState,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from waybill.facets.merge_rule import RecordKey
 
 _Numbered = tuple[int, ProvenanceRecord]
+_Found = tuple[Rules, list[_Numbered]]
+"""The rules that the rows of one file were written by, and those that were looked for."""
 
 RECORDS_SHOWN_MAX: Final = 100
 """How many records a step shows, so that a run of many outputs is explained in linear time."""
@@ -76,7 +79,7 @@ class StepSeen(msgspec.Struct, frozen=True):
 
 
 class RowSeen(msgspec.Struct, frozen=True):
-    """One row of the layout, and whether it is what the stored events fold to."""
+    """One row of the layout, and whether the stored events fold to it."""
 
     file: str
     row: int
@@ -101,37 +104,39 @@ class Explanation(msgspec.Struct, frozen=True):
 
     @property
     def is_proven(self) -> bool:
-        """Whether the layout's rows are exactly what the stored events fold to."""
+        """Whether the layout has rows, and they are exactly what the stored events fold to."""
         found = {record_key(row.record) for row in self.rows}
         return (
-            not self.unread
+            bool(found)
+            and not self.unread
             and all(row.as_folded for row in self.rows)
             and all(record_key(record) in found for record in self.records)
         )
 
 
-def explain(did: str, sources: Sequence[Source], root: Path, wanted: Wanted) -> Explanation:
+def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wanted) -> Explanation:
     """Follow one file from the stored events to the rows.
 
     Every stored event is searched once for the file, and once more for its runs. An event that is in several
-    sources counts once. Of `wanted` only the system name and the annotations count.
+    sources counts once. A row is compared with the fold of the events under the annotation rules that its
+    file names. Of `wanted` only the system name counts, and the rule that the records are shown by.
 
     Raises:
         SourceError: a source is damaged or cannot be reached.
         OSError: one cannot be read.
     """
-    allowed = wanted.annotations_allowed
+    root = Path(root)
     events, arrays = _stored_about(did, sources, wanted)
-    steps, records = _fold_steps(did, events, allowed)
+    steps, told = _fold_steps(did, events, wanted.rule)
     for (body, system_name), places in arrays.items():
-        found = _of(did, decode_records(body, system_name=system_name), allowed)
-        steps.append(StepSeen(tuple(places), None, None, None, ("records",), found))
-        records += found
-    records = merge_all(records)
+        found = _of(did, decode_records(body, system_name=system_name))
+        steps.append(StepSeen(tuple(places), None, None, None, ("records",), _kept(found, wanted.rule)))
+        told += found
+    folded = Folded(told)
     unread = Unread()
-    rows = tuple(_rows(did, root, records, unread))
+    rows = tuple(_rows(did, root, folded, wanted.rule, unread))
     unread.add_quarantined(root)
-    return Explanation(did, tuple(steps), tuple(records), rows, unread.sentences)
+    return Explanation(did, tuple(steps), tuple(folded.under(wanted.rule)), rows, unread.sentences)
 
 
 _Key = tuple[bytes, str]
@@ -191,7 +196,7 @@ def _is_about(did: str, event: RunEvent) -> bool:
 
 
 def _fold_steps(
-    did: str, events: dict[_Key, list[str]], allowed: frozenset[str]
+    did: str, events: dict[_Key, list[str]], rule: AnnotationRule
 ) -> tuple[list[StepSeen], list[ProvenanceRecord]]:
     of_runs = [
         (event, system, tuple(places))
@@ -199,6 +204,7 @@ def _fold_steps(
         if (event := _run_event(body)) is not None
     ]
     steps: list[StepSeen] = []
+    told: list[ProvenanceRecord] = []
     runs: dict[str, _Run] = {}
     for event, system_name, places in sorted(of_runs, key=_place):
         seen = observe(event, system_name=system_name)
@@ -211,19 +217,18 @@ def _fold_steps(
         after = seen if before is None else merge_states(before, seen)
         run.take(after)
         changed = tuple(_changed(before, after))
-        so_far = _of_run(did, run.state(), allowed) if run.size() <= RECORDS_SHOWN_MAX else ()
-        what = event.eventTime, event.eventType, changed, so_far, inferred_reason(event) or None
+        # What an event records by itself is filed by itself, whatever else its run says.
+        told += _of(did, seen.records)
+        so_far = _of(did, records_of(run.state())) if run.size() <= RECORDS_SHOWN_MAX else ()
+        what = event.eventTime, event.eventType, changed, _kept(so_far, rule), inferred_reason(event) or None
         steps.append(StepSeen(places, seen.run_id, *what))
-    records = [one for run in runs.values() for one in _of_run(did, run.state(), allowed)]
-    return steps, records
-
-
-def _of_run(did: str, state: RunState, allowed: frozenset[str]) -> tuple[ProvenanceRecord, ...]:
-    return _of(did, records_of(state), allowed if state.faceted else allowed | {EVIDENCE})
+    for state in (run.state() for run in runs.values()):
+        told += () if state.faceted else _of(did, records_of(state))
+    return steps, told
 
 
 class _Run:
-    """What the events of one run say so far; to add an event costs what the event says."""
+    """The events of one run so far, folded; adding an event costs as much as the event holds."""
 
     def __init__(self, rest: RunState) -> None:
         self._rest = rest
@@ -275,42 +280,47 @@ def _changed(before: RunState | None, after: RunState) -> Iterator[str]:
             yield name.removesuffix("_us")
 
 
-def _of(
-    did: str, records: Iterable[ProvenanceRecord], allowed: frozenset[str]
-) -> tuple[ProvenanceRecord, ...]:
-    return tuple(keep_annotations(record, allowed) for record in records if record.did == did)
+def _of(did: str, records: Iterable[ProvenanceRecord]) -> tuple[ProvenanceRecord, ...]:
+    return tuple(record for record in records if record.did == did)
 
 
-def _rows(did: str, root: Path, records: Sequence[ProvenanceRecord], unread: Unread) -> Iterator[RowSeen]:
-    folded = {record_key(record): record for record in records}
+def _kept(records: Iterable[ProvenanceRecord], rule: AnnotationRule) -> tuple[ProvenanceRecord, ...]:
+    return tuple(keep_annotations(record, rule) for record in records)
+
+
+def _rows(did: str, root: Path, folded: Folded, rule: AnnotationRule, unread: Unread) -> Iterator[RowSeen]:
+    """The rows of the layout; `rule` is that of files of an earlier version, which name none."""
     files = HourFiles(root)
     for hour in sorted(files.hours):
-        for path, found in _found_in(did, files, hour, unread):
+        for path, (rules, found) in _found_in(did, root, files, hour, unread):
+            known = rules.known(rule)
             for number, record in found:
-                as_folded = folded.get(record_key(record)) == record
-                yield RowSeen(relative(root, path), number, record, as_folded)
+                yield RowSeen(relative(root, path), number, record, folded.gives(record, known))
 
 
-def _found_in(did: str, files: HourFiles, hour: Hour, unread: Unread) -> list[tuple[Path, list[_Numbered]]]:
+def _found_in(
+    did: str, root: Path, files: HourFiles, hour: Hour, unread: Unread
+) -> list[tuple[Path, _Found]]:
     """What each file of an hour has of a file's records."""
     while True:
         raws = files.raw(hour)
         try:
-            found = [(path, _numbered(did, path, unread)) for path in raws.values()]
+            found = [(path, _numbered(did, root, path, unread)) for path in raws.values()]
         except FileNotFoundError:
             continue  # What it held is in another file by now.
         for path in files.compacted(hour, raws):
             with contextlib.suppress(FileNotFoundError):
-                found.append((path, _numbered(did, path, unread)))
+                found.append((path, _numbered(did, root, path, unread)))
         return found
 
 
-def _numbered(did: str, path: Path, unread: Unread) -> list[_Numbered]:
+def _numbered(did: str, root: Path, path: Path, unread: Unread) -> _Found:
     """The records of one file, each with the number of its row; raises `FileNotFoundError`."""
     found: list[_Numbered] = []
     try:
         file = open_selectable(path)
-        for part in matching_row_groups(file, pc.field("did") == did, {"did": did}):
+        rules = Rules.read(file.metadata.metadata)
+        for part in matching_row_groups(file, pc.field("did") == did, {"did": (did,)}):
             before = range(part.row_groups[0].id)
             first = sum(file.metadata.row_group(at).num_rows for at in before)
             table = part.to_table(use_threads=False)
@@ -320,6 +330,6 @@ def _numbered(did: str, path: Path, unread: Unread) -> list[_Numbered]:
     except FileNotFoundError:
         raise
     except parquet.DAMAGED as error:
-        unread.add(path, error)
-        return []
-    return found
+        unread.add(path, error, root)
+        return Rules(), []
+    return rules, found

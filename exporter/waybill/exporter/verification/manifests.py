@@ -31,14 +31,14 @@ def contradictions(root: Path) -> Iterator[tuple[str, str]]:
     for paths in files_of(root / COMPACTED).values():
         for path in paths:
             if relative(root, path) not in listed:
-                yield relative(root, path), f"no manifest lists {path}; export again, or move it away"
+                yield relative(root, path), "no manifest lists it; export again, or move it away"
 
 
 def _of_manifest(root: Path, manifest: PurePosixPath, listed: set[str]) -> Iterator[tuple[str, str]]:
     try:
         entries = decode_manifest((root / manifest).read_bytes())
-    except msgspec.DecodeError as error:
-        yield str(manifest), f"{root / manifest} is no manifest ({error}); move it away, and export again"
+    except msgspec.DecodeError:
+        yield str(manifest), "it is not a manifest; move it away, and export again"
         return
     for path, one in sorted(entries.items()):
         listed.add(path)
@@ -46,8 +46,8 @@ def _of_manifest(root: Path, manifest: PurePosixPath, listed: set[str]) -> Itera
             with (root / path).open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
-            what = f"{root / path} is in the manifest, and gone; restore it from a copy, or export it again"
+            what = "the manifest lists it, but it is gone; restore it from a copy, or export it again"
             yield path, what
             continue
         if sha256 != one.sha256:
-            yield path, f"{root / path} is not the file that the manifest lists; restore it from a copy"
+            yield path, "it is not the file that the manifest lists; restore it from a copy"

@@ -58,7 +58,7 @@ class Rows:
         if self.elsewhere:
             yield "hour", f"{self.elsewhere} of its rows completed in another hour; rebuild both"
         if self.stateless:
-            yield "state", f"{self.stateless} of its rows have a final state that is none; rebuild the hour"
+            yield "state", f"{self.stateless} of its rows have an unknown final state; rebuild the hour"
 
     def _add(self, table: pa.Table) -> None:
         if not table.num_rows:

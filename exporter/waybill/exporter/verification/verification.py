@@ -1,7 +1,7 @@
-"""Checking that a root is right: every file is read, a part of one at a time in memory.
+"""Verifying a root: every file is read, with only a part of one file in memory at a time.
 
-A root may be written meanwhile. A file that vanishes while it is checked was compacted or aged off, and is no
-finding.
+The root may be written at the same time. A file that vanishes during the check was compacted or aged off, and
+is no finding.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from waybill.exporter.names import (
     relative,
     safe_name,
 )
-from waybill.exporter.parquet import Covers, before_in, is_intact, seal_in
+from waybill.exporter.parquet import Covers, Rules, before_in, is_intact, seal_in
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.raw_notes import read_raw_notes
+from waybill.exporter.remedies import FROM_A_COPY, accept_command, repair_command
 from waybill.exporter.verification.continuity import Link, claims, gaps, lost_raws, unchained
 from waybill.exporter.verification.manifests import contradictions
 from waybill.exporter.verification.soundness import Rows
@@ -49,14 +50,14 @@ if TYPE_CHECKING:
     from waybill.transport.root import Claim
 
 _SUFFIX: Final = ".parquet"
-_REPAIR: Final = "`waybill repair`"
 _DEPTH: Final = len(RAW.parts)
+_STRAY: Final = "it is not a file of the layout; move it away"
 _PARTS: Final = 3
 """Of a file's path below the folder of its kind."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something about a root that is not as it should be.
+    """Something that is wrong with a root.
 
     Attributes:
         path: the file, relative to the root.
@@ -90,7 +91,7 @@ class CheckedFile(msgspec.Struct, frozen=True):
     Attributes:
         path: relative to the root.
         rows: how many records it holds; 0 where it cannot be read, and for files of the archive.
-        findings: what is wrong with it.
+        findings: the problems found in it.
     """
 
     path: str
@@ -98,7 +99,7 @@ class CheckedFile(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-def check(root: Path) -> Iterator[CheckedFile]:
+def check(root: Path | str, *, is_copy: bool = False) -> Iterator[CheckedFile]:
     """Check every file of a root, each when the iterator comes to it.
 
     A compacted or late file holds the system and the hour of its path, in order of (completed, did), no
@@ -109,10 +110,15 @@ def check(root: Path) -> Iterator[CheckedFile]:
     destination's manifests list its compacted files as they are. No file is quarantined, or was replaced by
     anything else than its successor.
 
+    Args:
+        root: the root.
+        is_copy: whether it is a copy of one elsewhere, so that no command works on it.
+
     Raises:
         OSError: a folder cannot be listed.
     """
-    view = _LedgerView(root)
+    root = Path(root)
+    view = _LedgerView(root, is_copy=is_copy)
     claimed = claims(root)
     lost = lost_raws(root, read_raw_notes(root), ())
     judges = {RAW: _judge_raw, COMPACTED: _judge_compacted, LATE: _judge_compacted, EVENTS: _judge_archived}
@@ -126,7 +132,7 @@ def check(root: Path) -> Iterator[CheckedFile]:
             except FileNotFoundError:
                 continue
             except parquet.DAMAGED as error:
-                rows, said = 0, [("unreadable", parquet.unreadable(path, error))]
+                rows, said = 0, [("unreadable", view.unreadable(error))]
             evidence = hash_of(path) if said else ""
             found = tuple(view.finding(place, kind, what, evidence) for kind, what in said)
             yield CheckedFile(place, rows, found)
@@ -149,10 +155,12 @@ _Said = list[tuple[str, str]]
 
 
 class _LedgerView:
-    """What the ledger of a root says: when the check begins, and once more when all files are read."""
+    """A root's ledger, read when the check begins and once more when all files are read."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_copy: bool) -> None:
         self.root = root
+        self._is_copy = is_copy
+        self.way_out = FROM_A_COPY if is_copy else f"run `{repair_command(root)}`, or {FROM_A_COPY}"
         self._state = read_ledger(root) or LedgerState()
         self._has_ledger = bool(self._state.entries)
         self._links: dict[Path, Link] = {}
@@ -160,26 +168,37 @@ class _LedgerView:
         self._covered: list[str] = []
 
     def read_again(self) -> None:
-        """Have what was recorded since the check began."""
+        """Read the ledger again, with the entries recorded since the check began."""
         self._state = read_ledger(self.root) or LedgerState()
 
     def finding(self, path: str, kind: str, what: str, evidence: str, was: str | None = None) -> Finding:
-        """A finding, with what the ledger says of it."""
+        """A finding, with its state in the ledger: accepted, restored or neither."""
         found = finding_id(kind, path, evidence)
-        if found in self._state.restored:
-            what = f"{what}; its rows have been filed again"
+        accepted = self._state.accepted.get(found)
+        is_restored = found in self._state.restored
+        if accepted is not None or is_restored:
+            # The fix has been made.
+            what = what.partition("; ")[0]
+        if is_restored:
+            what += "; its rows have been filed again"
+            if accepted is None and not self._is_copy:
+                what += f": settle it with `{accept_command(self.root, found)}`"
         return Finding(
             path,
             kind,
             what,
             found,
             path if was is None else was,
-            self._state.accepted.get(found),
-            found in self._state.restored,
+            accepted,
+            is_restored,
         )
 
+    def unreadable(self, error: Exception) -> str:
+        """The problem of a file that cannot be read; the finding has its path."""
+        return parquet.unreadable("it", error, root=None if self._is_copy else self.root)
+
     def judge(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
-        """Hold the footer of a file against the ledger; see `unrecorded`."""
+        """Compare the footer of a file with the ledger; see `unrecorded`."""
         if not self._agrees(path, metadata):
             self._suspects[path] = seal_in(metadata)
 
@@ -190,55 +209,54 @@ class _LedgerView:
             with contextlib.suppress(*parquet.DAMAGED):
                 metadata = pq.read_metadata(self.root / path).metadata
                 if seal_in(metadata) == seal and not self._agrees(path, metadata):
-                    what = "the ledger does not know this file; restore it from a copy, or `waybill repair`"
+                    what = f"the ledger does not know this file; {self.way_out}"
                     yield self.finding(str(path), "unrecorded", what, hash_of(self.root / path))
 
     def doubts(self) -> Iterator[Finding]:
-        """What the ledger itself has in doubt, and the quarantined files that it does not know of."""
+        """The files that the ledger itself doubts, and the quarantined files that it does not know."""
         reports = {one.kept: one for one in list_quarantined(self.root, also_accepted=True)}
         for one in self._state.doubts.values():
             report = reports.pop(one.path, None)
             if self._is_gone(one.path) and one.evidence == self._state.seal(one.path):
                 continue  # `missing` has it.
-            what = one.what if report is None else report.sentence
+            what = f"{one.what}; {self.way_out}" if report is None else report.sentence
             yield self.finding(one.path, one.kind, what, one.evidence, one.was)
         for kept, report in reports.items():
             yield self.finding(kept, "damaged", report.sentence, report.sha256, report.path)
 
     def note_left(self, path: PurePosixPath) -> None:
-        """Remember a raw file of which everything is compacted, for `left`."""
+        """Remember a raw file whose rows are all compacted, for `left`."""
         self._covered.append(str(path))
 
     def left(self) -> Iterator[Finding]:
-        """Raw files of which everything is compacted, and that no compaction is about to remove."""
+        """Raw files whose rows are all compacted and that no compaction is about to remove."""
         for path in self._covered:
             if not self._changes(path) and (self.root / path).exists():
-                what = "all that it holds is compacted, so `waybill flush` removes it"
+                what = "all of its rows are compacted; run `waybill flush`, which removes it"
                 yield self.finding(path, "left", what, hash_of(self.root / path))
 
     def missing(self) -> Iterator[Finding]:
-        """Files that the ledger has but the root has not."""
+        """Files that are in the ledger but not in the root."""
         for path, (seal, _) in sorted(self._state.seals.items()):
             if seal is not None and self._is_gone(path):
-                way_out = "restore it from a copy, or `waybill repair`"
-                what = f"{self.root / path} is gone, and no age-off took it; {way_out}"
+                what = f"it is gone, and no age-off removed it; {self.way_out}"
                 yield self.finding(path, "removed", what, seal)
 
     def lost(self, before: Mapping[Hour, Covers]) -> Iterator[Finding]:
         """Raw files that were gone before they were compacted, when the check began and still."""
-        # What takes a compacted file away takes what it covers out of sight.
+        # Removing a compacted file also hides which raw files it covered.
         gone = {hour_in(path) for path, (seal, _) in self._state.seals.items() if seal is None}
         aside = {one.hour for one in list_quarantined(self.root, also_accepted=True)}
         settled = {*filter(None, gone), *aside, *self._state.changing}
         noted = {hour: one for hour, one in read_raw_notes(self.root).items() if hour in before}
         for hour, now in lost_raws(self.root, noted, settled).items():
-            # What was not gone then may be on its way from one file to another.
+            # A range that was not gone then may be moving from one file to another.
             lost = now.minus(now.minus(before[hour]))
             for node, spans in lost.ranges.items():
                 for first, last in spans:
                     path = str(raw_folder(hour) / str(RawName(node, first, last)))
-                    what = f"{self.root / path}, or several that make it up, is gone and was not compacted"
-                    yield self.finding(path, "removed", f"{what}; restore it from a copy, or {_REPAIR}", "")
+                    what = "it is gone, or several files for its range are, and it was not compacted"
+                    yield self.finding(path, "removed", f"{what}; {self.way_out}", "")
 
     def note(self, path: PurePosixPath, metadata: Mapping[bytes, bytes] | None) -> None:
         """Remember which predecessor a file of the archive names, for `chained`."""
@@ -247,11 +265,11 @@ class _LedgerView:
     def chained(self) -> Iterator[Finding]:
         """Files of the archive that do not name the one before them."""
         for path in unchained(self.root, self._links, self._state):
-            what = f"the file before {path} is not the one that it names; restore that one from a copy"
+            what = "the previous file is not the one that it names; restore the named file from a copy"
             yield self.finding(relative(self.root, path), "chain", what, self._links[path].before or "")
 
     def gaps(self, claimed: Mapping[str, Claim]) -> Iterator[Finding]:
-        """Ranges of a journal's entries that the archive lacks, and no finding about a file tells of."""
+        """Ranges of a journal's entries that the archive lacks, and that no finding about a file covers."""
         reports = list_quarantined(self.root, also_accepted=True)
         for raw in gaps(self.root, self._state, claimed, [one.path for one in reports]):
             path = str(EVENTS / str(raw))
@@ -278,7 +296,7 @@ class _LedgerView:
 
 
 def hash_of(path: Path) -> str:
-    """What tells one content of a file from another; empty where it cannot be read."""
+    """The SHA-256 of a file's content; empty if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -291,20 +309,21 @@ def _judge_compacted(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said
     parts = path.parts[_DEPTH:]
     hour = parse_hour(parts[1], parts[2].removesuffix(_SUFFIX)) if len(parts) == _PARTS else None
     if hour is None or not path.name.endswith(_SUFFIX):
-        return 0, [("stray", _stray(root / path))]
+        return 0, [("stray", _STRAY)]
     with (root / path).open("rb") as source:
         file = parquet.open_stream(source)
         metadata = file.metadata.metadata
         Covers.read(metadata)
+        Rules.read(metadata)
         if not file.metadata.num_rows:
-            return 0, [("empty", f"{root / path} holds no rows; remove it")]
+            return 0, [("empty", "it holds no rows; remove it")]
         rows = Rows(file, hour)
         repeats = rows.repeats()
         seal = seal_in(metadata)
         is_altered = seal is not None and not is_intact(source, seal)
     said = [*rows.faults()]
     if is_altered:
-        said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
+        said.append(("altered", f"its bytes are not those that were sealed; {view.way_out}"))
     else:
         view.judge(path, metadata)
     if foreign := [name for name in sorted(rows.systems) if safe_name(name) != parts[0]]:
@@ -324,7 +343,7 @@ def _judge_raw(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]:
     hour = parse_hour(parts[0], parts[1]) if len(parts) == _PARTS else None
     raw = RawName.parse(path.name)
     if hour is None or raw is None:
-        return 0, [("stray", _stray(root / path))]
+        return 0, [("stray", _STRAY)]
     file = parquet.open_file(root / path)
     rows = Rows(file, hour)
     said = [*rows.faults()]
@@ -338,16 +357,16 @@ def _judge_archived(view: _LedgerView, path: PurePosixPath) -> tuple[int, _Said]
     hour = parse_hour(parts[1], parts[2]) if len(parts) == len(EVENTS.parts) + _PARTS else None
     name = RawName.parse(path.name)
     if hour is None or name is None:
-        return 0, [("stray", _stray(root / path))]
+        return 0, [("stray", _STRAY)]
     data = (root / path).read_bytes()
     file = pq.ParquetFile(pa.BufferReader(data))
     if file.schema_arrow != EVENTS_SCHEMA:
-        raise pa.ArrowInvalid("its columns are not those of the archive")
+        raise parquet.ForeignError("its columns are not those of the archive")
     said: _Said = []
     metadata = file.metadata.metadata
     seal = seal_in(metadata)
     if seal is not None and not is_intact(io.BytesIO(data), seal):
-        said.append(("altered", "its bytes are not those that were sealed; restore it from a copy"))
+        said.append(("altered", f"its bytes are not those that were sealed; {view.way_out}"))
     else:
         view.judge(path, metadata)
     view.note(path, metadata)
@@ -368,7 +387,3 @@ def _covers(root: Path, system: str, hour: Hour, raw: RawName) -> bool:
             if Covers.read(parquet.open_file(root / path).metadata.metadata).has(raw):
                 return True
     return False
-
-
-def _stray(path: Path) -> str:
-    return f"{path} is no file of the layout; move it away"

@@ -1,9 +1,11 @@
-"""Backends: how events are sent over HTTP or to Kafka, and what the answers mean."""
+"""Backends: sending events over HTTP or to Kafka, and the meaning of the responses."""
 
 from waybill.marquez.backend.answers import (
     Answer as Answer,
+    Correction as Correction,
     Verdict as Verdict,
     explain as explain,
+    marquez_settings as marquez_settings,
     setting_of as setting_of,
 )
 from waybill.marquez.backend.client import (

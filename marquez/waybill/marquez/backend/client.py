@@ -17,10 +17,20 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.auth import AuthBase
 
-from waybill.marquez.backend.answers import Answer, Verdict, explain, judge, one_line
+from waybill.marquez.backend.answers import (
+    WEB_PAGE,
+    Answer,
+    Correction,
+    Verdict,
+    explain,
+    judge,
+    marquez_settings,
+    one_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from requests import PreparedRequest, Response
 
@@ -52,8 +62,8 @@ class Target(Protocol):
 
     shown_url: str
     """What to call it, without secrets."""
-    to_correct: tuple[str, str]
-    """What to call the settings of its address and its key."""
+    to_correct: tuple[Correction, Correction]
+    """The settings of its address and its key."""
 
     def deliver(self, body: bytes) -> Answer:
         """Send one event; whatever comes of it is an answer."""
@@ -84,12 +94,13 @@ class Backend:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         path: str = LINEAGE_PATH,
-        to_correct: tuple[str, str] = ("marquez_url", "marquez_api_key"),
+        to_correct: tuple[Correction, Correction] | None = None,
         read_key: Callable[[], str | None] | None = None,
     ) -> None:
-        self.to_correct = to_correct
+        self.to_correct = to_correct or marquez_settings()
         self.shown_url = shown(url)
-        self._url = base_url(url, path) + path
+        self._base_url = base_url(url, path)
+        self._url = self._base_url + path
         self._given_key = self._api_key = api_key
         self._read_key = read_key
         self._refused: set[str | None] = set()
@@ -107,6 +118,10 @@ class Backend:
             answer = self._post(body, compressed=False)
             self._compresses = answer.verdict is not Verdict.DELIVERED
         return answer
+
+    def request(self, method: str, path: str) -> Answer:
+        """Send a request of Marquez's own API, without a body; whatever comes of it is an answer."""
+        return self._send(method, self._base_url + path, None, {})
 
     def renewed(self) -> bool:
         """Use the key of the settings' files if it was not refused yet, and otherwise the given one.
@@ -141,12 +156,22 @@ class Backend:
         if compressed:
             body = gzip.compress(body, compresslevel=1, mtime=0)
             headers["Content-Encoding"] = "gzip"
+        api_key = self._api_key
+        answer = self._send("POST", self._url, body, headers)
+        if answer.verdict is Verdict.DENIED:
+            self._refused.add(api_key)
+        elif answer.verdict is Verdict.DELIVERED:
+            self._refused.clear()
+        return answer
+
+    def _send(self, method: str, url: str, body: bytes | None, headers: dict[str, str]) -> Answer:
         started_s, api_key = time.monotonic(), self._api_key
         try:
             with (
                 self._session() as session,
-                session.post(
-                    self._url,
+                session.request(
+                    method,
+                    url,
                     data=body,
                     headers=headers,
                     auth=_Bearer(api_key) if api_key else None,
@@ -159,12 +184,8 @@ class Backend:
         except (requests.RequestException, ValueError) as error:
             return _failure_of(error, self._timeouts_s, time.monotonic() - started_s)
         elapsed_s = time.monotonic() - started_s
-        answer = _answer_of(response, words.replace(api_key, "********") if api_key else words, elapsed_s)
-        if answer.verdict is Verdict.DENIED:
-            self._refused.add(api_key)
-        elif answer.verdict is Verdict.DELIVERED:
-            self._refused.clear()
-        return answer
+        said = words.replace(api_key, "********") if api_key else words
+        return _answer_of(response, said, elapsed_s, with_key=bool(api_key))
 
 
 class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,8 +194,8 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         url: the address without secrets.
         answers: whether Marquez's API answers there and accepts the key.
-        server: what the server calls itself, maybe with its version; Marquez's API says nothing.
-        problem: what is wrong and what to do, in one sentence; None when nothing is.
+        server: the server's name for itself, maybe with its version; Marquez's API says nothing.
+        problem: what is wrong and what to do, in one sentence; None if nothing is wrong.
     """
 
     url: str
@@ -185,9 +206,14 @@ class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> ProbeResult:
-    """Ask a Marquez whether it answers, within `timeout_s` each to connect and to answer; changes nothing."""
-    shown_url = shown(url)
+def probe(
+    url: str, api_key: str | None = None, timeout_s: float = 3.0, *, home: Path | None = None
+) -> ProbeResult:
+    """Ask a Marquez whether it answers, within `timeout_s` each to connect and to answer; changes nothing.
+
+    A home whose address this is may be named, so that what to correct is said as a command.
+    """
+    shown_url, to_correct = shown(url), marquez_settings(home)
     timeouts_s = (timeout_s, timeout_s)
     started_s = time.monotonic()
     try:
@@ -201,16 +227,18 @@ def probe(url: str, api_key: str | None = None, timeout_s: float = 3.0) -> Probe
             words = _words(response, started_s + 2 * timeout_s)
     except (requests.RequestException, ValueError) as error:
         answer = _failure_of(error, timeouts_s, time.monotonic() - started_s)
-        return ProbeResult(url=shown_url, answers=False, problem=explain(answer, shown_url))
+        return ProbeResult(
+            url=shown_url, answers=False, problem=explain(answer, shown_url, to_correct=to_correct)
+        )
     status = response.status_code
     problem = None
     if status != HTTPStatus.OK:
-        answer = Answer(verdict=judge(status), status=status, words=one_line(words))
-        problem = explain(answer, shown_url)
+        answer = Answer(verdict=judge(status), status=status, words=one_line(words), with_key=bool(api_key))
+        problem = explain(answer, shown_url, to_correct=to_correct)
     elif '"namespaces"' not in words:
         problem = (
-            f"{shown_url} answers, but not as Marquez's API does; correct marquez_url (by default the API is "
-            "on port 5000, the page on 3000)"
+            f"{shown_url} answers, but not as Marquez's API does, which is on port 5000 by default, and the "
+            f"page on 3000; correct {to_correct[0].said()}"
         )
     return ProbeResult(
         url=shown_url,
@@ -266,8 +294,8 @@ def _words(response: Response, deadline_s: float) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _answer_of(response: Response, words: str, elapsed_s: float) -> Answer:
-    """What a response means; `words` is what of its body may be shown."""
+def _answer_of(response: Response, words: str, elapsed_s: float, *, with_key: bool) -> Answer:
+    """The meaning of a response; `words` is the part of its body that may be shown."""
     status = response.status_code
     verdict = judge(status, words)
     retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
@@ -275,20 +303,21 @@ def _answer_of(response: Response, words: str, elapsed_s: float) -> Answer:
         verdict = Verdict.AWAY
     if verdict is Verdict.DELIVERED and "html" in response.headers.get("Content-Type", ""):
         # A portal or a page that answers anything with 200: the event would be lost there.
-        verdict, words = Verdict.BARRED, "a web page"
+        verdict, words = Verdict.BARRED, WEB_PAGE
     return Answer(
         verdict=verdict,
         status=status,
         words=one_line(words),
         retry_after_s=retry_after_s,
         elapsed_s=elapsed_s,
+        with_key=with_key,
     )
 
 
 def _failure_of(
     error: requests.RequestException | ValueError, timeouts_s: tuple[float, float], elapsed_s: float
 ) -> Answer:
-    """What a failed connection means: nobody is there, the peer is not trusted, or it broke off."""
+    """The meaning of a failed connection: nobody is there, the peer is not trusted, or it broke off."""
     connect_timeout_s, answer_timeout_s = timeouts_s
     causes = list(_causes(error))
     if isinstance(error, requests.ConnectTimeout):

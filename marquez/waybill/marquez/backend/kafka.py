@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from waybill.marquez.backend.answers import Answer, Verdict, one_line
+from waybill.marquez.backend.answers import Answer, Correction, Verdict, one_line
 from waybill.marquez.backend.client import Target
 from waybill.marquez.envelope import envelope_of
 from waybill.transport.config import kafka_address
@@ -57,7 +57,10 @@ class KafkaTarget(Target):
         delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
     ) -> None:
         self.shown_url = endpoint
-        self.to_correct = (f"the endpoint of {name} in backends", f"the options of {name} in backends")
+        self.to_correct = (
+            Correction(f"the endpoint of {name} in backends"),
+            Correction(f"the options of {name} in backends"),
+        )
         brokers, self._topic = kafka_address(endpoint)
         self._timeout_s = delivery_timeout_s
         self._config: Final = {
@@ -80,12 +83,12 @@ class KafkaTarget(Target):
         try:
             from confluent_kafka import KafkaException
         except ImportError:
-            words = "confluent-kafka is not installed here; pip install 'waybill-lineage[kafka]'"
+            words = "confluent-kafka is not installed; run pip install 'waybill-lineage[kafka]'"
             return Answer(verdict=Verdict.BARRED, words=words)
         try:
             producer = self._open()
         except KafkaException as error:
-            words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1]}")
+            words = one_line(f"{error.args[0].str()}; correct {self.to_correct[1].said()}")
             return Answer(verdict=Verdict.BARRED, words=words)
         reports: list[KafkaError | None] = []
         key = envelope_of(body).subject(0).key.encode()
@@ -99,11 +102,11 @@ class KafkaTarget(Target):
             return Answer(verdict=Verdict.AWAY, words=one_line(str(error)))
         elapsed_s = time.monotonic() - started_s
         if not reports:
-            return Answer(verdict=Verdict.UNWELL, words="no word of it in time", elapsed_s=elapsed_s)
+            return Answer(verdict=Verdict.UNWELL, words="no confirmation in time", elapsed_s=elapsed_s)
         return self._judged(reports[0], elapsed_s)
 
     def close(self) -> None:
-        """Drop the producer with its connections; whoever delivers has waited for the answer."""
+        """Drop the producer with its connections; the caller has waited for the response."""
         with self._lock:
             self._producer = None
 
@@ -117,7 +120,7 @@ class KafkaTarget(Target):
             return self._producer
 
     def _failed(self, error: KafkaError) -> None:
-        """Keep what holds up the producer as a whole: messages only report that they have timed out."""
+        """Remember the producer's own error: messages only report that they have timed out."""
         self._last = error
 
     def _judged(self, error: KafkaError | None, elapsed_s: float) -> Answer:
@@ -132,7 +135,7 @@ class KafkaTarget(Target):
         if name in _REFUSED:
             return Answer(verdict=Verdict.REFUSED, words=words, elapsed_s=elapsed_s)
         if name in _BARRED:
-            words = f"{words}; correct {self.to_correct[0]}, or {self.to_correct[1]}"
+            words = f"{words}; correct {self.to_correct[0].said()}, or {self.to_correct[1].said()}"
             return Answer(verdict=Verdict.BARRED, words=words, elapsed_s=elapsed_s)
         verdict = Verdict.AWAY if name in _AWAY else Verdict.UNWELL
         return Answer(verdict=verdict, words=words, elapsed_s=elapsed_s)

@@ -1,8 +1,8 @@
-"""Whether the backend as a whole is worth asking: a circuit that is open while it is down, and asks rarely.
+"""Whether to send anything to the backend: the circuit is open while it is down, and then tries it rarely.
 
-A key that is refused is not tried any further: whoever keeps trying may be locked out for good. The circuit
-then stays open until `resume` is called because there is another key; only now and then it lets one event
-through, in case the fault was at the other end.
+A refused key is not tried further: a client that keeps trying may be locked out permanently. The circuit
+then stays open until `resume` is called with another key. Occasionally it lets one event
+through, in case the fault was the backend's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 BACKOFF_BASE_S: Final = 0.5
 PROBE_EVERY_MAX_S: Final = 4.0
 PROBE_ANSWERING_EVERY_MAX_S: Final = 3.0
-"""The same for a backend that answers, if only with errors: where many bad events stand in a row, probing
-soon finds a good one behind them."""
+"""The same for a backend that answers with errors: after many bad events in a row, probing soon finds a good
+one."""
 BARRED_RETRY_S: Final = 60.0
 DENIED_IN_A_ROW: Final = 3
 """A backend that refuses the key with this many events in a row refuses it with all of them: a single one may
@@ -71,7 +71,7 @@ class Circuit:
         return self._denials >= DENIED_IN_A_ROW
 
     def passed(self) -> bool:
-        """Note that the backend took or judged an event; returns whether that ends an outage."""
+        """Note that the backend accepted or refused an event; returns whether that ends an outage."""
         was_open = self.due_s is not None
         self._failures, self._denials, self._last, self.due_s = 0, 0, None, None
         return was_open
@@ -85,7 +85,7 @@ class Circuit:
         self._last = answer
         quiet_until_s = now_s + min(answer.retry_after_s, RETRY_AFTER_MAX_S)
         if self.due_s is not None and now_s < self.due_s:
-            # It was on its way when the circuit opened: connections that fail together are one failure.
+            # It was in flight when the circuit opened: connections that fail together are one failure.
             self.due_s = max(self.due_s, quiet_until_s)
             return
         self._failures += 1

@@ -1,8 +1,9 @@
-"""Dead letters: events that the backend refuses for good, kept with its words so that they can be corrected.
+"""Dead letters: events that the backend refuses permanently, kept with its response.
 
-They are rows of the projection's state. The event itself is kept beside its letter, because the journal is
-pruned. Both are bounded and the oldest go first, so that a backend that refuses everything cannot fill the
-journal; what goes is still in the journal for its retention, and in the Parquet layout.
+They are rows of the projection's state. The event itself is stored beside its letter, because the journal
+deletes old entries. Both are bounded and the oldest are deleted first, so that a backend that refuses
+everything cannot fill the journal. A deleted letter's event is still in the journal for its retention, and in
+the Parquet layout.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 OWED_PREFIX: Final = "owed:"
-"""Rows that name what is to be sent again: entries by their sequence number, jobs of the graph by the key of
-their row."""
+"""Rows that name the entries to send again, by sequence number, and jobs of the graph, by the key of their
+row."""
 
 LETTERS_MAX: Final = 10_000
 BODIES_MAX_BYTES: Final = 256 * 2**20
@@ -31,14 +32,14 @@ _BODY: Final = "body:"
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that the backend refused for good.
+    """One event that the backend refused permanently.
 
     Attributes:
         key: what it is about: ``run <id>``, ``job <namespace> <name>`` or ``dataset <namespace> <name>``.
         received_ms: when the journal accepted it, epoch milliseconds.
-        parked_ms: when it was given up, epoch milliseconds.
-        status: the HTTP status of the last answer; None when there was none.
-        words: what the backend said, one line of at most 1000 characters.
+        parked_ms: when it became a dead letter, epoch milliseconds.
+        status: the HTTP status of the last response; None if there was none.
+        words: the backend's message, one line of at most 1000 characters.
     """
 
     seq: int
@@ -52,20 +53,20 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dead_letters(journal: Journal, backend: str = MARQUEZ) -> list[DeadLetter]:
-    """The events that a backend refused for good, in the order of the journal."""
+    """The events that a backend refused permanently, in journal order."""
     rows = journal.state(backend, _LETTER).values()
     return sorted((msgspec.json.decode(row, type=DeadLetter) for row in rows), key=lambda letter: letter.seq)
 
 
 def dead_letter_body(journal: Journal, seq: int, backend: str = MARQUEZ) -> bytes | None:
-    """The event of one dead letter as it was accepted; None when there is no such letter."""
+    """The event of one dead letter as it was accepted; None if there is no such letter."""
     return journal.state_get(backend, f"{_BODY}{seq}")
 
 
 def replay_dead_letters(journal: Journal, seqs: Iterable[int], backend: str = MARQUEZ) -> None:
-    """Send these events again, before anything new; what the backend takes is no dead letter any more.
+    """Send these events again before new ones; an event that the backend accepts is no longer a dead letter.
 
-    The home's runner sends them when it next looks at the journal, at the latest with the next flush.
+    The home's runner sends them when it next reads the journal, at the latest with the next flush.
     """
     known = {letter.seq for letter in dead_letters(journal, backend)}
     journal.commit(backend, put={f"{OWED_PREFIX}{seq}": b"" for seq in known.intersection(seqs)})
@@ -96,7 +97,7 @@ class DeadLetterBox:
         self._bodies_max_bytes = bodies_max_bytes
 
     def is_full_for(self, letter: DeadLetter) -> bool:
-        """Whether others would have to make room for a letter."""
+        """Whether others would have to be deleted for a new letter."""
         size_bytes = self._size_bytes + letter.size_bytes
         return len(self._size_of) >= self._letters_max or size_bytes > self._bodies_max_bytes
 
@@ -106,7 +107,7 @@ class DeadLetterBox:
         batch.delete(*_keys_of(seq))
 
     def add(self, letter: DeadLetter, body: bytes, batch: StateBatch) -> None:
-        """Park an event; where the box is full, the oldest letters make room."""
+        """Make an event a dead letter; if the box is full, the oldest letters are deleted."""
         self.remove(letter.seq, batch)
         self._size_of[letter.seq] = letter.size_bytes
         self._size_bytes += letter.size_bytes

@@ -1,8 +1,8 @@
 """Delivery: the projection that sends every OpenLineage event of the journal to one backend.
 
-Each step hands out as many events as there are connections and takes in the answers that have come. An
-answer is stored before the next event of the same run is sent, so that a restart repeats an event only if its
-answer was never seen, and no two in another order. `schedule` decides what goes when.
+Each step sends as many events as there are connections and processes the responses that have arrived. A
+response is stored before the next event of the same run is sent, so that a restart repeats an event only if
+its response was never seen, and never changes the order. `schedule` decides which event is sent when.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from waybill.facets import SEVERITY, EventType
 from waybill.marquez.acks import ROW_PREFIX, Acks
-from waybill.marquez.backend import Answer, Verdict, explain, setting_of
+from waybill.marquez.backend import Answer, Backend, Verdict, explain, setting_of
 from waybill.marquez.delivery.dead_letter_box import (
     OWED_PREFIX,
     DeadLetter,
@@ -27,8 +28,19 @@ from waybill.marquez.delivery.dead_letter_box import (
 from waybill.marquez.delivery.pending import PendingEvents
 from waybill.marquez.delivery.run_states import End, RunStates, note_end, note_open
 from waybill.marquez.delivery.schedule import Schedule, SendOutcome
+from waybill.marquez.delivery.tagging import TAGS_PREFIX, Tagging
 from waybill.marquez.envelope import Envelope, Subject, envelope_of
-from waybill.marquez.graph import JOURNEY_PREFIX, JobGraph, file_event_of, path_of, paths_of_records, row_key
+from waybill.marquez.graph import (
+    DATASET_PREFIX,
+    JOURNEY_PREFIX,
+    JobGraph,
+    file_event_of,
+    path_of,
+    paths_of_records,
+    present,
+    start_of,
+)
+from waybill.marquez.links import CollectorLinks
 from waybill.marquez.state_batch import StateBatch
 from waybill.marquez.summaries import CoalescedEntries, Coalescing, SummaryRules, now_ms
 from waybill.transport.config import MARQUEZ
@@ -48,19 +60,23 @@ CONNECTIONS: Final = 8
 
 _COUNTERS: Final = "figures"
 _VIEWED: Final = "held"
-"""State key of the last event that came into view, which may have been on its way when a runner died."""
+"""State key of the last event that came into view, which may have been in flight when a runner died."""
+_COUNTED: Final = "counted"
+"""State key of the last entry whose paths the job graph counted: it counts each entry once."""
 _READ_MAX_BYTES: Final = 8 * 2**20
 _STUCK_LOOK_EVERY_S: Final = 1.0
 _ANSWER_POLL_S: Final = 0.05
+_TAGS_AT_END_S: Final = 2.0
+"""For how long a delivery that ends still begins to tag jobs; the next runner tags the others."""
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one backend's events, counted over all runners.
+    """The outcomes of one backend's events, counted over all runners.
 
     Attributes:
-        delivered: answers that took an event; an event that is sent again counts again.
-        failed: attempts that came to nothing and were, or will be, repeated.
-        refused: answers that made an event a dead letter.
+        delivered: responses that accepted an event; an event that is sent again counts again.
+        failed: failed attempts that were, or will be, retried.
+        refused: responses that made an event a dead letter.
         coalesced: events that summaries stand for.
         summaries: those of `delivered` that were summaries.
     """
@@ -87,10 +103,10 @@ class Delivery:
 
     Args:
         backend: closed with the delivery.
-        name: the projection's own, under which its cursor and its state are kept.
-        connections: how many events may be on their way at a time.
-        draws: whether the backend is also told of the flows that files pass; see `waybill.marquez.graph`.
-        clock: seconds that never go back; back-off is measured on it.
+        name: the projection's name, under which its cursor and its state are stored.
+        connections: how many events may be in flight at a time.
+        draws: whether the backend also gets the graph of the flows; see `waybill.marquez.graph`.
+        clock: seconds that never go back; used to measure back-off.
     """
 
     stores = False
@@ -118,15 +134,23 @@ class Delivery:
         self._schedule = Schedule(self._pending, rng or Random())  # noqa: S311 - jitter keeps no secret
         self._dead_letters = DeadLetterBox(dead_letters(journal, name))
         self._run_states = RunStates(journal, name)
-        self._coalescing = Coalescing(journal, name, summaries)
+        self._links = CollectorLinks(journal, summaries.public_url)
+        self._coalescing = Coalescing(journal, name, summaries, self._links)
         self._counters = counters_of(journal, name) or Counters()
         self._viewed = self._viewed_before = int(journal.state_get(name, _VIEWED) or 0)
         self._owed: set[int] = set()
         self._senders = ThreadPoolExecutor(connections, thread_name_prefix=f"waybill-{name}-sender")
         self._in_flight: dict[Future[Answer], Entry] = {}
-        # A few more than there are connections, so that none waits for this thread to hand it its next event.
+        # A few more than there are connections, so that none waits for this thread to pass it its next event.
         self._in_flight_max = connections + connections // 4
-        self._job_graph = JobGraph(journal.state(name, JOURNEY_PREFIX) if draws else {})
+        jobs, datasets = (
+            journal.state(name, prefix) if draws else {} for prefix in (JOURNEY_PREFIX, DATASET_PREFIX)
+        )
+        self._job_graph = JobGraph(jobs, journal.node, datasets)
+        tagged = journal.state(name, TAGS_PREFIX) if draws else {}
+        tagged_at = backend if draws and isinstance(backend, Backend) else None
+        self._tagging = Tagging(tagged, tagged_at, name, clock())
+        self._counted = int(journal.state_get(name, _COUNTED) or self._acks.cursor)
         for node in self._job_graph.untold():
             self._tell(node)
 
@@ -136,45 +160,52 @@ class Delivery:
         return self._pending.held
 
     def step(self) -> Step:
-        """Look at new entries where there is room, send what may go, and take in what was answered."""
-        self._store()  # what a failing disk did not take comes before anything new
+        """Read new entries if there is room, send the events that may go, and process the responses."""
+        self._store()  # changes that a failing disk did not accept come before anything new
         if self._schedule.wants_key(self._clock()) and self._backend.renewed():
             self._schedule.circuit.resume(self._clock())
         looked = self._look()
-        self._store()  # that an event may be on its way is stored before it is
+        self._store()  # the note that an event may be in flight is stored before it is sent
         applied = looked + self._hand_out()
-        # While every connection is busy there is nothing else to do; otherwise an event may come that can go.
+        # While every connection is busy there is nothing else to do; otherwise an event that can go may
+        # arrive.
+        self._tag(is_idle=False)
         is_busy = len(self._in_flight) == self._in_flight_max and not self._coalescing.active
         applied += self._take_in(None if is_busy else 0.0 if applied else _ANSWER_POLL_S)
-        # No connection idles while the disk writes: what goes out now is of other runs.
+        # No connection idles while the disk writes: the events sent now belong to other runs.
         applied += self._hand_out()
         self._store()
         return self._rest() if not applied else self._step(self._schedule.outage, applied=applied)
 
     def pending(self) -> int:
-        """How many entries are not dealt with, or are to be sent again."""
-        return self._journal.last_seq() - self._acks.cursor - self._acks.above + len(self._owed)
+        """How many entries are not processed, or are to be sent again."""
+        waiting = self._journal.last_seq() - self._acks.cursor - self._acks.above
+        return waiting + len(self._owed) + self._job_graph.held_back
 
     def finish(self) -> None:
-        """Wait for the answers to what is on its way, so that none of it is repeated."""
+        """Wait for the responses to events in flight, so that none of them is repeated, and set tags."""
         while self._in_flight:
             self._take_in(None)
             self._store()
+        ends_s = time.monotonic() + _TAGS_AT_END_S
+        while self._tag(is_idle=time.monotonic() < ends_s):
+            self._tagging.wait(None)
         self._store()
         self._journal.sync()
 
     def close(self) -> None:
         """Close the connections to the backend."""
         self._senders.shutdown()
+        self._tagging.close()
         self._backend.close()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
     def _look(self) -> int:
-        """Take entries into view where there is room; returns how many."""
+        """Take entries into view while there is room; returns how many."""
         self._coalescing.consider(self._pending.read_after())
         room = self._pending.room(ahead=self._coalescing.active)
-        # What is to be sent again goes first, so that a flush waits for it too.
+        # Events to be sent again go first, so that a flush waits for them too.
         if not room or any(entry.seq in self._owed for entry in self._in_flight.values()):
             return 0
         if admitted := self._admit_owed():
@@ -197,9 +228,20 @@ class Delivery:
                 self._view(entry, envelope)
         if coalesced:
             self._count(coalesced=coalesced)
-        if self._coalescing.at_work and (not entries or entries[-1].seq == self._journal.last_seq()):
+        caught_up = not entries or entries[-1].seq == self._journal.last_seq()
+        if self._coalescing.at_work and caught_up:
             self._coalescing.caught_up()
+        if self._draws:
+            self._draw(entries[-1].seq if entries else 0, caught_up=caught_up)
         return len(entries)
+
+    def _draw(self, last_seq: int, *, caught_up: bool) -> None:
+        """Note that all paths up to an entry are counted, and queue the runs of transforms that are due."""
+        if last_seq > self._counted:
+            self._counted = last_seq
+            self._batch.put(_COUNTED, str(last_seq).encode())
+        for node in self._job_graph.due(now_ms(), caught_up=caught_up):
+            self._tell(node)
 
     def _view(self, entry: Entry, envelope: Envelope) -> None:
         is_event = entry.kind is Kind.OPENLINEAGE
@@ -209,9 +251,10 @@ class Delivery:
             self._batch.put(_VIEWED, str(entry.seq).encode())
 
     def _coalesce(self, entry: Entry, event: FileEvent | None, begun: Collection[str]) -> bool:
-        """Let an event go into a summary, if it is a file's and of no run that the backend has begun."""
+        """Let an event go into a summary, if it is a file's and its run is not known to the backend."""
         if entry.is_flush:
             self._coalescing.close_all()
+            self._job_graph.flush(entry.seq)
         # An event up to there may have been on its way when the last runner was killed: the backend may know
         # its run.
         if event is None or entry.seq <= self._viewed_before or not self._coalescing.takes(event):
@@ -226,21 +269,24 @@ class Delivery:
         return True
 
     def _learn(self, entry: Entry, envelope: Envelope, event: FileEvent | None) -> None:
-        """Have the backend told of the flows that an entry is the first to name."""
-        for path in paths_of_records(entry) if event is None else [path_of(event, envelope)]:
-            for node in self._job_graph.learn(path, now_ms()):
-                self._tell(node)
+        """Draw the flows and the datasets that an entry names, and count the paths that ended."""
+        self._job_graph.learn_datasets(envelope.outputs)
+        for path, outcome in paths_of_records(entry) if event is None else [path_of(event, envelope)]:
+            jobs = self._job_graph.learn(path, now_ms())
+            if event is not None:
+                self._tagging.want(event.flow.job_in_marquez, path.notes)
+            if entry.seq > self._counted:
+                self._job_graph.count(jobs, outcome, entry)
 
     def _tell(self, node: Node) -> None:
-        self._batch.put(row_key(node), self._job_graph.row(node))
         self._owe(self._job_graph.number(node), Subject(f"job {node.namespace} {node.name}"))
 
     def _admit_owed(self) -> int:
-        """Take into view what is to be sent again; returns how many events."""
+        """Take into view the events to send again; returns how many."""
         owed = [key.removeprefix(OWED_PREFIX) for key in self._journal.state(self.name, OWED_PREFIX)]
         jobs = {one for one in owed if one.startswith(JOURNEY_PREFIX)}
         self._batch.delete(*(f"{OWED_PREFIX}{job}" for job in jobs))
-        for node in self._job_graph.forgotten(jobs) if jobs else ():
+        for node in self._job_graph.forgotten(jobs, now_ms()) if jobs else ():
             self._tell(node)
         new = sorted({int(one) for one in owed if one not in jobs} - self._owed)
         for seq in new:
@@ -260,7 +306,7 @@ class Delivery:
         self._batch.delete(f"{OWED_PREFIX}{seq}")
 
     def _entry(self, seq: int) -> Entry | None:
-        """An event from the journal, or from its dead letter where the journal has been pruned."""
+        """An event from the journal, or from its dead letter if the journal has deleted it."""
         is_job = seq < 0
         body = self._job_graph.event(self._job_graph.node(seq)) if is_job else self._coalescing.event(seq)
         if body is None:
@@ -271,7 +317,7 @@ class Delivery:
         return None if body is None else Entry(seq, 0, Kind.OPENLINEAGE, "", body)
 
     def _hand_out(self) -> int:
-        """Give the connections events; returns how many events turned out to have been pruned."""
+        """Give the connections events; returns how many events the journal turned out to have deleted."""
         pruned = 0
         while len(self._in_flight) < self._in_flight_max and not (
             self._in_flight and self._schedule.probes(self._clock())
@@ -282,33 +328,58 @@ class Delivery:
             try:
                 entry = self._entry(seq)
                 if entry is not None:
-                    self._in_flight[self._senders.submit(self._backend.deliver, entry.body)] = entry
+                    self._in_flight[self._senders.submit(self._deliver, self._bodies(entry.body))] = entry
             except BaseException:
-                # A journal that cannot be read, or a stop in the middle: the event is still to be sent.
+                # The journal cannot be read, or a stop came in the middle: the event is still to be sent.
                 self._schedule.give_back(seq, self._clock())
                 raise
             if entry is None:
                 log.warning(
-                    "entry %d left the journal, or was damaged in it, before %s had it", seq, self.name
+                    "entry %d left the journal, or was damaged, before %s received it",
+                    seq,
+                    self.name,
                 )
                 self._schedule.settle(seq)
                 self._no_longer_owed(seq)
                 pruned += 1
         return pruned
 
+    def _bodies(self, body: bytes) -> list[bytes]:
+        """The events to send for one; with the end of a run of Waybill's own goes its START."""
+        start = start_of(body)
+        bodies = [body] if start is None else [start, body]
+        if not self._draws:
+            return bodies
+        base = self._links.base
+        return [
+            presented for one in bodies for presented in present(one, self._job_graph, collector_url=base)
+        ]
+
+    def _deliver(self, bodies: list[bytes]) -> Answer:
+        """Send events in their order, up to the first that is not accepted."""
+        for body in bodies:
+            answer = self._backend.deliver(body)
+            if answer.verdict is not Verdict.DELIVERED:
+                break
+        return answer
+
+    def _tag(self, *, is_idle: bool) -> bool:
+        """Tag a job if one is due and the backend is up; returns whether that is under way."""
+        return self._schedule.outage is None and self._tagging.work(self._clock(), is_idle=is_idle)
+
     # -- answers ---------------------------------------------------------------------------------------------
 
     def _take_in(self, timeout_s: float | None) -> int:
-        """Wait for an answer and take in all that have come; returns how many events are dealt with."""
+        """Wait for a response and process all that have arrived; returns how many events are done."""
         if not self._in_flight:
             return 0
         answered, _ = wait(self._in_flight, timeout_s, FIRST_COMPLETED)
-        # In the order of the journal, so that what a test sees does not depend on that of a set.
+        # In journal order, so that what a test sees does not depend on the order of a set.
         futures = sorted(answered, key=lambda future: self._in_flight[future].seq)
         return sum(self._settle(self._in_flight.pop(future), future) for future in futures)
 
     def _settle(self, entry: Entry, future: Future[Answer]) -> bool:
-        """Take in the answer to one event; returns whether the event is dealt with."""
+        """Process the response to one event; returns whether the event is done."""
         seq = entry.seq
         try:
             answer = future.result()
@@ -338,29 +409,27 @@ class Delivery:
         return True
 
     def _note_told(self, number: int, answer: Answer) -> None:
-        """Note that the backend was told of a job; if it refuses that, no run is affected."""
+        """Note that a job was sent to the backend; if it refuses the job, no run is affected."""
         node = self._job_graph.node(number)
         if answer.verdict is not Verdict.DELIVERED:
             log.warning("%s does not draw %s: %s", self._backend.shown_url, node.name, answer.shown)
         self._owed.discard(number)
-        if self._job_graph.told(node, now_ms()):
-            self._batch.put(row_key(node), self._job_graph.row(node))
-        else:
-            self._tell(node)
+        facets = self._job_graph.told(node, now_ms())
+        if answer.verdict is Verdict.DELIVERED:
+            self._tagging.want(node, facets)
 
     def _note_run(self, seq: int, subject: Subject) -> None:
-        """Note how a run stands now; after a late event its terminal event is sent again."""
+        """Note the state of a run; after any other event its deciding end is sent again."""
         if not subject.is_run:
             return
-        end, delivered = self._run_states.end_of(subject.key), End(not subject.inferred, seq)
-        if subject.ends and (end is None or end < delivered):
+        end, delivered = self._run_states.end_of(subject.key), End.of(subject, seq)
+        if delivered is not None and (end is None or end < delivered):
             note_end(self._batch, subject.key, delivered)
         elif end is None:
             note_open(self._batch, subject.key, seq)
         elif end.seq != seq:
             self._batch.put(f"{OWED_PREFIX}{end.seq}", b"")
-            inferred = not end.is_own
-            self._owe(end.seq, Subject(subject.key, is_run=True, ends=True, inferred=inferred))
+            self._owe(end.seq, end.subject(subject.key))
 
     def _park(self, entry: Entry, key: str, tries: int, answer: Answer) -> None:
         log.warning("%s refused entry %d (%s): %s", self._backend.shown_url, entry.seq, key, answer.shown)
@@ -376,7 +445,7 @@ class Delivery:
             size_bytes=len(entry.body),
         )
         if self._dead_letters.is_full_for(letter):
-            self._store()  # somebody may have dropped some
+            self._store()  # a user may have dropped some
             self._dead_letters = DeadLetterBox(dead_letters(self._journal, self.name))
         self._dead_letters.add(letter, entry.body, self._batch)
 
@@ -390,16 +459,36 @@ class Delivery:
     def _store(self) -> None:
         self._acks.save(self._batch)
         self._coalescing.save(self._batch)
+        for key, row in (*self._job_graph.changed(), *self._tagging.changed()):
+            self._batch.put(key, row)
+        for key, dataset in self._job_graph.datasets.changed():
+            if dataset is None:
+                self._batch.delete(key)
+            else:
+                self._batch.put(key, dataset)
         self._batch.commit(self._acks.cursor)
         self._pending.stored()
         for seq, key in self._coalescing.to_send():
-            self._pending.admit(seq, Subject(key, is_run=True, ends=True))
+            self._pending.admit(seq, Subject(key, is_run=True, severity=SEVERITY[EventType.COMPLETE]))
 
     def _rest(self) -> Step:
         """The outcome of a step that had nothing to do."""
         sync_s = self._journal.sync(SYNC_EVERY_S)
-        waits_s = (self._schedule.wait_s(self._clock()), self._coalescing.wait_s(), sync_s)
-        wait_s = 0.0 if self._in_flight else min((one for one in waits_s if one is not None), default=None)
+        waits_s = (
+            self._schedule.wait_s(self._clock()),
+            self._coalescing.wait_s(),
+            self._job_graph.wait_s(now_ms()),
+            sync_s,
+            self._tagging.wait_s(self._clock()) if self._schedule.outage is None else None,
+        )
+        is_tagging = self._tag(is_idle=not self._pending.held)
+        if is_tagging and not self._in_flight:
+            self._tagging.wait(_ANSWER_POLL_S)
+        wait_s = (
+            0.0
+            if self._in_flight or is_tagging
+            else min((one for one in waits_s if one is not None), default=None)
+        )
         outage, stuck = self._schedule.outage, self._schedule.stuck
         if outage is not None or stuck is None or wait_s is None:
             return self._step(outage, retry_s=wait_s)
@@ -416,7 +505,7 @@ class Delivery:
 
 
 def progress_of(journal: Journal, projection: str, seq: int) -> Progress | None:
-    """What became of an entry in a delivery, as `waybill.transport.runner.progress_of` asks it."""
+    """The progress of an entry in a delivery, for `waybill.transport.runner.progress_of`."""
     if dead_letter_body(journal, seq, projection) is not None:
         return Progress.REFUSED
     if seq in CoalescedEntries(journal, projection):

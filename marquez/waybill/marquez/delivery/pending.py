@@ -1,13 +1,13 @@
-"""The pending events that are in view: which may go next, and which has to wait behind which.
+"""The pending events in view: which may go next, and which have to wait behind others.
 
-Millions of events may wait in the journal; only some of them are in memory, and of each only its sequence
-number and what it is about. What holds:
+Millions of events may wait in the journal. Only some of them are in memory, and of each only its sequence
+number and its subject. Rules:
 
-- Of the events with one key at most one is given out at a time, and it is the oldest. The next one is not
-  given out before it is durable that this one is dealt with.
-- At most `HELD_MAX` events are held. Reading goes on past a key whose oldest event cannot be delivered now;
-  of such a key at most `BLOCKED_KEY_MAX` later events are held. Those beyond are read again when the key has
-  been worked off. So about `HELD_MAX / BLOCKED_KEY_MAX` keys with many events each, or `HELD_MAX` keys with
+- Of the events with one key, only the oldest is given out. The next one is given out only when the result of
+  the previous one is durable.
+- At most `HELD_MAX` events are held. Reading continues past a key whose oldest event cannot be delivered now;
+  of such a key at most `BLOCKED_KEY_MAX` later events are held. Further ones are read again when the key has
+  been processed. So about `HELD_MAX / BLOCKED_KEY_MAX` keys with many events each, or `HELD_MAX` keys with
   one, can be blocked before the others have to wait too.
 """
 
@@ -53,12 +53,12 @@ class PendingEvents:
 
     @property
     def held(self) -> int:
-        """How many events are in memory, those on their way included."""
+        """How many events are in memory, including those in flight."""
         return len(self._subjects)
 
     @property
     def any_ready(self) -> bool:
-        """Whether an event may go now that is not being retried."""
+        """Whether a first-time event may go now."""
         return bool(self._ready)
 
     def room(self, *, ahead: bool = False) -> int:
@@ -68,7 +68,7 @@ class PendingEvents:
         return 0 if self._ready else min(self._read_max, self._held_max - self.held)
 
     def read_after(self) -> int:
-        """The entry after which to read on."""
+        """The entry after which to continue reading."""
         after = self._acks.next_open(self._looked_at + 1) - 1
         while after + 1 in self._subjects or after + 1 in self._held_back:
             after = self._acks.next_open(after + 2) - 1
@@ -88,7 +88,7 @@ class PendingEvents:
                 self._queue(seq, subject)
 
     def may_pass(self, seq: int, key: str) -> bool:
-        """Whether an entry that comes into view may be dealt with at once, because no other has its key."""
+        """Whether an entry that comes into view may be processed at once, because no other has its key."""
         return self._is_new(seq) and key not in self._waiting and key not in self._first_beyond
 
     def hold_back(self, seq: int) -> None:
@@ -104,7 +104,7 @@ class PendingEvents:
             self._queue(seq, subject)
 
     def subject_of(self, seq: int) -> Subject:
-        """What a held event is about."""
+        """The subject of a held event."""
         return self._subjects[seq]
 
     def take(self) -> int:
@@ -120,7 +120,7 @@ class PendingEvents:
         self._blocked.add(self._subjects[seq].key)
 
     def settle(self, seq: int) -> None:
-        """Note that the event is dealt with; the next one of its key may go after `stored`."""
+        """Note that the event is done; the next one of its key may go after `stored`."""
         self._acks.settle(seq)
         key = self._subjects.pop(seq).key
         self._unstored.add(key)
@@ -143,7 +143,7 @@ class PendingEvents:
         return seq not in self._acks and seq not in self._subjects and seq not in self._held_back
 
     def _settle_gap(self, seq: int) -> None:
-        """Settle the numbers before an entry that the journal does not have, or has no more."""
+        """Settle the numbers before an entry that the journal does not have, or no longer has."""
         if self._looked_at <= self._acks.cursor < seq - 1:
             self._acks.jump(seq - 1)
         for missing in range(max(self._looked_at, self._acks.cursor) + 1, seq):

@@ -1,9 +1,9 @@
-"""Which event to send next, and what the answer to it changes. Pure: time and chance are given to it.
+"""Which event to send next, and the effect of its response. Pure: the caller supplies time and chance.
 
-An answer of 500 may be an outage or the event's own fault. What tells them apart is how other events fare:
+A 500 response may be an outage or the event's own fault. The results of other events tell them apart:
 
-- An event that fails waits, with the others of its key, and is tried again after a back-off; the rest go on.
-- When several in a row fail, or nobody answers, the backend is taken to be down: the circuit opens, and
+- An event that fails waits, with the others of its key, and is retried after a back-off; the rest continue.
+- If several in a row fail, or nothing answers, the backend is taken to be down: the circuit opens, and
   events are sent as probes, one at a time and a new one first, so that no single bad event can keep it open.
 - An event fails *against the odds* when, since its last try, at least one new event was delivered and at most
   one in four of the new ones failed. After `POISON_TRIES` such tries in a row over `POISON_AFTER_S` it is
@@ -36,13 +36,13 @@ SLOW_SHARE: Final = 4.0
 """An event that fails slowly waits at least this many times as long as its try took: others need the time."""
 STUCK_TRIES: Final = 3
 KEY_EVERY_S: Final = 5.0
-"""How often to look for another key while the backend refuses the present one."""
+"""How often to look for another key while the backend refuses the current one."""
 
 _WELL_RATIO: Final = 3
 
 
 class SendOutcome(Enum):
-    """What becomes of an event after an answer."""
+    """What happens to an event after a response."""
 
     DELIVERED = "delivered"
     PARKED = "parked"
@@ -147,20 +147,20 @@ class Schedule:
         return self._troubles[seq].tries if seq in self._troubles else 0
 
     def give_back(self, seq: int, now_s: float) -> None:
-        """Have an event that `next` gave sent again, whatever became of it."""
+        """Send an event from `next` again, whatever happened to it."""
         if seq in self._troubles:
             heapq.heappush(self._retries, (now_s, seq))
         else:
             self._pending.put_back(seq)
 
     def settle(self, seq: int) -> None:
-        """Note that an event that `next` gave is dealt with, for example because it was pruned."""
+        """Note that an event from `next` is done, for example because the journal deleted it."""
         self._troubles.pop(seq, None)
         self._stuck.pop(seq, None)
         self._pending.settle(seq)
 
     def answered(self, seq: int, answer: Answer, now_s: float) -> SendOutcome:
-        """Take in what the backend said of an event that `next` gave."""
+        """Process the backend's response to an event from `next`."""
         if answer.verdict is Verdict.AWAY:
             self.circuit.failed(answer, now_s)
             self.give_back(seq, now_s)
@@ -202,7 +202,7 @@ class Schedule:
         return trouble
 
     def _pardon(self, now_s: float) -> None:
-        """After an outage, try at once what failed in it, unless it has failed against the odds before."""
+        """After an outage, retry at once what failed in it, except failures against the odds before."""
         self._retries = [
             (due_s if self._troubles[seq].strikes else now_s, seq) for due_s, seq in self._retries
         ]

@@ -1,7 +1,7 @@
-"""What an event's facets say of its file and its job, as far as the graph and the summaries have to know it.
+"""The facets of an event with the facts about its file and its job that the graph and the summaries need.
 
-Those of the job are the standard facets (https://openlineage.io/spec/facets: documentation, ownership, tags),
-which a client puts on each event, for example by ``tags`` in ``openlineage.yml``.
+The job's facets are the standard ones (https://openlineage.io/spec/facets: documentation, ownership, tags),
+which a client adds to each event, for example through ``tags`` in ``openlineage.yml``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, FinalState, parse_instant_us
+from waybill.facets import DELTA_FILE_FACET, PRESENTED_FACET, FinalState, parse_instant_us
+from waybill.marquez.graph.names import Node, full_name
 
 if TYPE_CHECKING:
     from waybill.marquez.envelope import Envelope
@@ -20,16 +21,9 @@ _FACET: Final = DELTA_FILE_FACET.encode()
 _ENDS: Final = {"COMPLETE": FinalState.COMPLETE, "FAIL": FinalState.ERROR, "ABORT": FinalState.CANCELLED}
 
 NOTES_MAX_BYTES: Final = 16 * 1024
-"""Larger facets are ignored: what is stored of a job stays small."""
+"""Larger facets are ignored, so that a stored job stays small."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-
-
-class Node(NamedTuple):
-    """A job or a dataset of the graph."""
-
-    namespace: str
-    name: str
 
 
 class Flow(NamedTuple):
@@ -44,15 +38,22 @@ class Flow(NamedTuple):
     parent: Node | None
     source: Node
 
+    @property
+    def job_in_marquez(self) -> Node:
+        """The job under the name that Marquez gives it."""
+        job, parent = self.job, self.parent
+        return job if parent is None else Node(job.namespace, full_name(job.name, parent.name))
+
 
 class FileEvent(NamedTuple):
     """One event of a file.
 
     Attributes:
         comes_from: the job of the file that it was split from.
-        state: how a path of the file ended; None while it has not, also where its end was only inferred.
+        state: how a path of the file ended; None while it has not, and if its end was only inferred.
         completed_ms: when it ended or, while it has not, when the event happened; epoch milliseconds.
-        size_bytes: how much was written, as the outputs' statistics say.
+        size_bytes: how much was written, according to the outputs' statistics.
+        cause: why it failed; empty if it did not.
     """
 
     flow: Flow
@@ -66,6 +67,7 @@ class FileEvent(NamedTuple):
     inputs: list[Node]
     outputs: list[Node]
     size_bytes: int
+    cause: str = ""
 
 
 class _File(msgspec.Struct, rename="camel"):
@@ -76,6 +78,11 @@ class _File(msgspec.Struct, rename="camel"):
     data_sink: str | None = None
     final_state: FinalState | None = None
     completed: str | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str = ""
 
 
 class Named(msgspec.Struct):
@@ -99,9 +106,18 @@ class _Parent(msgspec.Struct):
     job: Named
 
 
+class _Presented(msgspec.Struct, rename="camel"):
+    """What the event of another home had before it was changed for Marquez's page."""
+
+    job_name: str
+    parent: _Parent
+
+
 class _Facets(msgspec.Struct):
     file: _File | None = msgspec.field(default=None, name=DELTA_FILE_FACET)
     parent: _Parent | None = None
+    presented: _Presented | None = msgspec.field(default=None, name=PRESENTED_FACET)
+    error: _Error | None = msgspec.field(default=None, name="errorMessage")
 
 
 class _Statistics(msgspec.Struct):
@@ -127,7 +143,7 @@ _OUTPUTS: Final = msgspec.json.Decoder(list[_Output] | None)
 
 
 def file_event_of(envelope: Envelope) -> FileEvent | None:
-    """What an event says of a file; None where it is not one of a file."""
+    """The facts about a file in an event; None if the event is not about a file."""
     run, job = envelope.run, envelope.job
     if run is None or not run.run_id or job is None or _FACET not in bytes(run.facets):
         return None
@@ -135,7 +151,9 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
         facets = _FACETS.decode(run.facets)
         if facets.file is None:
             return None
-        file, parent = facets.file, facets.parent
+        file, parent, name = facets.file, facets.parent, job.name
+        if facets.presented is not None:
+            parent, name = facets.presented.parent, facets.presented.job_name
         inputs = _INPUTS.decode(envelope.inputs or b"[]") or []
         outputs = _OUTPUTS.decode(envelope.outputs or b"[]") or []
         completed_ms = parse_instant_us(file.completed or str(envelope.event_time)) // 1000
@@ -144,9 +162,9 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
     end = None if envelope.is_inferred else _ENDS.get(envelope.type_name)
     parents = parent.job.node if parent is not None else None
     is_of_file = parent is not None and parent.run.run_id == file.parent_did
-    source = Node(file.system_name or job.namespace, file.data_source or job.name)
+    source = Node(file.system_name or job.namespace, file.data_source or name)
     return FileEvent(
-        flow=Flow(Node(job.namespace, job.name), parents, source),
+        flow=Flow(Node(job.namespace, name), parents, source),
         run_id=run.run_id,
         parent_run_id=parent.run.run_id if parent is not None else None,
         comes_from=parents if is_of_file else None,
@@ -157,7 +175,14 @@ def file_event_of(envelope: Envelope) -> FileEvent | None:
         inputs=[dataset.node for dataset in inputs],
         outputs=[dataset.node for dataset in outputs],
         size_bytes=sum(output.size_bytes for output in outputs) if end else 0,
+        cause=_cause_of(facets, file) if end is FinalState.ERROR else "",
     )
+
+
+def _cause_of(facets: _Facets, file: _File) -> str:
+    if facets.error is not None and facets.error.message:
+        return facets.error.message
+    return (file.annotations or {}).get("errorCause", "")
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -176,7 +201,7 @@ class Tag(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a job."""
+    """The known facts about a job."""
 
     documentation: str = ""
     owners: tuple[Owner, ...] = ()
@@ -186,14 +211,33 @@ class JobFacets(msgspec.Struct, frozen=True, omit_defaults=True):
         return bool(self.documentation or self.owners or self.tags)
 
 
+def described(says: str, notes: JobFacets) -> str:
+    """A job's description: a sentence, the job's own documentation, and its owners."""
+    says = f"{says} {notes.documentation}" if notes.documentation else says
+    return f"{says} Owners: {', '.join(owner.name for owner in notes.owners)}." if notes.owners else says
+
+
+class _Tag(msgspec.Struct):
+    """A tag as clients send it: from YAML, its value may be no text."""
+
+    key: str
+    value: str | bool | int | float = "true"
+    source: str | None = None
+
+    @property
+    def tag(self) -> Tag:
+        value = self.value if isinstance(self.value, str) else msgspec.json.encode(self.value).decode()
+        return Tag(self.key, value, self.source)
+
+
 class _Facet(msgspec.Struct):
     description: str = ""
     owners: tuple[Owner, ...] = ()
-    tags: tuple[Tag, ...] = ()
+    tags: tuple[_Tag, ...] = ()
 
 
 def job_facets_of(envelope: Envelope) -> JobFacets:
-    """What the job facets of an event say; a facet that does not follow its schema says nothing."""
+    """The facts in the job facets of an event; a facet that does not follow its schema is ignored."""
     try:
         raw = envelope.job.facets if envelope.job is not None else msgspec.Raw()
         facets = msgspec.json.decode(raw or b"{}", type=dict[str, msgspec.Raw])
@@ -202,7 +246,7 @@ def job_facets_of(envelope: Envelope) -> JobFacets:
     return JobFacets(
         _read(facets.get("documentation")).description,
         _read(facets.get("ownership")).owners,
-        _read(facets.get("tags")).tags,
+        tuple(one.tag for one in _read(facets.get("tags")).tags),
     )
 
 

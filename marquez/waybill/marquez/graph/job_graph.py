@@ -3,33 +3,36 @@
 A run in Marquez belongs to one job, so it does not show a file's way through its transforms. The graph does:
 each transform of a data source is a job, and what lies between two transforms is a dataset.
 
-    orders ─▶ [orders.decompress] ─▶ orders.decompress ─▶ [orders.load] ─▶ warehouse
+    orders ─▶ [decompress · orders] ─▶ decompress · orders ─▶ [load · orders] ─▶ warehouse
 
-- Names follow OpenLineage's ``{parent}.{task}``: a transform belongs to its data source, so that two sources
-  that share a transform stay two flows, and nothing seems to come from where it does not.
-- The data source and the data sinks are datasets, the same that the Tracker's runs read and write.
-- A file that was split ends in the job ``<data source>.split``, whose output is the children's data source.
-- A path without transforms is one job named after its sink; a path that ended on its way just ends.
+- A transform belongs to its data source, so two sources that share a transform remain two flows.
+- The data source and the data sinks are datasets, the same ones that the Tracker's runs read and write; a
+  sink is the dataset that it writes, if that is known.
+- A file that was split ends in a job of its own, whose output is the children's data source.
+- A path without transforms is one job; a path that ended early just ends.
 
-The backend is told by JobEvents. Each carries all that is known of a job, because for Marquez the last one
-replaces those before.
+The backend learns about a job from its runs, one for the files of a minute. Each carries everything known
+about the job, because in Marquez the last event replaces the earlier ones. No JobEvent is sent, because it
+would remove the job's state from the page.
 """
 
 from __future__ import annotations
 
-import time
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from waybill.facets import PRODUCER, UNREADABLE, FinalState, decode_records
-from waybill.marquez.graph.event_facets import JobFacets, Node, job_facets_of
-from waybill.transport.journal import Kind
+from waybill.marquez.graph.datasets import Datasets
+from waybill.marquez.graph.event_facets import JobFacets, described, job_facets_of
+from waybill.marquez.graph.names import Kind, Node, Step, sink_says, source_says, step_of_old
+from waybill.marquez.graph.run_events import counts, run_event, standard_facet, window_of
+from waybill.marquez.graph.windows import WINDOW_MS, Window
+from waybill.transport.journal import Kind as EntryKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from waybill.marquez.envelope import Envelope
     from waybill.marquez.graph.event_facets import FileEvent
@@ -40,9 +43,6 @@ JOURNEY_PREFIX: Final = "job:"
 EDGES_MAX: Final = 20_000
 """More than any system of flows has; where each file has a name of its own, the graph stops growing here."""
 
-RENEW_AFTER_MS: Final = 86_400_000
-"""A job that is still in use is told again after a day, because Marquez forgets what it does not hear of."""
-
 LEARNED_FOR_MS: Final = 10_000
 """A path that was learned is not looked at again for so long: most files take the path of the last one."""
 PATHS_MAX: Final = 10_000
@@ -51,25 +51,21 @@ PATHS_MAX: Final = 10_000
 NOTE_AFTER_MS: Final = 60_000
 """A job's facets change at most so often, because several emitters may disagree about it for ever."""
 
-SPLIT: Final = "split"
-
-OPENLINEAGE_SPEC: Final = "https://openlineage.io/spec"
-
 
 class Edge(NamedTuple):
     """A job reads a dataset, or writes it."""
 
-    job: Node
+    job: Step
     dataset: Node
     is_output: bool
 
 
 class Path(NamedTuple):
-    """What is known of one file's path.
+    """The known path of one file.
 
     Attributes:
         parent: the data source of the file it was split from.
-        notes: what else is known of the jobs of its data source.
+        notes: further facts about the jobs of its data source.
     """
 
     source: Node
@@ -80,58 +76,66 @@ class Path(NamedTuple):
     notes: JobFacets = JobFacets()
 
     @property
-    def parent_job(self) -> Node | None:
-        """The job that wrote its data source by splitting another file; None where none did."""
-        return split_of(self.parent) if self.parent is not None else None
+    def parent_job(self) -> Step | None:
+        """The job that wrote its data source by splitting another file; None if there is none."""
+        return Step(self.parent, Kind.SPLIT) if self.parent is not None else None
 
-    def edges(self) -> Iterator[Edge]:
-        """The part of the graph that the path shows."""
-        namespace, source = self.source
+    @property
+    def steps(self) -> list[Step]:
+        """The jobs that the file passed, in their order."""
+        steps = [Step(self.source, Kind.TRANSFORM, one) for one in self.transforms]
+        if self.is_split:
+            steps.append(Step(self.source, Kind.SPLIT))
+        elif self.sink and not steps:
+            steps.append(Step(self.source, Kind.DIRECT, self.sink))
+        return steps
+
+    def edges(self, node_of: Callable[[Step], Node]) -> Iterator[Edge]:
+        """The part of the graph that the path shows; `node_of` says what a job is called."""
         if self.parent_job is not None:
             yield Edge(self.parent_job, self.source, is_output=True)
-        here = self.source
-        for place, transform in enumerate(self.transforms, 1):
-            job = Node(namespace, f"{source}.{transform}")
-            yield Edge(job, here, is_output=False)
-            if place < len(self.transforms) or self.is_split:
-                here = job
-                yield Edge(job, here, is_output=True)
-            elif self.sink:
-                yield Edge(job, Node(namespace, self.sink), is_output=True)
-        if self.is_split:
-            yield Edge(split_of(self.source), here, is_output=False)
-        elif self.sink and not self.transforms:
-            job = Node(namespace, f"{source}.{self.sink}")
-            yield Edge(job, here, is_output=False)
-            yield Edge(job, Node(namespace, self.sink), is_output=True)
+        here, steps = self.source, self.steps
+        for step in steps:
+            yield Edge(step, here, is_output=False)
+            if step is not steps[-1]:
+                here = node_of(step)
+                yield Edge(step, here, is_output=True)
+            elif self.sink and not self.is_split:
+                yield Edge(step, Node(self.source.namespace, self.sink), is_output=True)
 
 
-def split_of(source: Node) -> Node:
-    """The job in which the files of a data source are split."""
-    return Node(source.namespace, f"{source.name}.{SPLIT}")
+class Outcome(NamedTuple):
+    """How a path ended; without a state it has not ended, or its end was only inferred."""
+
+    state: FinalState | None = None
+    cause: str = ""
 
 
-def path_of(event: FileEvent, envelope: Envelope) -> Path:
-    """What one event says of the path of its file."""
+def path_of(event: FileEvent, envelope: Envelope) -> tuple[Path, Outcome]:
+    """The path of the file in one event, and how it ended."""
     is_split = event.state is FinalState.SPLIT
     notes = job_facets_of(envelope)
-    return Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
+    path = Path(event.flow.source, event.transforms, event.sink, is_split, event.comes_from, notes)
+    return path, Outcome(event.state, event.cause)
 
 
-def paths_of_records(entry: Entry) -> list[Path]:
-    """What DeltaFi's records in an entry say of the paths of files."""
-    if entry.kind is not Kind.PROVENANCE:
+def paths_of_records(entry: Entry) -> list[tuple[Path, Outcome]]:
+    """The paths of the files in an entry with DeltaFi's records, and how they ended."""
+    if entry.kind is not EntryKind.PROVENANCE:
         return []
     try:
         records = decode_records(entry.body, system_name=entry.system_name)
     except UNREADABLE:
         return []
     return [
-        Path(
-            Node(record.system_name, record.data_source),
-            record.transforms,
-            record.data_sink,
-            is_split=record.final_state is FinalState.SPLIT,
+        (
+            Path(
+                Node(record.system_name, record.data_source),
+                tuple(record.transforms),
+                record.data_sink,
+                is_split=record.final_state is FinalState.SPLIT,
+            ),
+            Outcome(record.final_state, (record.annotations or {}).get("errorCause", "")),
         )
         for record in records
     ]
@@ -141,18 +145,26 @@ class Job(msgspec.Struct):
     """One job of the graph, as it is stored.
 
     Attributes:
-        told_ms: when the backend was told all of this, epoch milliseconds; 0: not yet.
+        step: its place in the flow; None in a row that an earlier version wrote.
+        told_ms: when all of this was sent to the backend, epoch milliseconds; 0: not yet.
+        open: the window that is being counted.
+        closed: the window to send, or in flight.
+        last: the window that was sent last.
     """
 
     node: Node
+    step: Step | None = None
     inputs: set[Node] = msgspec.field(default_factory=set)
     outputs: set[Node] = msgspec.field(default_factory=set)
     notes: JobFacets = JobFacets()
     told_ms: int = 0
+    open: Window | None = None
+    closed: Window | None = None
+    last: Window | None = None
 
     @property
     def extent(self) -> tuple[int, JobFacets]:
-        """A value that changes whenever more is known of the job."""
+        """A value that changes whenever more is known about the job."""
         return len(self.inputs) + len(self.outputs), self.notes
 
     def datasets(self, edge: Edge) -> set[Node]:
@@ -160,7 +172,7 @@ class Job(msgspec.Struct):
         return self.outputs if edge.is_output else self.inputs
 
     def note(self, notes: JobFacets, now_ms: int) -> bool:
-        """Take in facets of the job; returns whether the backend has to be told of them."""
+        """Take in facets of the job; returns whether the backend must get them."""
         if not notes or notes == self.notes:
             return False
         if self.notes and now_ms - self.told_ms < NOTE_AFTER_MS:
@@ -168,22 +180,60 @@ class Job(msgspec.Struct):
         self.notes, self.told_ms = notes, 0
         return True
 
+    def close(self) -> None:
+        """Close the window, so that it can be sent."""
+        self.closed, self.open = self.open, None
+
+
+class _Learned(NamedTuple):
+    until_ms: int
+    jobs: list[Job]
+    """The jobs that the path passed, in order, as far as they are drawn."""
+
 
 class JobGraph:
-    """The graph, and which part of it the backend has still to be told; `rows` are the stored jobs by key."""
+    """The graph, and the part of it that must still be sent to the backend.
 
-    def __init__(self, rows: Mapping[str, bytes]) -> None:
+    Args:
+        rows: the stored jobs by key.
+        journal_node: the journal's id, a part of the ids of runs.
+        datasets: the stored datasets by key.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, bytes],
+        journal_node: str = "",
+        datasets: Mapping[str, bytes] | None = None,
+    ) -> None:
+        self.datasets: Final = Datasets(datasets or {})
         stored = [msgspec.json.decode(row, type=Job) for row in rows.values()]
+        self._journal_node = journal_node
         self._jobs = {job.node: job for job in stored}
+        self._old = {job.node for job in stored if job.step is None or job.node == job.step.old_node}
         self._nodes = list(self._jobs)
         self._numbers = {node: -number for number, node in enumerate(self._nodes, 1)}
         self._telling: dict[Node, tuple[int, JobFacets]] = {}
-        self._learned_until_ms: dict[Path, int] = {}
+        self._learned: dict[Path, _Learned] = {}
         self._edges = sum(len(job.inputs) + len(job.outputs) for job in stored)
+        self._changed: set[Node] = set()
+        self._flush_seq = 0
+        self._notes: dict[Node, JobFacets] = {}
+        self._outputs: set[Node] = set()
+        for job in stored:
+            job.step = job.step or step_of_old(job.node)
+            self._outputs |= job.outputs
+            self._notes[job.step.source] = job.notes or self._notes.get(job.step.source, JobFacets())
+            if job.step.kind is Kind.SPLIT:
+                self._notes |= dict.fromkeys(job.outputs - self._notes.keys(), JobFacets())
+            if job.open is not None and job.closed is None:
+                job.close()
+                self._changed.add(job.node)
+        self._counting = {job.node for job in stored if job.open is not None}
 
     def untold(self) -> list[Node]:
-        """The jobs that the backend has to be told of."""
-        return [node for node, job in self._jobs.items() if not job.told_ms]
+        """The jobs with a window to send."""
+        return [node for node, job in self._jobs.items() if job.closed is not None]
 
     def number(self, node: Node) -> int:
         """A number below 0 for a job, used where events have their sequence numbers."""
@@ -193,79 +243,191 @@ class JobGraph:
         """The job that a number stands for."""
         return self._nodes[-number - 1]
 
-    def learn(self, path: Path, now_ms: int) -> set[Node]:
-        """Take in one path; returns the jobs to tell: new or changed ones, and those last told long ago."""
-        due: set[Node] = set()
-        if now_ms < self._learned_until_ms.get(path, 0):
-            return due
-        until_ms = now_ms + LEARNED_FOR_MS
-        for edge in path.edges():
-            job = self._jobs.get(edge.job)
+    def learn_datasets(self, outputs: msgspec.Raw) -> None:
+        """Learn of the datasets in an event's outputs, and draw sinks as the datasets that they write."""
+        for before, written in self.datasets.learn(outputs).items():
+            self._learned.clear()
+            for job in self._jobs.values():
+                for side in (job.inputs, job.outputs):
+                    if before in side:
+                        side.remove(before)
+                        side.add(written)
+                        job.told_ms = 0
+                        self._changed.add(job.node)
+
+    def learn(self, path: Path, now_ms: int) -> list[Job]:
+        """Add one path; returns the jobs that it passed, as far as they are drawn."""
+        learned = self._learned.get(path)
+        if learned is not None and now_ms < learned.until_ms:
+            return learned.jobs
+        for sink_edge in path.edges(self._node_of):
+            edge = sink_edge._replace(dataset=self.datasets.node_of(sink_edge.dataset))
+            node = self._node_of(edge.job)
+            job = self._jobs.get(node)
             if job is None or edge.dataset not in job.datasets(edge):
                 if self._edges >= EDGES_MAX:
                     continue
                 self._edges += 1
-                job = job or self._begin(edge.job)
+                job = job or self._begin(node, edge.job)
                 job.datasets(edge).add(edge.dataset)
+                if edge.is_output:
+                    self._outputs.add(edge.dataset)
+                self._notes.setdefault(path.source, JobFacets())
                 job.told_ms = 0
-                due.add(edge.job)
-            elif job.told_ms and now_ms - job.told_ms > RENEW_AFTER_MS:
-                job.told_ms = 0
-                due.add(edge.job)
+                self._changed.add(node)
             if path.parent_job != edge.job and job.note(path.notes, now_ms):
-                due.add(edge.job)
-            if job.told_ms:
-                until_ms = min(until_ms, job.told_ms + RENEW_AFTER_MS)
-        if len(self._learned_until_ms) >= PATHS_MAX:
-            self._learned_until_ms.clear()
-        self._learned_until_ms[path] = until_ms
-        return due
+                self._notes[path.source] = job.notes
+                self._changed.add(node)
+        jobs = [self._jobs[node] for node in map(self._node_of, path.steps) if node in self._jobs]
+        if len(self._learned) >= PATHS_MAX:
+            self._learned.clear()
+        self._learned[path] = _Learned(now_ms + LEARNED_FOR_MS, jobs)
+        return jobs
 
-    def _begin(self, node: Node) -> Job:
+    def count(self, jobs: list[Job], outcome: Outcome, entry: Entry) -> None:
+        """Count a path at the jobs that it passed, once it has ended."""
+        if outcome.state is None:
+            return
+        for place, job in enumerate(jobs, 1):
+            if job.open is None:
+                job.open = Window(entry.seq, entry.received_ms, entry.received_ms)
+                self._counting.add(job.node)
+            job.open.add(outcome.state if place == len(jobs) else None, outcome.cause, entry.received_ms)
+            self._changed.add(job.node)
+
+    def flush(self, seq: int) -> None:
+        """Send everything that was counted before an entry without delay."""
+        self._flush_seq = seq
+
+    @property
+    def held_back(self) -> int:
+        """How many windows must be sent without delay, but wait for the previous one of their job."""
+        windows = (self._jobs[node].open for node in self._counting)
+        return sum(window is not None and window.seq < self._flush_seq for window in windows)
+
+    def due(self, now_ms: int, *, caught_up: bool) -> list[Node]:
+        """Close the windows that are due, and return their jobs.
+
+        A job that is new or has changed is due as soon as all waiting entries are read. While a window of a
+        job is not delivered, the next one grows.
+        """
+        closed = []
+        for node in sorted(self._counting):
+            job = self._jobs[node]
+            if job.open is None or job.closed is not None:
+                continue
+            is_full = job.open.last_ms - job.open.first_ms >= WINDOW_MS
+            is_old = caught_up and not 0 <= now_ms - job.open.first_ms < WINDOW_MS
+            if job.open.seq < self._flush_seq or is_full or is_old or (caught_up and not job.told_ms):
+                job.close()
+                self._counting.discard(node)
+                self._changed.add(node)
+                closed.append(node)
+        return closed
+
+    def wait_s(self, now_ms: int) -> float | None:
+        """In how many seconds a window is due; None: not before something new is read."""
+        first_ms = [
+            job.open.first_ms
+            for job in map(self._jobs.__getitem__, self._counting)
+            if job.open is not None and job.closed is None
+        ]
+        return max(min(first_ms) + WINDOW_MS - now_ms, 0) / 1000 if first_ms else None
+
+    def says(self, dataset: Node) -> str:
+        """A description of a dataset of the graph; empty for any other."""
+        job = self._jobs.get(dataset)
+        if job is not None and job.step is not None:
+            return job.step.dataset_says
+        if dataset in self._notes:
+            return source_says(dataset)
+        if sinks := self.datasets.sinks_of(dataset):
+            return " ".join(map(sink_says, sinks))
+        return sink_says(dataset) if dataset in self._outputs else ""
+
+    def draws(self, step: Step) -> bool:
+        """Whether there is a job for a step."""
+        return self._node_of(step) in self._jobs
+
+    def split_into(self, source: Node) -> set[Node]:
+        """The data sources whose files were split into files of this one."""
+        steps = (job.step for job in self._jobs.values() if source in job.outputs)
+        return {step.source for step in steps if step is not None and step.kind is Kind.SPLIT}
+
+    def notes_of(self, source: Node) -> JobFacets:
+        """The known facts about the jobs of a data source."""
+        return self._notes.get(source, JobFacets())
+
+    def _node_of(self, step: Step) -> Node:
+        old = step.old_node
+        return old if old in self._old else step.node
+
+    def _begin(self, node: Node, step: Step) -> Job:
         self._nodes.append(node)
         self._numbers[node] = -len(self._nodes)
-        return self._jobs.setdefault(node, Job(node))
+        return self._jobs.setdefault(node, Job(node, step))
 
-    def told(self, node: Node, now_ms: int) -> bool:
-        """Note that the backend has the last `event` of a job; False when more is known of the job by now."""
+    def told(self, node: Node, now_ms: int) -> JobFacets:
+        """Note that the backend took or refused the last `event` of a job; returns the facts in it."""
         job = self._jobs[node]
-        is_all = self._telling.pop(node) == job.extent
+        extent = self._telling.pop(node)
+        is_all = extent == job.extent
         job.told_ms = now_ms if is_all else 0
-        return is_all
+        job.last, job.closed = job.closed, None
+        self._changed.add(node)
+        return extent[1]
 
-    def row(self, node: Node) -> bytes:
-        """A job as it is stored."""
-        return msgspec.json.encode(self._jobs[node], order="deterministic")
+    def changed(self) -> Iterator[tuple[str, bytes]]:
+        """The key and the row of each job that has changed since the last call."""
+        for node in self._changed:
+            yield row_key(node), msgspec.json.encode(self._jobs[node], order="deterministic")
+        self._changed.clear()
 
-    def forgotten(self, keys: Collection[str]) -> list[Node]:
-        """Note that the backend lacks the jobs with these row keys, and return them."""
+    def forgotten(self, keys: Collection[str], now_ms: int) -> list[Node]:
+        """Queue the last run of these jobs again, because the backend lacks it; `keys` are those of rows."""
         nodes = [node for node in self._jobs if row_key(node) in keys]
         for node in nodes:
-            self._jobs[node].told_ms = 0
+            job = self._jobs[node]
+            job.closed = job.closed or job.last or Window(0, now_ms, now_ms)
+            self._changed.add(node)
         return nodes
 
-    def event(self, node: Node) -> bytes:
-        """The JobEvent that tells all that is known of a job."""
+    def event(self, node: Node) -> bytes | None:
+        """The end event of a job's closed window; None if there is none."""
         job = self._jobs[node]
+        if job.closed is None or job.step is None:
+            return None
+        # Code that only inspects deliveries does not need the OpenLineage client.
+        from waybill.facets import WaybillSummaryRunFacet
+
         self._telling[node] = job.extent
-        return msgspec.json.encode(
-            {
-                "eventTime": instant(time.time_ns() // 1_000_000),
-                "producer": PRODUCER,
-                "schemaURL": f"{OPENLINEAGE_SPEC}/2-0-2/OpenLineage.json#/$defs/JobEvent",
-                "job": node._asdict() | {"facets": _facets(node, job.notes)},
-                "inputs": [self._dataset(dataset) for dataset in sorted(job.inputs)],
-                "outputs": [self._dataset(dataset) for dataset in sorted(job.outputs)],
-            }
+        window, step = job.closed, job.step
+        facet = WaybillSummaryRunFacet(
+            systemName=step.source.namespace,
+            dataSource=step.source.name,
+            transform=step.flow or str(step.kind).lower(),
+            events=window.count,
+            records=window.count,
+            passed=window.passed or None,
+            bytes=0,
+            dataSinks=[],
+            producer=PRODUCER,
+            **window_of(window.first_ms, window.last_ms),
+            **counts(window.states),
+        )
+        return run_event(
+            window.run_id(self._journal_node, node),
+            {**node._asdict(), "facets": _facets(step, job.notes)},
+            facet,
+            cause=window.cause,
+            inputs=[self._dataset(dataset) for dataset in sorted(job.inputs)],
+            outputs=[self._dataset(dataset) for dataset in sorted(job.outputs)],
+            facets={},
         )
 
     def _dataset(self, node: Node) -> dict[str, object]:
-        """A dataset; what lies between two transforms is described each time, or Marquez forgets it."""
-        if node not in self._jobs:
-            return {**node._asdict()}
-        source, _, flow = node.name.rpartition(".")
-        says = f"Files of the data source {source} that have passed {flow}."
-        facet = standard_facet("1-1-0", "DocumentationDatasetFacet", description=says)
+        """A dataset; it is described each time, or Marquez forgets that."""
+        facet = standard_facet("1-1-0", "DocumentationDatasetFacet", description=self.says(node))
         return {**node._asdict(), "facets": {"documentation": facet}}
 
 
@@ -274,17 +436,12 @@ def row_key(node: Node) -> str:
     return f"{JOURNEY_PREFIX}{blake2b(msgspec.json.encode(node), digest_size=12).hexdigest()}"
 
 
-def _facets(node: Node, notes: JobFacets) -> dict[str, dict[str, object]]:
-    """A job's facets: all of them each time, because Marquez forgets those of the last version."""
-    source, _, flow = node.name.rpartition(".")
-    if flow == SPLIT:
-        kind, says = "SPLIT", f"Where files of the data source {source} come apart into others."
-    else:
-        kind, says = "TRANSFORM", f"The flow {flow}, as files of the data source {source} pass it."
-    description = f"{says} {notes.documentation}" if notes.documentation else says
-    job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": kind}
+def _facets(step: Step, notes: JobFacets) -> dict[str, dict[str, object]]:
+    """A job's facets: all of them each time, because Marquez drops those of the last version."""
+    says = described(step.job_says, notes)
+    job_type = {"processingType": "BATCH", "integration": "WAYBILL", "jobType": str(step.kind)}
     facets = {
-        "documentation": standard_facet("1-1-0", "DocumentationJobFacet", description=description),
+        "documentation": standard_facet("1-1-0", "DocumentationJobFacet", description=says),
         "jobType": standard_facet("2-0-4", "JobTypeJobFacet", **job_type),
     }
     if notes.owners:
@@ -292,18 +449,3 @@ def _facets(node: Node, notes: JobFacets) -> dict[str, dict[str, object]]:
     if notes.tags:
         facets["tags"] = standard_facet("1-0-0", "TagsJobFacet", tags=notes.tags)
     return facets
-
-
-def instant(time_ms: int) -> str:
-    """A time as OpenLineage writes it."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def standard_facet(version: str, name: str, **members: object) -> dict[str, object]:
-    """A facet of OpenLineage's own, of a version of its schema."""
-    return {
-        "_producer": PRODUCER,
-        "_schemaURL": f"{OPENLINEAGE_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
-        **members,
-    }

@@ -1,4 +1,4 @@
-"""Reading back from Marquez, and holding it against the journal."""
+"""Reading events back from Marquez, and comparing them with the journal."""
 
 from waybill.marquez.readback.event_reader import (
     EventReader as EventReader,

@@ -1,10 +1,13 @@
-"""Reconciliation: what was delivered, compared with what the backend gives back.
+"""Reconciliation: comparing delivered events with those that the backend returns.
 
-Answers can be wrong, and databases can be restored from yesterday's backup. So the backend's events of a
+Responses can be wrong, and databases can be restored from yesterday's backup. So the backend's events of a
 period are read and compared with the journal's, each by its run, its instant and its type, because Marquez
-re-serialises the events. What is missing can be sent again: like a replayed dead letter it goes before
-anything new, and a finished run gets its terminal event last. In place of events that were coalesced, their
-summary is looked for.
+re-serialises the events. Missing events can be sent again: like a replayed dead letter they go before
+anything new, and a finished run gets its terminal event last. For coalesced events, their summary is
+compared.
+
+Runs are compared too, each by its state, because Marquez can lose them, or their job, while it keeps their
+events. The missing events of a run are then its first one and the one that decides its state.
 
 The jobs of the graph are compared too, each by its name: Marquez does not give JobEvents back, but it does
 give the jobs.
@@ -23,6 +26,7 @@ from waybill.marquez.acks import ROW_PREFIX, Acks
 from waybill.marquez.delivery import OWED_PREFIX, dead_letters
 from waybill.marquez.envelope import envelope_of
 from waybill.marquez.graph import JOURNEY_PREFIX, Job, Node, row_key
+from waybill.marquez.readback.run_comparison import KnownRuns, is_lesser
 from waybill.marquez.summaries import CoalescedEntries, summary_event
 from waybill.transport.config import MARQUEZ
 from waybill.transport.journal import Kind
@@ -30,14 +34,16 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from waybill.marquez.envelope import Envelope
     from waybill.marquez.readback.event_reader import EventReader
     from waybill.transport.journal import Journal
 
 _RECONCILED: Final = "reconciled"
+_RECONCILED_RUNS: Final = "reconciled-runs"
 
 
 class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event that was delivered and that the backend does not have.
+    """One delivered event that the backend lacks, or whose effect on its run the backend lacks.
 
     Attributes:
         event_type: as the event has it, as is the time; empty where it has none.
@@ -55,7 +61,7 @@ class MissingEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> bytes:
-        """What tells the event from others, in the journal and at the backend."""
+        """The identity of the event, in the journal and at the backend."""
         text = f"{self.run_id} {self.time_us} {self.event_type.upper()}"
         return blake2b(text.encode(), digest_size=16).digest()
 
@@ -71,12 +77,15 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a comparison.
 
     Attributes:
-        compared: how many delivered run events of the journal were looked for; `compared_jobs` likewise.
-        missing: those that the backend does not have, in the order of the journal.
+        compared: how many delivered run events of the journal were compared; `compared_jobs` likewise.
+        missing: those that the backend does not have, in journal order.
+        unreadable: how many other events cannot be compared, because the backend cannot read its own events
+            of those instants.
     """
 
     compared: int
     missing: tuple[MissingEvent, ...]
+    unreadable: int = 0
     compared_jobs: int = 0
     missing_jobs: tuple[MissingJob, ...] = ()
 
@@ -84,18 +93,27 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 def reconcile(
     journal: Journal, reader: EventReader, *, since_ms: int = 0, backend: str = MARQUEZ
 ) -> Reconciliation:
-    """Compare what was delivered, run events and the jobs of the graph, with what the backend has.
+    """Compare the delivered run events and jobs of the graph with those that the backend has.
 
-    Only events that the journal accepted from `since_ms` on (epoch milliseconds), and jobs that the backend
-    was told of from then on. What the backend has deleted after its retention counts as missing, so do not
-    look back further than that.
+    This covers events that the journal accepted from `since_ms` on (epoch milliseconds), and jobs that were
+    sent from then on. Events that the backend deleted after its retention count as missing, so do not look
+    back further than that.
 
     Raises:
         MarquezReadError: the backend cannot be read.
     """
-    found = _compare(journal, reader, backend, _last_before(journal, since_ms), journal.last_seq())
+    after, upto = _last_before(journal, since_ms), journal.last_seq()
+    found = _compare(journal, reader, backend, after, upto)
+    missing = {
+        one.seq: one for one in (*found.missing, *_compare_runs(journal, reader, backend, after, upto))
+    }
     told = _told_jobs(journal, backend, since_ms)
-    return msgspec.structs.replace(found, compared_jobs=len(told), missing_jobs=_forgotten(told, reader))
+    return msgspec.structs.replace(
+        found,
+        missing=tuple(missing[seq] for seq in sorted(missing)),
+        compared_jobs=len(told),
+        missing_jobs=_forgotten(journal, told, reader),
+    )
 
 
 def reconcile_new(
@@ -106,50 +124,73 @@ def reconcile_new(
     backend: str = MARQUEZ,
     entries_at_once: int = 50_000,
 ) -> Iterator[Reconciliation]:
-    """Compare what was delivered since the last time, in batches, and send what is missing again.
+    """Compare the events delivered since the last time, in batches, and send missing ones again.
 
-    The jobs of the graph are compared each time, last of all; they have a result of their own where some are
-    missing.
+    Their runs are compared at the end, and so are the jobs of the graph, each time; they have a separate
+    result if some are missing.
 
     Nothing that the journal accepted before `since_ms` (epoch milliseconds) is compared. Each result covers
     `entries_at_once` entries.
 
     Raises:
-        MarquezReadError: the backend cannot be read; the next call goes on from there.
+        MarquezReadError: the backend cannot be read; the next call continues from there.
     """
-    after = max(int(journal.state_get(backend, _RECONCILED) or 0), _last_before(journal, since_ms))
+    first = _last_before(journal, since_ms)
+    after = max(int(journal.state_get(backend, _RECONCILED) or 0), first)
     while after < (upto := min(after + entries_at_once, journal.cursor(backend))):
         found = _compare(journal, reader, backend, after, upto)
         repair(journal, found.missing, backend)
         journal.commit(backend, put={_RECONCILED: str(upto).encode()})
         after = upto
         yield found
+    runs_after = max(int(journal.state_get(backend, _RECONCILED_RUNS) or 0), first)
+    missing = tuple(_compare_runs(journal, reader, backend, runs_after, after))
     told = _told_jobs(journal, backend, since_ms)
-    if jobs := _forgotten(told, reader):
-        repair(journal, jobs, backend)
-        yield Reconciliation(compared=0, missing=(), compared_jobs=len(told), missing_jobs=jobs)
+    jobs = _forgotten(journal, told, reader)
+    repair(journal, [*missing, *jobs], backend)
+    journal.commit(backend, put={_RECONCILED_RUNS: str(after).encode()})
+    if missing or jobs:
+        yield Reconciliation(compared=0, missing=missing, compared_jobs=len(told), missing_jobs=jobs)
 
 
 def _compare(journal: Journal, reader: EventReader, backend: str, after: int, upto: int) -> Reconciliation:
     wanted: dict[bytes, int] = {}
     first_us, last_us, compared = 2**63, 0, 0
-    for event in _delivered(journal, backend, after, upto):
+    for event, _ in _delivered(journal, backend, after, upto):
         compared += 1
         wanted.setdefault(event.identity, event.seq)
         first_us, last_us = min(first_us, event.time_us), max(last_us, event.time_us)
+    instants_us: list[int] = []
     if wanted:
-        for bodies in reader.read(first_us, last_us + 1):
-            for found in filter(None, map(_event_of, bodies)):
+        # The backend rounds to microseconds.
+        for bodies in reader.read(first_us, last_us + 2, instants_us.append):
+            for found in filter(None, map(_event_of, map(envelope_of, bodies))):
                 wanted.pop(found.identity, None)
-    missing = []
-    for seq in sorted(wanted.values()):
+    lacking = list(_read(journal, backend, wanted.values()))
+    unreadable_us = {one for instant_us in instants_us for one in (instant_us - 1, instant_us)}
+    missing = tuple(one for one in lacking if one.time_us not in unreadable_us)
+    unreadable = len(lacking) - len(missing)
+    return Reconciliation(compared=compared - unreadable, missing=missing, unreadable=unreadable)
+
+
+def _compare_runs(
+    journal: Journal, reader: EventReader, backend: str, after: int, upto: int
+) -> Iterator[MissingEvent]:
+    with contextlib.closing(KnownRuns()) as runs:
+        for event, envelope in _delivered(journal, backend, after, upto):
+            runs.add(event.seq, envelope)
+        yield from _read(journal, backend, runs.lacking(reader))
+
+
+def _read(journal: Journal, backend: str, seqs: Iterable[int]) -> Iterator[MissingEvent]:
+    for seq in sorted(seqs):
         body = summary_event(journal, backend, seq) or journal.read(seq - 1, limit=1)[0].body
-        missing.append(_event_of(body, seq))
-    return Reconciliation(compared=compared, missing=tuple(filter(None, missing)))
+        if (event := _event_of(envelope_of(body), seq)) is not None:
+            yield event
 
 
 def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backend: str = MARQUEZ) -> None:
-    """Have the home's runner send these again, before anything new."""
+    """Let the home's runner send these again, before anything new."""
     names = [
         row_key(Node(one.namespace, one.name)) if isinstance(one, MissingJob) else one.seq for one in missing
     ]
@@ -157,20 +198,30 @@ def repair(journal: Journal, missing: Sequence[MissingEvent | MissingJob], backe
 
 
 def _told_jobs(journal: Journal, backend: str, since_ms: int) -> list[Job]:
-    """The jobs of the graph of which the backend was told all that is known."""
+    """The jobs of the graph that were sent to the backend completely."""
     jobs = [msgspec.json.decode(row, type=Job) for row in journal.state(backend, JOURNEY_PREFIX).values()]
     return sorted((job for job in jobs if job.told_ms and job.told_ms >= since_ms), key=lambda job: job.node)
 
 
-def _forgotten(told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ...]:
+def _forgotten(journal: Journal, told: Iterable[Job], reader: EventReader) -> tuple[MissingJob, ...]:
     return tuple(
         MissingJob(namespace=job.node.namespace, name=job.node.name)
         for job in told
-        if not reader.draws(job.node, job.inputs, job.outputs)
+        if not (reader.draws(job.node, job.inputs, job.outputs) and _has_last_run(journal, job, reader))
     )
 
 
-def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterator[MissingEvent]:
+def _has_last_run(journal: Journal, job: Job, reader: EventReader) -> bool:
+    """Whether the backend has the last run of a job of the graph, in its final state."""
+    if job.last is None:
+        return True
+    state = reader.state_of(job.last.run_id(journal.node, job.node))
+    return state is not None and not is_lesser(state, "FAILED" if job.last.failed else "COMPLETED")
+
+
+def _delivered(
+    journal: Journal, backend: str, after: int, upto: int
+) -> Iterator[tuple[MissingEvent, Envelope]]:
     acks = Acks(journal.cursor(backend), journal.state(backend, ROW_PREFIX))
     not_delivered = {letter.seq for letter in dead_letters(journal, backend)}
     not_delivered |= {poison.seq for poison in journal.poison.all(backend)}
@@ -185,9 +236,10 @@ def _delivered(journal: Journal, backend: str, after: int, upto: int) -> Iterato
             body = entry.body if entry.seq not in coalesced else summary_event(journal, backend, entry.seq)
             if body is None:
                 continue
-            # JobEvents and DatasetEvents are left out: the backend does not give them back.
-            if (event := _event_of(body, entry.seq)) is not None:
-                yield event
+            # JobEvents and DatasetEvents are left out: the backend does not return them.
+            envelope = envelope_of(body)
+            if (event := _event_of(envelope, entry.seq)) is not None:
+                yield event, envelope
 
 
 def _last_before(journal: Journal, since_ms: int) -> int:
@@ -203,9 +255,8 @@ def _last_before(journal: Journal, since_ms: int) -> int:
     return low
 
 
-def _event_of(body: bytes, seq: int = 0) -> MissingEvent | None:
-    """A run event that may be missing; None where it is none, or its time cannot be read."""
-    envelope = envelope_of(body)
+def _event_of(envelope: Envelope, seq: int = 0) -> MissingEvent | None:
+    """A run event that may be missing; None if it is not a run event, or its time cannot be read."""
     event_type, event_time = envelope.event_type or "", envelope.event_time
     if envelope.run is None or not isinstance(event_type, str) or not isinstance(event_time, str):
         return None

@@ -7,3 +7,4 @@ from waybill.marquez.summaries.coalescing import (
     now_ms as now_ms,
     summary_event as summary_event,
 )
+from waybill.marquez.summaries.members import Members as Members

@@ -1,12 +1,14 @@
-"""Coalescing: when the events of files go into summaries, and how none of them is lost or counted twice.
+"""Coalescing: when the events of files go into summaries, and why none of them is lost or counted twice.
 
-- The events that a summary stands for are counted and noted as dealt with in one commit, all but the first:
+- The events that a summary stands for are counted and noted as processed in one commit, except the first:
   that one holds the cursor, and stands for the summary, until the backend has it.
-- A summary is sent only once it is durable and closed, so that what is sent again is the same. A runner that
-  starts closes what the last one left open.
-- Which events were coalesced stays known for as long as the journal holds them, and so do the summaries that
+- A summary is sent only once it is durable and closed, so that it is the same if it is sent again. A new
+runner
+  closes the summaries that the last one left open.
+- The journal remembers which events were coalesced as long as it holds them, and also the summaries that
   were sent in their place.
-- A START that is older than the last summary may be of a file whose end went into that summary: sent on its
+- A START that is older than the last summary may belong to a file whose end went into that summary. Sent on
+its
   own, it would leave a run open for ever. So it goes into a summary too, even if the backend keeps up by now.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.marquez.acks import PAGE_ENTRIES
+from waybill.marquez.graph import WINDOW_MS
 from waybill.marquez.summaries.summary import Summary
 from waybill.transport.config import DETAIL_BACKLOG, Detail
 
@@ -25,16 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from waybill.marquez.graph import FileEvent, Flow
+    from waybill.marquez.links import CollectorLinks
     from waybill.marquez.state_batch import StateBatch
     from waybill.transport.journal import Entry, Journal
 
-WINDOW_MS: Final = 60_000
-"""The most time that a summary covers."""
-
 BEHIND_MS: Final = 60_000
-"""The backend does not keep up when the next event to read is older than this and more are waiting than it
-takes in about a minute. Age alone would say so after each outage, and when the backend is first named: of a
-backlog that is gone in a minute, and whose files would then be missing from the backend's page for good."""
+"""The backend is behind if the next event to read is older than this and more events wait than it accepts in
+about a minute. Age alone would be true after each outage, and when the backend is first set, even for a
+backlog that is gone in a minute. Its files would then be missing from the backend's page for ever."""
 
 OPEN_MAX: Final = 1_000
 """How many summaries are open at a time; names that differ for each file close them early."""
@@ -53,12 +54,12 @@ class SummaryRules(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         detail: ``every``: never; ``summary``: always; ``auto``: while the backend is behind.
-        collector_url: where summaries point to for the records.
-        backlog: how many events have to wait before ``auto`` takes the backend to be behind.
+        public_url: the collector's address for users; None: where it listens.
+        backlog: how many events must wait before ``auto`` considers the backend to be behind.
     """
 
     detail: Detail = "every"
-    collector_url: str = ""
+    public_url: str | None = None
     backlog: int = DETAIL_BACKLOG
 
 
@@ -82,7 +83,7 @@ class CoalescedEntries:
         self._changed.add(number)
 
     def save(self, batch: StateBatch) -> None:
-        """Add to a batch what has changed since the last call."""
+        """Add the changes since the last call to a batch."""
         for number in self._changed:
             last = (number + 1) * PAGE_ENTRIES - 1
             batch.put(_key(_COALESCED_PREFIX, number), bytes(self._pages[number]), seq=last)
@@ -92,7 +93,7 @@ class CoalescedEntries:
         page = self._pages.get(number)
         if page is None:
             row = self._journal.state_get(self._projection, _key(_COALESCED_PREFIX, number))
-            # Entries come in the order of the journal: only pages that are not stored have to stay in memory.
+            # Entries come in journal order: only pages that are not stored have to stay in memory.
             self._pages = {one: self._pages[one] for one in self._changed}
             page = self._pages[number] = bytearray(row or bytes(PAGE_ENTRIES // 8))
         return page
@@ -101,8 +102,9 @@ class CoalescedEntries:
 class Coalescing:
     """The summaries of one backend."""
 
-    def __init__(self, journal: Journal, projection: str, rules: SummaryRules) -> None:
+    def __init__(self, journal: Journal, projection: str, rules: SummaryRules, links: CollectorLinks) -> None:
         self._journal = journal
+        self._links = links
         self._projection = projection
         self._rules = rules
         self._is_behind = False
@@ -115,6 +117,8 @@ class Coalescing:
         stored = (msgspec.json.decode(row, type=Summary) for row in rows.values())
         self._closed = {summary.seq: summary for summary in stored}
         self._to_send = sorted(self._closed)
+        for summary in self._closed.values():
+            self._link(summary)
 
     @property
     def active(self) -> bool:
@@ -127,11 +131,11 @@ class Coalescing:
         return self.active or bool(self._open)
 
     def takes(self, event: FileEvent) -> bool:
-        """Whether an event goes into a summary, if its run is not known to the backend."""
+        """Whether an event goes into a summary if its run is not known to the backend."""
         return self.active or (event.state is None and event.completed_ms < self._until_ms)
 
     def consider(self, after: int) -> None:
-        """See whether the backend keeps up; `after` is the last entry that was read."""
+        """Check whether the backend keeps up; `after` is the last entry that was read."""
         at_ms = now_ms()
         looked_lately = 0 <= at_ms - self._looked_ms < _LOOK_EVERY_MS
         if self._rules.detail == "auto" and not self._is_behind and not looked_lately:
@@ -141,10 +145,10 @@ class Coalescing:
                 self._is_behind = at_ms - oldest.received_ms > BEHIND_MS
 
     def caught_up(self) -> None:
-        """Note that everything that waits has been read, and close the summaries that are due."""
+        """Note that all waiting events have been read, and close the summaries that are due."""
         at_ms = now_ms()
         for summary in list(self._open.values()):
-            # After the clock was set back, it must not wait until it is that late again.
+            # If the clock was set back, it must not wait until the old time is reached again.
             if self._is_behind or not 0 <= at_ms - summary.first_ms < WINDOW_MS:
                 self._close(summary)
         self._is_behind = False
@@ -176,8 +180,15 @@ class Coalescing:
 
     def _close(self, summary: Summary) -> None:
         del self._open[summary.flow]
+        self._link(summary)
         self._closed[summary.seq] = summary
         self._to_send.append(summary.seq)
+
+    def _link(self, summary: Summary) -> None:
+        """Link a closed summary to its records, once, so that it is the same if it is sent again."""
+        if summary.link is None:
+            summary.link = self._links.of_summary(summary.seq, self._projection) if summary.states else ""
+            self._changed.add(summary.seq)
 
     def wait_s(self) -> float | None:
         """In how many seconds `caught_up` has something to do; None: not before something new is read."""
@@ -187,7 +198,7 @@ class Coalescing:
         return max(first_ms + WINDOW_MS - now_ms(), 0) / 1000
 
     def save(self, batch: StateBatch) -> None:
-        """Add the changes to the batch that notes the events as dealt with."""
+        """Add the changes to the batch that notes the events as processed."""
         summaries = self._closed | {one.seq: one for one in self._open.values()}
         for seq in self._changed:
             batch.put(f"{_WAITING_PREFIX}{seq}", msgspec.json.encode(summaries[seq]))
@@ -203,25 +214,31 @@ class Coalescing:
             yield seq, f"run {self._closed[seq].run_id(self._journal.node)}"
 
     def event(self, seq: int) -> bytes | None:
-        """The event of the summary that an entry stands for; None where it stands for none."""
+        """The event of the summary that an entry stands for; None if it stands for none."""
         if seq in self._closed:
-            return self._closed[seq].event(self._journal.node, self._rules.collector_url)
+            return self._closed[seq].event(self._journal.node)
         return summary_event(self._journal, self._projection, seq)
 
     def is_summary(self, seq: int) -> bool:
-        """Whether an entry stands for a summary that the backend has not answered for good."""
+        """Whether an entry stands for a summary without a final response from the backend."""
         return seq in self._closed
 
     def settle(self, seq: int, batch: StateBatch) -> None:
-        """Note that the backend has answered for good; the event that was sent stays known."""
-        event = self._closed.pop(seq).event(self._journal.node, self._rules.collector_url)
+        """Note the backend's final response; the sent event stays known."""
+        event = self._closed.pop(seq).event(self._journal.node)
         batch.put(_key(_SENT_PREFIX, seq), event, seq=seq)
         batch.delete(f"{_WAITING_PREFIX}{seq}")
 
 
 def summary_event(journal: Journal, projection: str, seq: int) -> bytes | None:
-    """The event of the summary that an entry stood for; None where it stood for none."""
+    """The event of the summary that an entry stood for; None if it stood for none."""
     return journal.state_get(projection, _key(_SENT_PREFIX, seq))
+
+
+def waiting_summary(journal: Journal, projection: str, seq: int) -> Summary | None:
+    """The summary that an entry stands for, while the backend has not answered; None if there is none."""
+    row = journal.state_get(projection, f"{_WAITING_PREFIX}{seq}")
+    return None if row is None else msgspec.json.decode(row, type=Summary)
 
 
 def now_ms() -> int:

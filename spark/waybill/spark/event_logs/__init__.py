@@ -1,4 +1,4 @@
-"""Event logs of Spark: what they say of failed writes, when no tracked session was there to ask Spark."""
+"""Spark's event logs: the failed writes in them, for applications that no session tracked."""
 
 from waybill.spark.event_logs.applications import LoggedApplication as LoggedApplication
 from waybill.spark.event_logs.catching_up import (

@@ -1,4 +1,4 @@
-"""What an event log says of its application: the executions, each with its jobs and how it ended."""
+"""The contents of an event log: the application's executions, each with its jobs and its end."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _EVENT: Final = re.compile(rb'\{"Event":"(?:[\w.]*\.)?(SparkListener\w+)"')
 
 
 class LoggedApplication(msgspec.Struct):
-    """An application, as its log has it.
+    """An application, as recorded in its log.
 
     Attributes:
         started_ms: when it began.
         ended_ms: when it ended; None if its log does not say so.
         executions: those that have ended, failed or not.
-        after_ms: executions that ended then or before are left out.
-        heard_ms: up to when the listener has said all that it will say; None: of everything.
-        given_up_ms: failures that ended later may still get a run; None: none may.
+        after_ms: executions that ended at or before this time are left out.
+        heard_ms: the time up to which the listener has reported everything; None: it has reported all of it.
+        given_up_ms: failures that ended after this time may still get a run; None: no failure may.
     """
 
     id: str
@@ -40,21 +40,27 @@ class LoggedApplication(msgspec.Struct):
 
     @property
     def begun_ms(self) -> int:
-        """When what is told of it here began."""
-        submitted_ms = (execution.submitted_ms for execution in self.executions)
-        return min(submitted_ms, default=self.started_ms) if self.after_ms else self.started_ms
+        """The start of the earliest execution considered here; of one that ended, its own start."""
+        if not self.after_ms or self.ended_ms is not None:
+            return self.started_ms
+        return min((execution.submitted_ms for execution in self.executions), default=self.started_ms)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended so long ago that the listener has reported that, if it ever does."""
+        return self.ended_ms is not None and (self.given_up_ms is None or self.ended_ms <= self.given_up_ms)
 
     def has_heard_of(self, execution: Execution) -> bool:
-        """Whether the listener has said all that it will say of an execution."""
+        """Whether the listener has reported everything about an execution."""
         return self.heard_ms is None or execution.completed_ms <= self.heard_ms
 
     def has_given_up(self, execution: Execution) -> bool:
-        """Whether an execution that has no run gets none any more."""
+        """Whether an execution without a run will no longer get one."""
         return self.given_up_ms is None or execution.completed_ms <= self.given_up_ms
 
     @property
     def plan_chars(self) -> int:
-        """The length of its executions' plans, which most of its memory is for."""
+        """The length of its executions' plans, which take most of its memory."""
         return sum(len(execution.plan) for execution in self.executions)
 
     @classmethod
@@ -67,7 +73,8 @@ class LoggedApplication(msgspec.Struct):
             chars_max: how long the plans and errors of these may be together.
 
         Raises:
-            EventLogError: it is damaged, is no event log, cannot be decompressed, or has too long plans.
+            EventLogError: it is damaged, is not an event log, cannot be decompressed, or its plans are too
+                long.
         """
         reading = _Reading(after_ms)
         for line in log.lines():
@@ -77,10 +84,10 @@ class LoggedApplication(msgspec.Struct):
                 except (ValueError, RecursionError) as error:
                     raise EventLogError(f"{log.name} is damaged: {error}") from None
                 if reading.chars > chars_max:
-                    what = "has more to it than can be followed; correct it by `waybill spark catch-up`"
+                    what = "is too large to follow; run `waybill spark catch-up` for it"
                     raise EventLogError(f"{log.name} {what}")
         if reading.application is None:
-            raise EventLogError(f"{log.name} is no event log: it names no application")
+            raise EventLogError(f"{log.name} is not an event log: it names no application")
         return reading.application
 
 
@@ -125,7 +132,7 @@ _JOB_START: Final = msgspec.json.Decoder(_JobStart)
 
 
 class _Reading:
-    """A log as far as it was read."""
+    """A log, up to the point that was read."""
 
     def __init__(self, after_ms: int) -> None:
         self.application: LoggedApplication | None = None
@@ -158,7 +165,7 @@ class _Reading:
     def _end(self, end: _ExecutionEnd) -> None:
         begun, jobs = self._begun.pop(end.id, None), self._jobs.pop(end.id, ())
         if begun is None or self.application is None:
-            return  # a compacted log has let go of its begin
+            return  # a compacted log no longer has its beginning
         if end.time_ms <= self._after_ms:
             self.chars -= len(begun.plan)
             return

@@ -1,4 +1,4 @@
-"""Catching up: the failures in event logs that the stored events of the same applications do not tell."""
+"""Catching up: the failures in event logs that the stored events of the same applications lack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 
 from waybill.exporter.names import EVENTS
 from waybill.exporter.sources import EventsSource, JournalSource
-from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, parse_instant_us
+from waybill.facets import PRODUCER, EventType, RunEvent, decode_event, inferred_reason, parse_instant_us
 from waybill.facets.event import JobFacets
 from waybill.spark.tracking import (
     Execution,
@@ -23,6 +23,7 @@ from waybill.spark.tracking import (
     ObservedRuns,
     ProgramFailure,
     failure_event,
+    inferred_end_event,
     lost_writes,
     match,
     may_ignore,
@@ -38,16 +39,19 @@ if TYPE_CHECKING:
 _CLOCKS_APART_MS: Final = 3_600_000
 """How far the clocks of Spark's host and of ours may be apart."""
 
+ENDED: Final = "its event log says that it has ended"
+"""Why an application's run is ended whose end the listener did not report."""
+
 _DETAILS: Final = b'"spark_applicationDetails"'
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
-    """A failed write, or application, that was not told before.
+    """A failed write or application that was not reported before.
 
     Attributes:
-        run: that of the listener's, or one of its own if `is_run_known` is false.
-        output: what it would have written, if that is known.
-        event: what tells it.
+        run: the listener's run, or a new one if `is_run_known` is false.
+        output: the output that it would have written, if known.
+        event: the event that reports it.
     """
 
     application: str
@@ -60,14 +64,16 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
-    """What the log of one application gave.
+    """The results from the log of one application.
 
     Attributes:
-        is_known: whether the stored events have any run of this application; if not, nothing is corrected.
+        is_known: whether the stored events contain a run of this application; if not, nothing is corrected.
         failed: how many executions failed.
-        waiting: failures that nothing was decided of, since the listener may still tell of them.
-        confirmations: events that say of writes that they succeeded, as the listener says; of those of RDDs,
-            and of what may have been ignored, a log does not say.
+        waiting: undecided failures, which the listener may still report.
+        confirmations: events that confirm writes that the listener reported as successful; for writes of
+            RDDs, and writes that may have been ignored, a log does not say.
+        ends: events that end the application's own runs by inference: the log has the end, and the listener
+            did not report it. The home's runner then ends the runs that they left open.
     """
 
     application: str
@@ -77,17 +83,18 @@ class CaughtUp(msgspec.Struct, frozen=True, kw_only=True):
     corrections: tuple[Correction, ...]
     confirmations: tuple[bytes, ...] = ()
     waiting: tuple[Execution, ...] = ()
+    ends: tuple[bytes, ...] = ()
 
     @property
     def events(self) -> tuple[bytes, ...]:
-        """All that is to be kept of it."""
-        return (*(correction.event for correction in self.corrections), *self.confirmations)
+        """All events to store."""
+        return (*(correction.event for correction in self.corrections), *self.confirmations, *self.ends)
 
 
 def stored_events(home: Path, root: Path, applications: Iterable[LoggedApplication]) -> list[Source]:
-    """Where the events of applications are stored: what came before them is not read.
+    """Where the events of applications are stored: earlier entries are not read.
 
-    What was told of them later may have come at any time since.
+    Later reports about them may have arrived at any time since.
     """
     begun_ms = min((application.begun_ms for application in applications), default=0)
     since_ms = max(begun_ms - _CLOCKS_APART_MS, 0)
@@ -103,10 +110,10 @@ def catch_up(
     Args:
         applications: as their logs have them.
         sources: where the events are stored.
-        status: the exit status of the program that the last of the applications ended with.
+        status: the exit status of the program of the last application.
 
     Raises:
-        SourceError: the stored events cannot all be read, so that nothing is certain.
+        SourceError: not all stored events can be read, so nothing is certain.
     """
     logged = list(applications)
     stored = _stored({application.id for application in logged}, sources)
@@ -128,6 +135,7 @@ def catch_up(
                 corrections=tuple(corrections),
                 confirmations=confirmations,
                 waiting=tuple(waiting),
+                ends=tuple(_ends(application, runs, {one.run for one in corrections})),
             )
         yield found
 
@@ -169,7 +177,7 @@ _NOTHING: Final = _Event(_Run(), _Job())
 
 
 def _sent(body: bytes) -> _Event:
-    """What an event says of its application; nothing where that is not as the listener says it."""
+    """The application that an event names; empty if it does not name it as the listener does."""
     try:
         return _EVENT.decode(body)
     except msgspec.ValidationError:
@@ -177,16 +185,18 @@ def _sent(body: bytes) -> _Event:
 
 
 class _StoredRuns:
-    """The stored runs of one application, and the failures that are told of it."""
+    """The stored runs of one application, and its reported failures."""
 
     def __init__(self) -> None:
         self.roots: set[str] = set()
         self.observed = ObservedRuns(sys.maxsize)
         self.told: set[tuple[FailedExecution, int]] = set()
         self.confirmed: set[str] = set()
+        self.inferred: set[str] = set()
+        """The runs that Waybill ended by inference."""
 
     def add_ours(self, event: RunEvent, body: bytes) -> None:
-        """Add an event of ours, which corrects the listener's; those come first."""
+        """Add one of our events, which corrects the listener's; add the listener's first."""
         run = self.observed.runs.get(event.run.runId)
         if run is not None and event.eventType in (EventType.FAIL, EventType.ABORT):
             run.is_reported = True
@@ -224,7 +234,7 @@ def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict
         details = None if sent.run.facets is None else sent.run.facets.details
         id_ = None if details is None else details.application_id
         if id_ is not None and id_ in application_ids:
-            # An application may have a parent of its own, a task of Airflow's, say.
+            # An application may have a parent itself, for example an Airflow task.
             parent = None if sent.is_application else _parent_of(event)
             root = parent or event.run.runId
             by_root[root] = found.setdefault(id_, _StoredRuns())
@@ -234,7 +244,11 @@ def _stored(application_ids: Collection[str], sources: Sequence[Source]) -> dict
     for event, body in _events(sources, pattern) if by_root else ():
         runs = by_root.get(event.run.runId) or by_root.get(_parent_of(event) or "")
         if runs is not None and event.producer == PRODUCER:
-            ours.append((runs, event, body))
+            # An inferred end says nothing of a failure, and gives way to one.
+            if inferred_reason(event):
+                runs.inferred.add(event.run.runId)
+            else:
+                ours.append((runs, event, body))
         elif runs is not None:
             with contextlib.suppress(msgspec.ValidationError):  # facets that are not the listener's
                 runs.observed.observe(body)
@@ -262,7 +276,7 @@ def _events(sources: Sequence[Source], pattern: re.Pattern[bytes]) -> Iterator[t
 def _corrections(
     application: LoggedApplication, stored: _StoredRuns
 ) -> tuple[list[Correction], list[Execution]]:
-    """What corrects the failures, and those that wait for what the listener may still say."""
+    """The corrections for the failures, and the failures that wait for the listener."""
     runs = _runs_of(application, stored)
     succeeded = [execution for execution in application.executions if not execution.error]
     told: list[Execution] = []
@@ -271,7 +285,7 @@ def _corrections(
         if execution.error:
             failed = FailedExecution(application.id, execution.id), execution.completed_ms
             (told if failed in stored.told else untold).append(execution)
-    # An older version told failures without naming their executions.
+    # An older version reported failures without naming their executions.
     unnamed = [run for run in runs if run.is_reported and run.failed is None]
     unreported = [msgspec.structs.replace(run, is_reported=False) for run in unnamed]
     told += [failure for failure, _ in match(untold, unreported, succeeded).pairs]
@@ -279,7 +293,7 @@ def _corrections(
     matched = match([failure for failure in untold if application.has_heard_of(failure)], runs, succeeded)
     pairs = matched.pairs
     taken = {run.run_id for _, run in pairs}
-    # Of the latest, only what leaves no doubt counts, and the rest waits.
+    # For the latest ones, only certain evidence counts, and the rest waits.
     early = match(
         [failure for failure in untold if not application.has_heard_of(failure)],
         [run for run in runs if run.run_id not in taken],
@@ -301,7 +315,7 @@ def _corrections(
 
 
 def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Iterator[bytes]:
-    """What confirms the other writes; to be asked for after the corrections, which take their runs."""
+    """The confirmations of the other writes; call this after the corrections, which take their runs."""
     failed = [execution for execution in application.executions if execution.error]
     succeeded = [
         one
@@ -319,7 +333,7 @@ def _confirmations(application: LoggedApplication, stored: _StoredRuns) -> Itera
 
 
 def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> list[Correction]:
-    """The application's own failure, unless a tracked session has told it."""
+    """The application's own failure, unless a tracked session has reported it."""
     failure, own = ProgramFailure.of_status(status), stored.application()
     if failure is None or own is None or own.is_reported:
         return []
@@ -334,6 +348,21 @@ def _end(application: LoggedApplication, stored: _StoredRuns, status: int) -> li
             event=failure_event(own, failure, application.ended_ms or _now_ms(), language="JAVA"),
         )
     ]
+
+
+def _ends(application: LoggedApplication, stored: _StoredRuns, reported: set[str]) -> Iterator[bytes]:
+    """The ends of the application's own runs that are still open, also of earlier attempts.
+
+    A log without an end shows nothing: an idle application and one that was killed leave the same.
+    """
+    if application.ended_ms is None or not application.is_over:
+        return
+    for root in sorted(stored.roots - stored.inferred - reported):
+        run = stored.observed.runs.get(root)
+        if run is None or run.started_ms is None or run.ended_ms is not None or run.is_reported:
+            continue
+        if run.started_ms <= application.ended_ms:
+            yield inferred_end_event(run, application.ended_ms, ENDED)
 
 
 def _now_ms() -> int:

@@ -1,4 +1,4 @@
-"""The files of event logs: where they lie, in which order they are read, and how they are compressed.
+"""The files of event logs: their locations, their order, and their compression.
 
 The log of an application is one file, or a folder ``eventlog_v2_<application>`` of rolling files, on a disk
 or in an object store; the History Server packs either into a ZIP file.
@@ -19,7 +19,7 @@ import pyarrow as pa
 from waybill.exporter import SourceError
 from waybill.exporter.object_stores import local_or_url
 from waybill.exporter.sources import look_up_objects, open_object, shown
-from waybill.transport import WaybillError
+from waybill.transport import NotFoundError, WaybillError
 
 _ROLLING: Final = "eventlog_v2_"
 _ROLLED: Final = re.compile(r"events_(\d+)_")
@@ -34,15 +34,19 @@ _LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_STORED: Final = 0x10
 _CHUNK_BYTES: Final = 2**20
 _LINE_BYTES_MAX: Final = 128 * 2**20
-"""A longer line is none of Spark's."""
+"""Spark never writes a longer line."""
 
 
 class EventLogError(WaybillError):
     """An event log cannot be read."""
 
 
+class EventLogNotFoundError(EventLogError, NotFoundError):
+    """There is no event log where one was named."""
+
+
 class _Part(NamedTuple):
-    """One file: its path, and what changes when it does."""
+    """One file: its path, and a value that changes with it."""
 
     name: str
     open: Callable[[], IO[bytes]]
@@ -56,7 +60,8 @@ class EventLog(NamedTuple):
     Attributes:
         name: where it is, for messages.
         parts: its files in the order in which they were written.
-        is_unfinished: whether the application goes on, or was killed, so that the log may end anywhere.
+        is_unfinished: whether the application is still running, or was killed, so that the log may end
+            anywhere.
     """
 
     name: str
@@ -65,12 +70,12 @@ class EventLog(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """Its name, the same while its application runs and afterwards."""
+        """Its key, the same while its application runs and afterwards."""
         return self.name.removesuffix(_IN_PROGRESS)
 
     @property
     def version(self) -> tuple[object, ...]:
-        """Something else after each change."""
+        """A value that differs after each change."""
         return (self.is_unfinished, *((part.name, part.size_bytes, part.changed_ms) for part in self.parts))
 
     @property
@@ -82,7 +87,7 @@ class EventLog(NamedTuple):
         """Its events, as JSON.
 
         Raises:
-            EventLogError: it is damaged, compressed in a way that is not known, or cannot be read.
+            EventLogError: it is damaged, compressed in an unknown way, or cannot be read.
         """
         for part in self.parts:
             try:
@@ -103,11 +108,11 @@ class EventLog(NamedTuple):
                     yield from lines[:-1]
                     rest = lines[-1:]
                 elif sum(map(len, rest)) > _LINE_BYTES_MAX:
-                    raise EventLogError(f"{self.name}: {part.name} is damaged: it has a line without end")
+                    raise EventLogError(f"{self.name}: {part.name} is damaged: a line does not end")
         except SourceError as error:
             raise EventLogError(f"{self.name}: {error}") from None
         except (OSError, EOFError, pa.ArrowInvalid, struct.error, zlib.error) as error:
-            # The last block of a log that is still written may be torn.
+            # The last block of a log that is still being written may be torn.
             if not self.is_unfinished:
                 raise EventLogError(f"{self.name}: {part.name} is damaged: {error}") from None
             return
@@ -125,7 +130,7 @@ def find_logs(place: Path | str) -> list[EventLog]:
     """
     logs = look_up_logs(place)
     if not logs:
-        raise EventLogError(
+        raise EventLogNotFoundError(
             f"there is no event log in {place}; give the folder that spark.eventLog.dir names"
         )
     return logs
@@ -153,7 +158,7 @@ def _opener_of_object(name: str) -> Callable[[], IO[bytes]]:
 
 def _files(place: Path) -> list[_Part]:
     if not place.exists():
-        raise EventLogError(f"there is no event log {place}; give a log or a folder of logs")
+        raise EventLogNotFoundError(f"there is no event log {place}; give a log or a folder of logs")
     if place.is_file() and zipfile.is_zipfile(place):
         names = [name for name in zipfile.ZipFile(place).namelist() if not name.endswith("/")]
         return [_Part(name, _opener_of_member(place, name)) for name in names]
@@ -189,7 +194,7 @@ def _logs(parts: Iterable[_Part]) -> list[EventLog]:
 
 
 def _in_order(parts: Iterable[_Part]) -> tuple[_Part, ...]:
-    """The rolled files by their number, without those that a compacted one took the place of."""
+    """The rolled files by their number, without those that a compacted file replaced."""
     numbered: list[tuple[int, bool, _Part]] = []
     for part in parts:
         name = PurePosixPath(part.name).name
@@ -204,7 +209,7 @@ def _chunks(name: str, file: IO[bytes]) -> Iterator[bytes]:
     suffix = PurePosixPath(name.removesuffix(_IN_PROGRESS).removesuffix(_COMPACT)).suffix
     if suffix in _UNREADABLE:
         raise EventLogError(
-            f"{name} is compressed by {suffix[1:]}, which cannot be read here; decompress it, or set "
+            f"{name} is compressed with {suffix[1:]}, which Waybill cannot read; decompress it, or set "
             "spark.eventLog.compression.codec to zstd or lz4"
         )
     if suffix == _LZ4:
@@ -222,7 +227,7 @@ def _lz4_blocks(file: IO[bytes]) -> Iterator[bytes]:
     while header := file.read(_LZ4_HEADER.size):
         magic, token, stored_bytes, bytes_, _ = _LZ4_HEADER.unpack(header)
         if magic != _LZ4_MAGIC:
-            raise EOFError("this is no block of lz4-java")
+            raise EOFError("this is not an lz4-java block")
         block = file.read(stored_bytes)
         if len(block) < stored_bytes:
             raise EOFError("its last block is torn")

@@ -1,9 +1,9 @@
-"""Following: event logs that are written beside a collector are caught up from as they change.
+"""Following: a collector catches up from event logs as they change.
 
-A log is read when it has changed, and again until all that it tells of is decided: the listener's events may
-come after the log's. Of a failure that ended a moment ago only strong evidence counts, and it does not become
-a record of its own while its application may go on. What was decided of each log is noted in the journal,
-after what corrects it, so that whatever ends the process in between is told once.
+A log is read when it has changed, and again until all its contents are decided: the listener's events may
+arrive after the log's. For a recent failure only strong evidence counts, and it does not become a separate
+record while its application may continue. The decisions for each log are noted in the journal after the
+corrections, so that nothing is reported twice, whatever ends the process in between.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.spark")
 
 HEARD_MS: Final = 10_000
-"""How long the listener's events take after the log's, at most; after that, weaker evidence counts."""
+"""The longest delay of the listener's events after the log's; after that, weaker evidence counts."""
 
 GRACE_MS: Final = 60_000
-"""How long a failure waits for a run, even so; and what was just written may be half there."""
+"""How long a failure waits for a run; also how long a new file may be incomplete."""
 
 _QUIET_MS: Final = 600_000
-"""An application without an end whose log does not grow for so long is taken for gone."""
+"""An application without an end counts as gone once its log has not grown for this long."""
 
 _AGAIN_MS_MAX: Final = 3_600_000
 _GIVEN_UP_MS: Final = 86_400_000
-"""What is undecided so long after the last change of its log stays so."""
+"""Failures still undecided this long after the last change of their log stay undecided."""
 
 _OUT_OF_ORDER_MS: Final = 10_000
-"""How much later than a later one an execution's end may stand in a log."""
+"""How far out of order the ends of executions may be in a log."""
 
 _CHARS_AT_ONCE: Final = 32 * 2**20
 _CHARS_MAX: Final = 128 * 2**20
@@ -54,11 +54,11 @@ _LOG: Final = "log:"
 
 
 class _Note(msgspec.Struct, frozen=True, array_like=True):
-    """What is known of a log.
+    """The state of a log.
 
     Attributes:
-        version: of what was read.
-        looked_ms: when.
+        version: the version that was read.
+        looked_ms: when it was read.
         settled_ms: executions that ended by then are decided.
         is_done: whether it is only read again when it has changed.
         problem: why it could not be read.
@@ -71,7 +71,7 @@ class _Note(msgspec.Struct, frozen=True, array_like=True):
     problem: str = ""
 
     def is_due(self, version: bytes, changed_ms: int, now_ms: int) -> bool:
-        """Whether the log is to be read: it has changed, or its age since the last look has doubled."""
+        """Whether to read the log: it has changed, or its age since the last check has doubled."""
         if version != self.version:
             return True
         pause_ms = min(max(self.looked_ms - changed_ms, 0), _AGAIN_MS_MAX)
@@ -79,7 +79,7 @@ class _Note(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Read(NamedTuple):
-    """A log that was read, and what was known of it before."""
+    """A log that was read, and its previous state."""
 
     key: str
     log: EventLog
@@ -88,11 +88,11 @@ class _Read(NamedTuple):
 
 
 class EventLogFollower:
-    """Follows the event logs at some places, for one home.
+    """Follows the event logs at some locations, for one home.
 
     Args:
         places: folders, or URLs of object stores, as `spark.eventLog.dir` names them.
-        every_s: how often it is to look.
+        every_s: the interval between checks.
         clock_ms: the time since the epoch.
     """
 
@@ -111,12 +111,12 @@ class EventLogFollower:
         self._told: dict[str, str] = {}
 
     def look(self, home: Home, is_ended: Callable[[], bool] = lambda: False) -> None:
-        """Read what has changed, and correct what the home has of it; the next look does what takes too long.
+        """Read changed logs, and correct the home's records; the next check continues what takes too long.
 
-        What cannot be read is said once, and in the status that the journal has.
+        Unreadable logs are reported once in the log, and in the status in the journal.
 
         Raises:
-            JournalError: the home cannot be used now; the next look does what is left.
+            JournalError: the home cannot be used now; the next check does the rest.
         """
         begun_s = time.monotonic()
         notes = self._recall(home.journal)
@@ -179,7 +179,7 @@ class EventLogFollower:
             try:
                 application = _read(one, note)
             except EventLogError as error:
-                # What is written or renamed just now is whole at a later look.
+                # A file that is being written or renamed is complete at a later check.
                 problem = str(error) if age_ms >= GRACE_MS else ""
                 notes[key] = msgspec.structs.replace(note, problem=problem)
                 continue
@@ -192,16 +192,16 @@ class EventLogFollower:
             yield together
 
     def _catch_up(self, home: Home, together: Sequence[_Read]) -> None:
-        """Correct what the home has of some applications, then note what is decided."""
+        """Correct the home's records of some applications, then note the decisions."""
         notes = self._recall(home.journal)
         for read, found in zip(together, _compare(home, together), strict=True):
             problem = _keep(home, found)
             note = _noted(read, found)
             notes[read.key] = msgspec.structs.replace(note, problem=problem)
             if found.events:
-                what = "%s (%s) by its event log: %d failures corrected, %d writes confirmed"
+                what = "%s (%s): event log read, %d failures corrected, %d writes confirmed, %d ends inferred"
                 corrected, confirmed = len(found.corrections), len(found.confirmations)
-                log.info(what, found.application, found.name, corrected, confirmed)
+                log.info(what, found.application, found.name, corrected, confirmed, len(found.ends))
                 self._status = msgspec.structs.replace(
                     self._status,
                     corrected=self._status.corrected + corrected,
@@ -212,7 +212,7 @@ class EventLogFollower:
         home.journal.commit(STATE, put=put, durable=False)
 
     def _tell(self, journal: Journal, problems: Mapping[str, str], gone: Sequence[str]) -> None:
-        """Say what is wrong, if it was not said before, and forget logs that are gone."""
+        """Report new problems, and forget logs that are gone."""
         for place, problem in problems.items():
             if self._told.get(place) != problem:
                 log.warning("%s", problem)
@@ -241,7 +241,7 @@ def _read(one: EventLog, note: _Note) -> LoggedApplication:
 
 
 def _compare(home: Home, together: Sequence[_Read]) -> list[CaughtUp]:
-    """What each log gives; of applications whose latest events do not name them, all events are read."""
+    """The results of each log; for applications whose latest events do not name them, all events are read."""
     place = home.settings.home, home.settings.root
     applications = [read.application for read in together]
     found = list(catch_up(applications, stored_events(*place, applications)))
@@ -258,21 +258,22 @@ def _compare(home: Home, together: Sequence[_Read]) -> list[CaughtUp]:
 
 
 def _keep(home: Home, found: CaughtUp) -> str:
-    """Keep the events that correct; what is wrong with one that may not be kept, or nothing."""
+    """Store the corrections; returns the problem with one that could not be stored, or an empty text."""
     problem = ""
     for event in found.events:
         try:
             home.emit(event)
         except AdmissionError as error:
-            problem = f"what corrects {found.application} may not be kept: {error}"
+            problem = f"a correction for {found.application} could not be stored: {error}"
     return problem
 
 
 def _noted(read: _Read, found: CaughtUp) -> _Note:
-    """What is decided of a log once it was compared."""
+    """The state of a log after the comparison."""
     application, note = read.application, read.note
+    is_awaited = application.ended_ms is not None and not application.is_over
     if not application.executions:
-        is_old = note.looked_ms - read.log.changed_ms >= GRACE_MS
+        is_old = note.looked_ms - read.log.changed_ms >= GRACE_MS and not is_awaited
         return msgspec.structs.replace(note, is_done=note.is_done or is_old)
     if not found.is_known:
         return note
@@ -282,5 +283,5 @@ def _noted(read: _Read, found: CaughtUp) -> _Note:
     return msgspec.structs.replace(
         note,
         settled_ms=min(undecided_ms) - 1 if undecided_ms else settled_ms,
-        is_done=note.is_done or not undecided_ms,
+        is_done=note.is_done or not (undecided_ms or is_awaited),
     )

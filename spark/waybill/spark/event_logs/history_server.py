@@ -1,4 +1,4 @@
-"""Event logs from Spark's History Server, by its REST interface."""
+"""Event logs from Spark's History Server, through its REST interface."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class _Application(msgspec.Struct):
 
 
 def logs_of_server(url: str, folder: Path, since_ms: int | None = None) -> Iterator[EventLog]:
-    """The logs of a server's applications, those that ended since then or still run.
+    """The logs of a server's applications that ended since then or are still running.
 
-    Each is in a file below `folder`, only until the next one is asked for.
+    Each is in a file below `folder`, only until the next one is requested.
 
     Raises:
-        EventLogError: the server does not answer, or with something else.
+        EventLogError: the server does not answer, or is not a History Server.
     """
     answer = _get(f"{url.rstrip('/')}/api/v1/applications")
     try:
         applications = msgspec.json.decode(answer.content, type=list[_Application])
     except msgspec.DecodeError as error:
-        raise EventLogError(f"{url} is no History Server: {error}") from None
+        raise EventLogError(f"{url} is not a History Server: {error}") from None
     for application in applications:
         if since_ms is not None and not application.is_since(since_ms):
             continue
@@ -62,5 +62,5 @@ def _get(url: str, **how: Any) -> requests.Response:  # noqa: ANN401 - what `req
         answer = requests.get(url, timeout=_TIMEOUT_S, **how)
         answer.raise_for_status()
     except requests.RequestException as error:
-        raise EventLogError(f"{url} does not answer: {error}; give a History Server's address") from None
+        raise EventLogError(f"{url} does not answer: {error}; use the address of a History Server") from None
     return answer

@@ -1,4 +1,4 @@
-"""spark-submit, as it is, with an event log to catch up from afterwards."""
+"""Plain spark-submit, with an event log to catch up from afterwards."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def submit(arguments: Sequence[str], folder: Path) -> int:
-    """Run spark-submit with these arguments, its event logs in this folder; its exit status.
+    """Run spark-submit with these arguments and its event logs in this folder; returns its exit status.
 
-    Event logs that the user has set up already stay where they are. A signal that ends this program ends
-    spark-submit first; a shell's status for that is given then.
+    If the user has already set up event logs, they stay where they are. A signal that ends this program ends
+    spark-submit first; the result is then the status that a shell would give.
 
     Raises:
         SparkSetupError: there is no Spark, or no Java.
@@ -67,7 +67,7 @@ def _logs_already(arguments: Sequence[str]) -> bool:
 
 
 def _options(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The Spark options among arguments; those of the program itself cannot be told apart."""
+    """The Spark options among arguments, possibly including the program's own options."""
     for at, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name in {"--conf", "-c"}:

@@ -1,7 +1,7 @@
 """The last stage of a rebuild on Spark: each hour is written by one task.
 
 Below a root an hour becomes raw files, which are compacted as usual. For an object store this happens in a
-folder of the executor's own, which is then exported; an hour that the store has already is merged.
+local folder of the executor, which is then exported; an hour that the store already has is merged.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from waybill.exporter.compaction import HourReport, RawWriter, as_exported, comp
 from waybill.exporter.exporting import BlobStore
 from waybill.exporter.ledger import hold_against_ledger, recorded
 from waybill.exporter.names import HOUR_MS, Hour, RawName, hour_of
+from waybill.facets import AnnotationRule
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -40,14 +41,15 @@ decode_written: Final = msgspec.json.Decoder(WrittenHour).decode
 
 
 class HourTarget(msgspec.Struct, frozen=True):
-    """Where the hours go, and where the job keeps its progress; executors get a copy.
+    """Where the hours are written, and where the job stores its progress; executors get a copy.
 
     The root is a folder that the driver and the executors have at the same path, or the URL of one in an
-    object store. The node is the job's own id in the names of raw files.
+    object store. The node is the job's own id in the names of raw files. The rule is that of the rows.
     """
 
     root: Path | str
     node: str
+    rule: AnnotationRule
     store: BlobStore
 
     @contextlib.contextmanager
@@ -58,12 +60,12 @@ class HourTarget(msgspec.Struct, frozen=True):
             return
         with recorded(self.root, Files(), hours, keeps=True) as changed:
             hold_against_ledger(self.root, Files(), hours, changed)
-            # A task that Spark had to repeat reports only its last attempt, so the ledger looks at the files.
+            # A retried task reports only its last attempt, so the ledger checks the files.
             changed.certain = False
             yield
 
     def written_before(self) -> list[WrittenHour]:
-        """The hours that an earlier attempt of this job has written."""
+        """The hours that an earlier attempt of this job wrote."""
         names = [name for name in self.store.names() if name.startswith(_PREFIX)]
         return [decode_written(found[0]) for name in names if (found := self.store.read(name))]
 
@@ -83,7 +85,7 @@ def write_hour(target: HourTarget, number: int, tables: Iterable[pa.Table]) -> W
         else:
             folder = staging.enter_context(tempfile.TemporaryDirectory(prefix="waybill-rebuild-"))
             root, node = Path(folder), secrets.token_hex(6)
-        records = _write_raws(root, node, tables)
+        records = _write_raws(root, node, target.rule, tables)
         report = compact_hour(root, hour, Files(), nodes=[node])
         if isinstance(target.root, str):
             report = as_exported(report, export(root, open_destination(target.root)))
@@ -94,16 +96,16 @@ def write_hour(target: HourTarget, number: int, tables: Iterable[pa.Table]) -> W
     return written
 
 
-def _write_raws(root: Path, node: str, tables: Iterable[pa.Table]) -> int:
-    """Write raw files of about `_RAW_ROWS_MAX` rows each; how many rows they have together."""
-    writer = RawWriter(root)
+def _write_raws(root: Path, node: str, rule: AnnotationRule, tables: Iterable[pa.Table]) -> int:
+    """Write raw files of about `_RAW_ROWS_MAX` rows each; returns their total number of rows."""
+    writer = RawWriter(root, rule=rule)
     pieces: list[pa.Table] = []
     rows = written_rows = files = 0
 
     def write() -> None:
         nonlocal files, written_rows
         files += 1
-        # One task alone writes this hour, so the numbers need only differ within it.
+        # Only one task writes this hour, so the numbers need only differ within it.
         writer.write_tables(RawName(node, files, files), pieces)
         written_rows = rows
         pieces.clear()

@@ -27,7 +27,7 @@ _DRIVER: Final = "org.postgresql.Driver"
 
 
 def stored_events(batches: Batches) -> Iterator[Sequence[Stored]]:
-    """The events that Spark fetched of one part, as a source gives them."""
+    """The events of one part that Spark fetched, in the form of a source."""
     count = 0
     for batch in batches:
         texts = batch["event"].to_pylist()
@@ -50,7 +50,7 @@ def fetch(spark: SparkSession, source: MarquezDatabaseSource, parts: Sequence[st
 @contextlib.contextmanager
 def small_batches(spark: SparkSession) -> Iterator[None]:
     """Pass fewer rows at a time to Python: an event may be large."""
-    before = spark.conf.get(_BATCH_OPTION) or ""  # it has a default
+    before = spark.conf.get(_BATCH_OPTION) or ""  # it has a default value
     spark.conf.set(_BATCH_OPTION, _BATCH_ROWS)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The first stage of a rebuild on Spark: a task reads each part of the source, and the job keeps its rows."""
+"""The first stage of a rebuild on Spark: a task reads each part of the source and stores its rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def parts_read(store: BlobStore, count: int) -> set[int]:
-    """Which parts, of so many, an earlier attempt of this job has read, by number."""
+    """The numbers of the parts that an earlier attempt of this job has read."""
     names = set(store.names())
     return {index for index in range(count) if _name(index) in names}
 
@@ -53,7 +53,7 @@ def read_parts(
 
 
 def reports_in(spark: SparkSession, read: DataFrame) -> list[PartReport]:
-    """What became of each part; this is the first use of `read`, so all its work is done here."""
+    """The result of each part; this is the first use of `read`, so all its work is done here."""
     with small_batches(spark):
         rows = read.where("report IS NOT NULL").select("report").collect()
     return [_REPORT.decode(bytes(row.report)) for row in rows]
@@ -82,7 +82,7 @@ def _read_fetched(
     store: BlobStore,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the events that Spark fetched of one part; their times tell which part it is."""
+    """Read the events of one part that Spark fetched; their times show which part it is."""
     batches = (batch for batch in batches if batch.num_rows)
     if (first := next(batches, None)) is None:
         return
@@ -105,7 +105,7 @@ def _read_part(
 
 
 def _recorded(store: BlobStore, index: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of a part, kept before they are passed on; if they are kept already, nothing is read."""
+    """The rows of a part, stored before they are passed on; if they are already stored, nothing is read."""
     name = _name(index)
     if (file := store.open(name)) is None:
         with (
@@ -117,7 +117,7 @@ def _recorded(store: BlobStore, index: int, batches: Iterator[pa.RecordBatch]) -
                 writer.write_batch(batch)
         file = store.open(name)
     if file is None:
-        raise FileNotFoundError(f"{name} was removed by a rebuild of the same order that has ended")
+        raise FileNotFoundError(f"{name} was removed by another run of the same rebuild, which has ended")
     with file, pa.ipc.open_file(file) as reader:
         yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
 
@@ -125,7 +125,7 @@ def _recorded(store: BlobStore, index: int, batches: Iterator[pa.RecordBatch]) -
 def _hours(records: pa.Table, runs: StatesByRun) -> set[Hour]:
     """The hours that the records are in, and those that the runs' records may be in."""
     hours = set(pc.divide(records["completed"].cast(pa.int64()), HOUR_MS).unique().to_pylist())
-    # A run's records are in the hour of one of the endings that its pieces know.
+    # A run's records are in the hour of one of the endings in its pieces.
     endings = (state.ending for state in runs.values() if state is not None)
     hours |= {ending.time_us // (1_000 * HOUR_MS) for ending in endings if ending is not None}
     return {hour_of(hour * HOUR_MS) for hour in hours}

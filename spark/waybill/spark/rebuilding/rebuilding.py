@@ -1,12 +1,12 @@
 """The rebuild on Spark: the embedded engine's code to read, fold, merge and compact, run by executors.
 
 1. Each part of the source is read by one task; it gives records, and the runs that have none yet.
-2. The runs are brought together by run id and folded in order of it, one run in memory at a time.
-3. All records are brought together by hour; the task that has an hour writes it, see `hours`.
+2. The runs are grouped by run id and folded in that order, one run in memory at a time.
+3. All records are grouped by hour; each hour is written by one task, see `hours`.
 
-Only reports come to the driver. Executors need Waybill installed, and the root at the same path, or the
-object store's credentials. The rows of each part, and which hours are written, are kept until all is done, so
-that a rebuild that was cut short is resumed by giving the same order again.
+Only reports are sent to the driver. Executors need Waybill installed, and the root at the same path, or the
+object store's credentials. The rows of each part, and the list of written hours, are stored until everything
+is done, so that the same command resumes an interrupted rebuild.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ import pyarrow.compute as pc
 from waybill.exporter.compaction import summed
 from waybill.exporter.names import HOUR_MS
 from waybill.exporter.rebuilding import (
+    CoalescedCounts,
     GatheredRuns,
+    PartReport,
     RebuildReport,
     begin_job,
     decode_state,
     place_below,
 )
-from waybill.facets import ProvenanceRecord, records_of
+from waybill.facets import ProvenanceRecord, RunState, records_of
 from waybill.facets.arrow import SCHEMA
 from waybill.spark.engine import explained, need_pandas
 from waybill.spark.rebuilding.hours import HourTarget, decode_written, write_hour
 from waybill.spark.rebuilding.reading import parts_read, read_parts, reports_in
-from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows
+from waybill.spark.rebuilding.stage_rows import PASSING, PIECE_RECORDS, Batches, record_rows, report_row
 from waybill.transport.files import Files
 
 if TYPE_CHECKING:
@@ -50,20 +52,20 @@ def rebuild_on_spark(spark: SparkSession, source: Source, root: Path | str, want
     """Rebuild a layout from stored entries, on Spark; the rows are those of `waybill.exporter.rebuild`.
 
     The session is any classic one. The root is a folder that is the same for the driver and every executor,
-    or the URL of one in an object store, where the files are merged with what is there. The same call resumes
-    a rebuild that was cut short.
+    or the URL of one in an object store, where the files are merged with existing ones. The same call resumes
+    an interrupted rebuild.
 
     Raises:
         SparkSetupError: pandas or a JAR is missing.
-        SparkTaskError: a task failed, and failed again when Spark repeated it.
-        SourceError: the source is not there.
+        SparkTaskError: a task failed, and failed again when Spark retried it.
+        SourceError: the source does not exist.
         DestinationError: the object store cannot be opened, or fails.
-        RebuildError: the same rebuild is under way in another process.
+        RebuildError: the same rebuild is running in another process.
         OSError: the root cannot be written.
     """
     need_pandas()
     with begin_job(source, place_below(root, source, wanted), Files()) as job:
-        target = HourTarget(root, job.plan.node, job.store)
+        target = HourTarget(root, job.plan.node, wanted.rule, job.store)
         report = _rebuild(spark, source, job.plan.parts, wanted, target)
         if not report.failed:
             job.finish()
@@ -76,7 +78,7 @@ def _rebuild(
     from pyspark import StorageLevel
     from pyspark.sql.functions import col
 
-    began_s = time.monotonic()
+    began_s, coalesced = time.monotonic(), CoalescedCounts(wanted)
     resumed = parts_read(target.store, len(parts))
     before = target.written_before()
     hours_before = {written.report.hour for written in before}
@@ -90,6 +92,10 @@ def _rebuild(
         hours = records.repartition("hour").sortWithinPartitions("hour")
         try:
             reports = reports_in(spark, read)
+            if any(report.has_summaries for report in reports):
+                counted = runs.mapInArrow(lambda batches: _count(wanted, batches), PASSING)
+                for flow in (flow for report in reports_in(spark, counted) for flow in report.coalesced):
+                    coalesced.add_flow(flow)
             touched = {hour for report in reports for hour in report.hours}
             with target.changing(touched - hours_before):
                 rows = hours.mapInArrow(lambda batches: _write(target, batches), _WRITTEN).collect()
@@ -103,33 +109,48 @@ def _rebuild(
         parts=len(parts),
         resumed=len(resumed),
         records=sum(hour.records for hour in written),
+        coalesced=coalesced,
         began_s=began_s,
     )
 
 
 def _fold(wanted: Wanted, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Fold runs that come in order of their ids."""
+    """The records of runs that come in order of their ids."""
     records: list[ProvenanceRecord] = []
-    known, run = None, GatheredRuns()
-    for batch in batches:
-        for run_id, state in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True):
-            if run_id != known:
-                records += _records_of(run)
-                known, run = run_id, GatheredRuns()
-            run.add(run_id, decode_state(state))
+    for state in _whole_runs(batches):
+        records += records_of(state)
         if len(records) >= PIECE_RECORDS:
             yield from _rows(wanted, records)
             records = []
-    yield from _rows(wanted, records + _records_of(run))
+    yield from _rows(wanted, records)
+
+
+def _count(wanted: Wanted, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """A report of the files that runs, in order of their ids, only count."""
+    coalesced = CoalescedCounts(wanted)
+    for state in _whole_runs(batches):
+        coalesced.add(state)
+    yield report_row(msgspec.json.encode(PartReport(coalesced=coalesced.flows())))
+
+
+def _whole_runs(batches: Batches) -> Iterator[RunState]:
+    """What is known of each run that does not carry the facet; they come in order of their ids."""
+    pieces = (
+        piece
+        for batch in batches
+        for piece in zip(batch["run_id"].to_pylist(), batch["state"].to_pylist(), strict=True)
+    )
+    for run_id, states in itertools.groupby(pieces, key=lambda piece: piece[0]):
+        run = GatheredRuns()
+        for _, state in states:
+            run.add(run_id, decode_state(state))
+        if (whole := run.states()[run_id]) is not None:
+            yield whole
 
 
 def _rows(wanted: Wanted, records: list[ProvenanceRecord]) -> Iterator[pa.RecordBatch]:
     for table in wanted.tables(records):
         yield from record_rows(table)
-
-
-def _records_of(run: GatheredRuns) -> list[ProvenanceRecord]:
-    return [one for state in run.states().values() if state is not None for one in records_of(state)]
 
 
 def _write(target: HourTarget, batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What Spark needs on this machine: Java, and JARs."""
+"""Spark's requirements on this machine: Java and JARs."""
 
 from waybill.spark.runtime.jars import (
     LISTENER_CLASS as LISTENER_CLASS,

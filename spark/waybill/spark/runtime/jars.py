@@ -1,6 +1,6 @@
-"""JARs that Spark is given: the OpenLineage listener, and the JDBC driver for PostgreSQL.
+"""The JARs that Waybill adds to Spark: the OpenLineage listener, and the JDBC driver for PostgreSQL.
 
-Each is fetched once from a Maven repository; version and SHA-256 are fixed here, so any mirror will do.
+Each is downloaded once from a Maven repository. Version and SHA-256 are fixed here, so any mirror will do.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from waybill.spark.errors import SparkSetupError
 from waybill.spark.runtime.java import Java, cache_folder
+from waybill.transport.errors import MissingExtraError
 from waybill.transport.files import TEMPORARY_SUFFIX, Files, sweep
 from waybill.transport.locks import locked
 
@@ -39,7 +40,7 @@ _LISTENER_SHA256: Final = {
 }
 _DRIVER_SHA256: Final = "2a32a9dcbc42d67a50ad3a0de5efd102c8d2be46720045f2cbd6689f160ab7c7"
 _TIMEOUTS_S: Final = (10, 60)
-"""How long a repository has to take a connection, and how long it may be silent."""
+"""How long a repository has to accept a connection, and how long it may be silent."""
 _CHUNK_BYTES: Final = 2**20
 _SCALA: Final = re.compile(r"scala-library-(2\.\d+)\.[^/]*\.jar")
 _DEFAULTS_LINE: Final = re.compile(r"\s*(?P<name>[^#!\s=:]\S*?)\s*[\s=:]\s*(?P<value>.*?)\s*")
@@ -54,7 +55,7 @@ class Jar(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Where a repository has it."""
+        """Its path in a repository."""
         group, artifact, version = self.coordinates.split(":")
         return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
 
@@ -63,13 +64,12 @@ def spark_home() -> Path:
     """The Spark that PySpark starts: SPARK_HOME, or the one in the package `pyspark`.
 
     Raises:
-        SparkSetupError: PySpark is not installed.
+        MissingExtraError: PySpark is not installed.
     """
     try:
         from pyspark.find_spark_home import _find_spark_home
     except ImportError:
-        what = "PySpark is not installed; install it with `pip install waybill-lineage[spark]`"
-        raise SparkSetupError(what) from None
+        raise MissingExtraError("PySpark", "spark") from None
     return Path(_find_spark_home())
 
 
@@ -77,17 +77,17 @@ def scala_version(home: Path) -> str:
     """The Scala that a Spark was built for: ``2.12`` (PySpark 3.5) or ``2.13`` (PySpark 4).
 
     Raises:
-        SparkSetupError: the folder holds no Spark.
+        SparkSetupError: the folder contains no Spark.
     """
     for path in sorted((home / "jars").glob("scala-library-*.jar")):
         if match := _SCALA.fullmatch(path.name):
             return match[1]
-    what = f"{home} holds no Spark (no jars/scala-library-*.jar); set SPARK_HOME to one that does"
+    what = f"{home} contains no Spark (no jars/scala-library-*.jar); set SPARK_HOME to a folder that does"
     raise SparkSetupError(what)
 
 
 def spark_defaults(home: Path) -> dict[str, str]:
-    """The options in ``spark-defaults.conf``; an option of the program replaces it, lists included."""
+    """The options in ``spark-defaults.conf``; the program's own options replace them, including lists."""
     path = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -97,38 +97,38 @@ def spark_defaults(home: Path) -> dict[str, str]:
 
 
 def listener_path(scala: str, *, cache: Path | None = None) -> Path:
-    """Where the listener's JAR is kept, whether or not it is there yet."""
+    """The path of the listener's JAR in the cache, whether or not it is there yet."""
     return cache_folder(cache) / f"openlineage-spark_{scala}-{LISTENER_VERSION}.jar"
 
 
 def fetch_listener(java: Java | None = None, *, cache: Path | None = None) -> Path:  # noqa: ARG001 - see below
-    """The listener's JAR, fetched if this machine does not have it yet (43 MB, once).
+    """The listener's JAR, downloaded if this machine does not have it yet (43 MB, once).
 
-    The Java is not needed; it is accepted so that a call with the Java of the session stays right.
+    The Java is not used; it is accepted for calls that pass the Java of the session.
 
     Raises:
-        SparkSetupError: it could not be fetched, or is not the one that was published.
+        SparkSetupError: it could not be downloaded, or is not the one that was published.
     """
     scala = scala_version(spark_home())
     if scala not in _LISTENER_SHA256:
-        what = f"openlineage-spark {LISTENER_VERSION} is not made for Scala {scala}"
-        raise SparkSetupError(f"{what}; run a Spark for one of {', '.join(_LISTENER_SHA256)}")
+        what = f"openlineage-spark {LISTENER_VERSION} is not available for Scala {scala}"
+        raise SparkSetupError(f"{what}; use a Spark for one of {', '.join(_LISTENER_SHA256)}")
     coordinates = f"io.openlineage:openlineage-spark_{scala}:{LISTENER_VERSION}"
     return fetch_jar(Jar("listener", coordinates, _LISTENER_SHA256[scala]), cache=cache)
 
 
 def fetch_driver(*, cache: Path | None = None) -> Path:
-    """The JAR of PostgreSQL's JDBC driver, fetched as `fetch_listener` does it (1 MB, once)."""
+    """The JAR of PostgreSQL's JDBC driver, downloaded like the listener's (1 MB, once)."""
     coordinates = f"org.postgresql:postgresql:{DRIVER_VERSION}"
     return fetch_jar(Jar("JDBC driver", coordinates, _DRIVER_SHA256), cache=cache)
 
 
 def fetch_jar(jar: Jar, *, cache: Path | None = None) -> Path:
-    """A JAR in the cache folder, fetched as `fetch_listener` does it if it is not there yet."""
+    """A JAR in the cache folder, downloaded if it is not there yet."""
     path = cache_folder(cache) / jar.path.rpartition("/")[2]
     if path.exists():
         return path
-    # Others that want a JAR wait for the one that fetches it.
+    # Other processes that need a JAR wait for the one that downloads it.
     with locked(path.with_name("fetch.lock")):
         if not path.exists():
             sweep(Files(), path.parent, path.name)
@@ -148,21 +148,21 @@ def _fetch(jar: Jar, path: Path) -> None:
                 files.rename(temporary, path)
                 files.fsync_folder(path.parent)
                 return
-            problems.append(f"{shown}: it has the SHA-256 {digest} and not {jar.sha256}")
+            problems.append(f"{shown}: its SHA-256 is {digest} instead of {jar.sha256}")
         except OSError as error:  # requests' own are such, too
             problems.append(f"{shown}: {' '.join(str(error).split())}")
         finally:
             files.remove(temporary)
-    what = f"the {jar.what} {jar.coordinates} could not be fetched"
+    what = f"the {jar.what} {jar.coordinates} could not be downloaded"
     way_out = (
-        f"let Maven Central be reached, name a mirror in {MIRROR_VARIABLE} or in spark.jars.repositories "
+        f"allow access to Maven Central, set a mirror in {MIRROR_VARIABLE} or in spark.jars.repositories "
         f"(spark-defaults.conf), or put the JAR at {path}"
     )
     raise SparkSetupError(f"{what} ({'; '.join(problems)}); {way_out}")
 
 
 def _repositories(env: Mapping[str, str], defaults: Mapping[str, str]) -> list[str]:
-    """Where to look, in order: in the mirror alone if there is one, else in Spark's and in Maven Central."""
+    """The repositories to try, in order: only the mirror if set, else Spark's, then Maven Central."""
     if mirror := env.get(MIRROR_VARIABLE):
         return [mirror]
     named = (url.strip() for url in defaults.get("spark.jars.repositories", "").split(","))
@@ -170,12 +170,12 @@ def _repositories(env: Mapping[str, str], defaults: Mapping[str, str]) -> list[s
 
 
 def _download(url: str, path: Path) -> str:
-    """Fetch a file by the proxies and credentials of the environment; its SHA-256."""
+    """Download a file with the proxies and credentials of the environment; returns its SHA-256."""
     import requests
 
     digest = hashlib.sha256()
     with requests.Session() as session, path.open("wb") as file:
-        # Where REQUESTS_CA_BUNDLE does not say what to trust: SSL_CERT_FILE, or the system's certificates.
+        # Without REQUESTS_CA_BUNDLE: SSL_CERT_FILE, or the system's certificates.
         session.verify = ssl.get_default_verify_paths().cafile or True
         with session.get(url, stream=True, timeout=_TIMEOUTS_S) as answer:
             answer.raise_for_status()

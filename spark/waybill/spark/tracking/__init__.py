@@ -2,6 +2,7 @@
 
 from waybill.spark.tracking.corrections import (
     failure_event as failure_event,
+    inferred_end_event as inferred_end_event,
     success_event as success_event,
     unknown_run as unknown_run,
 )

@@ -1,4 +1,4 @@
-"""One tracked application: its journal, its endpoint, its watch, and how it ended."""
+"""One tracked application: its journal, its endpoint, its watch, and its end."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.spark")
 
 DRAIN_TIMEOUT_S: Final = 0.8 * termination.TERMINATION_TIMEOUT_S
-"""How long SIGTERM waits for the listener; the rest is for the ends of what is open."""
+"""How long SIGTERM waits for the listener; the rest of the time is for ending open runs."""
+
+TELLS_WITHIN_S: Final = 2.0
+"""How long the listener may still report after Spark has stopped, if something else stopped its Java."""
 
 
 class Application:
-    """A Spark application whose driver is this process; `name` is for the case that Spark never says it.
+    """A Spark application whose driver is this process; `name` is used if Spark never reports one.
 
     Raises:
-        SettingsConflictError: the home's live runner works with other settings, and these are strict.
+        SettingsConflictError: the home's live runner uses other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
 
@@ -57,6 +60,7 @@ class Application:
         self._failure: tuple[ProgramFailure, int] | None = None
         self._stopped = False
         self._told = False
+        self._heard_end = threading.Event()
         self._lock = threading.Lock()
 
     @property
@@ -65,12 +69,12 @@ class Application:
         return self._receiver.url
 
     def attach(self, spark: SparkSession) -> None:
-        """Watch the session that was just made."""
+        """Watch the session that was just created."""
         self._spark = spark
         self._watch.attach(spark)
 
     def fail(self, failure: ProgramFailure) -> None:
-        """Note that the application failed; told once Spark has stopped, after the listener's COMPLETE."""
+        """Note that the application failed, to report it after the listener's COMPLETE."""
         with self._lock:
             self._failure = self._failure or (failure, time.time_ns() // 1_000_000)
         if self._stopped:
@@ -82,16 +86,18 @@ class Application:
 
     def stopped(self) -> None:
         """Spark has stopped, the listener with it."""
-        # The application's end is the last that the listener tells.
-        self._end(is_all_told=self._run.ended_ms is not None)
+        # The listener reports the application's end last. It arrives late if something else ended Java with a
+        # signal, as a notebook does: PySpark's stop() then cannot reach Java.
+        has_begun = self._run.started_ms is not None
+        self._end(is_all_told=self._heard_end.wait(TELLS_WITHIN_S if has_begun else 0))
 
     def drain(self) -> None:
-        """Wait in bounded time until all that Spark did up to now is kept; nothing ends."""
+        """Wait in bounded time until everything that Spark did so far is stored; nothing ends."""
         if not self._stopped:
             self._quietly(self._settle)
 
     def terminate(self) -> None:
-        """Record in bounded time what Spark did, and end what it is at: the program is about to be killed."""
+        """Record Spark's work in bounded time, and end open runs: the program is about to be killed."""
         if not self._stopped:
             if self._run.ended_ms is None:
                 self.fail(ProgramFailure("terminated by SIGTERM", cancelled=True))
@@ -102,12 +108,12 @@ class Application:
         self.close()
 
     def discard(self) -> None:
-        """Let go of everything: Spark did not start."""
+        """Release everything: Spark did not start."""
         self._quietly(self._receiver.close)
         self.close()
 
     def close(self) -> None:
-        """Close the home; what is in its spool goes into the journal first."""
+        """Close the home; the entries in its spool go into the journal first."""
         self._quietly(self._home.close)
 
     def _settle(self) -> None:
@@ -121,22 +127,23 @@ class Application:
         self._tell_end()
 
     def _end_open_runs(self, *, is_all_told: bool) -> None:
-        """End what Spark was at, which nothing can end any more.
+        """End the open runs, which nothing else can end any more.
 
-        Where the listener has not told all, an open run may be that of a write that returned; it stays open.
+        If the listener has not reported everything, an open run may belong to a write that returned; it stays
+        open.
         """
         reason = ProgramFailure("the application ended before it", cancelled=True)
         if self._failure is not None and self._failure[0].cancelled:
             reason = self._failure[0]
         runs = [run for run in self._watch.open_runs() if run.run_id != self.run_id]
         if runs and not is_all_told:
-            log.warning("the listener has not told all; %d runs stay open: %s", len(runs), runs[0].name)
+            log.warning("the listener has not reported all; %d runs stay open: %s", len(runs), runs[0].name)
             return
         for run in runs:
             self._emit(run, reason, time.time_ns() // 1_000_000, "PYTHON")
 
     def _tell_end(self) -> None:
-        """Say how the application ended; a failure may still come after the word that there was none."""
+        """Report how the application ended; a failure may still follow the report that there was none."""
         with self._lock:
             failed, is_told = self._failure, self._told
             self._told = failed is not None
@@ -149,6 +156,8 @@ class Application:
         run = self._watch.observe(body)
         if run is not None and run.run_id == self.run_id:
             self._run = run
+            if run.ended_ms is not None:
+                self._heard_end.set()
 
     def _emit(self, run: ObservedRun, failure: ProgramFailure, time_ms: int, language: str = "JAVA") -> None:
         self._home.emit(failure_event(run, failure, time_ms, language=language))
@@ -165,7 +174,7 @@ _pid: int | None = None
 
 
 def begin(application: Application, stop: Callable[[], None]) -> None:
-    """Make an application the one that an end of this process concerns; `stop` stops its Spark."""
+    """Register the application that ends with this process; `stop` stops its Spark."""
     global _latest, _pid  # noqa: PLW0603 - one process, one driver
     if _latest is not None:
         _latest[0].close()

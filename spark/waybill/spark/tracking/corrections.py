@@ -1,4 +1,4 @@
-"""Our own events about the listener's runs: the failures that it hides, and the word that there is none."""
+"""Our own events about the listener's runs: hidden failures, confirmed successes and lost ends."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from waybill.spark.tracking.exit_status import ProgramFailure
 
 RUN_NOT_KNOWN: Final = "not known"
-"""The annotation `run` of a failure that none of the listener's runs could be found for."""
+"""The annotation `run` of a failure that matches none of the listener's runs."""
 
-IGNORED: Final = "what it was to write exists"
-"""The annotation `filteredCause` of a write that was told to ignore what exists, and did."""
+IGNORED: Final = "its output already exists"
+"""The annotation `filteredCause` of a write in mode `ignore` whose output exists."""
 
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\W+")
 
 
 class UnknownRun(ObservedRun, kw_only=True):
-    """A run that stands for a failed execution whose own run nobody knows.
+    """A run that stands for a failed execution whose own run is unknown.
 
     Attributes:
-        sink: what it would have written, if its plan names it.
+        sink: the output that it would have written, if its plan names it.
     """
 
     sink: DatasetName | None = None
 
 
 def unknown_run(execution: Execution, application: ObservedRun, application_id: str) -> UnknownRun:
-    """The same run for the same execution of the same application, whoever asks and however often.
+    """The same run for the same execution of the same application, however often it is created.
 
     Its job has the name that the listener gives to such an execution.
     """
@@ -65,10 +65,10 @@ def unknown_run(execution: Execution, application: ObservedRun, application_id: 
 def success_event(
     run: ObservedRun, *, source: str = "session", wrote: bool = True, job_tags: Iterable[str] = ()
 ) -> bytes:
-    """The COMPLETE event of a run once more, with the word of this session or of an event log.
+    """The COMPLETE event of a run once more, confirmed by this session or by an event log.
 
-    A run that wrote nothing, because it was told to ignore what exists, gets a record that is FILTERED. The
-    tags of Spark's jobs say what they would say in an event of the listener's.
+    A run that wrote nothing, because its mode is `ignore` and its output exists, gets a FILTERED record. The
+    tags of Spark's jobs count as in one of the listener's events.
     """
     from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
 
@@ -96,10 +96,10 @@ def failure_event(
 ) -> bytes:
     """The FAIL event of a run (ABORT for a cancelled one), with the standard `errorMessage` facet.
 
-    It repeats the run's job and parent, without which a backend would take it for another job's. The facet
+    It repeats the run's job and parent; otherwise a backend would assign it to another job. The facet
     `externalQuery` names the execution that failed, so that nobody reports it twice. The event of an unknown
-    run says so by a tag, and has its output. The language is what wrote the details: ``PYTHON`` or
-    ``JAVA``. The tags of Spark's jobs are as for `success_event`.
+    run says so in a tag, and has its output. The language is that of the details: ``PYTHON`` or ``JAVA``. The
+    tags of Spark's jobs count as for `success_event`.
     """
     # Only the few programs that fail load the client.
     from openlineage.client.event_v2 import Job, OutputDataset, Run as EventRun, RunEvent, RunState
@@ -123,7 +123,7 @@ def failure_event(
         )
     outputs, said = [], {}
     if failure.cancelled:
-        said["final_state"] = "CANCELLED"  # although the listener may call its jobs failed
+        said["final_state"] = "CANCELLED"  # although the listener may report its jobs as failed
     if isinstance(run, UnknownRun):
         said["run"] = RUN_NOT_KNOWN
         outputs = [OutputDataset(run.sink.namespace, run.sink.name)] if run.sink is not None else []
@@ -135,6 +135,27 @@ def failure_event(
             run=EventRun(run.run_id, facets),
             job=Job(run.namespace, run.name),
             outputs=outputs,
+            producer=PRODUCER,
+        )
+    )
+
+
+def inferred_end_event(run: ObservedRun, time_ms: int, reason: str) -> bytes:
+    """The ABORT event of a run whose end the listener did not report; its own end replaces it."""
+    from openlineage.client.event_v2 import Job, Run as EventRun, RunEvent, RunState
+
+    from waybill.facets import INFERRED_FACET, PRODUCER
+    from waybill.facets.inferred import WaybillInferredRunFacet
+    from waybill.transport.serial import event_to_json
+
+    facets = _parent_of(run)
+    facets[INFERRED_FACET] = WaybillInferredRunFacet(reason=reason, producer=PRODUCER)
+    return event_to_json(
+        RunEvent(
+            eventTime=_instant_of(time_ms),
+            eventType=RunState.ABORT,
+            run=EventRun(run.run_id, facets),
+            job=Job(run.namespace, run.name),
             producer=PRODUCER,
         )
     )
@@ -156,7 +177,7 @@ def _parent_of(run: ObservedRun) -> dict[str, RunFacet]:
 
 
 def _tags_of(said: Mapping[str, str], job_tags: Iterable[str]) -> dict[str, RunFacet]:
-    """The tags that say something of the run's record; none where nothing is said."""
+    """The tags that affect the run's record; may be empty."""
     from openlineage.client.facet_v2 import tags_run
 
     from waybill.facets import PRODUCER

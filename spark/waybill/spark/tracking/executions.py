@@ -1,13 +1,13 @@
 """Spark's own record of its SQL executions, read from its status store.
 
 The listener reports a failed write as complete. Spark's record of the same execution has the error, however
-it failed, for every session of the application, also with the web interface off. It is read by calls from
-Python, so that no code of ours runs inside the user's jobs.
+it failed, for every session of the application, even with the web interface off. It is read by calls from
+Python, so that none of our code runs inside the user's jobs.
 
-The store has two gaps. An execution gets its number before it is planned, and is in the store after that,
-so that one with a higher number may be there, and even have ended, before it. And where a job begins after
-its execution has ended, as an adaptive plan's may after a failure, Spark forgets the execution's error: not
-even the empty text that stands for success is left.
+The store has two gaps. An execution gets its number before it is planned, but appears in the store later, so
+an execution with a higher number may appear, and even end, before it. And if a job begins after its execution
+has ended, as with an adaptive plan after a failure, Spark forgets the execution's error: not even the empty
+text that means success is left.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 ABSENT_MAX: Final = 64
-"""The most numbers that are looked for in vain; the oldest are given up first."""
+"""The most missing numbers to keep looking for; the oldest are given up first."""
 
 _FILES: Final = "number of written files"
 _FAILED_JOB: Final = re.compile(r"\b(\d+) -> FAILED\b")
@@ -62,20 +62,20 @@ class Executions:
         self.application_id = str(self._context.applicationId())
         self._store = java._jsparkSession.sharedState().statusStore()  # noqa: SLF001
         self._watched: set[int] = set()
-        """The numbers of those that have not ended, as far as is known, or are not in the store."""
+        """The numbers of executions that have not ended as far as is known, or are not in the store."""
         self._next = 0
         """The lowest number that was not watched yet."""
         self._open_ms: list[int] = []
-        """When those began that had not ended at the last look."""
+        """The start times of the executions that had not ended at the last check."""
         self._unclear_ms: list[int] = []
-        """When those ended of which Spark does not know how."""
+        """The end times of the executions whose outcome Spark does not know."""
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the listener and the status store have handled all up to now; else a Py4JError."""
+        """Wait until the listener and the status store have handled everything so far; else a Py4JError."""
         self._context.listenerBus().waitUntilEmpty(int(timeout_s * 1000))
 
     def newly_without_write(self) -> Iterator[Execution]:
-        """The executions that ended since the last call and failed, or wrote nothing since that was there.
+        """The executions that ended since the last call and failed, or ignored that their output existed.
 
         A Py4JError if the JVM is gone.
 
@@ -103,11 +103,11 @@ class Executions:
 
     @property
     def are_open(self) -> bool:
-        """Whether any had not ended at the last look."""
+        """Whether any had not ended at the last check."""
         return bool(self._open_ms)
 
     def may_have_failed(self, started_ms: int | None, ended_ms: int, slack_ms: int) -> bool:
-        """Whether one of these times had not ended at the last look, or nobody knows how it ended."""
+        """Whether an execution of one of these times had not ended at the last check, or ended unknown."""
         if started_ms is None:
             may_be_open = any(open_ms <= ended_ms for open_ms in self._open_ms)
         else:
@@ -150,9 +150,9 @@ class Executions:
         return self._forgotten_error(execution) if error.isEmpty() else str(error.get())
 
     def _forgotten_error(self, execution: Any) -> str | None:  # noqa: ANN401 - as above
-        """Why a job of it failed; None if none did while it ran, or somebody cancelled them.
+        """Why one of its jobs failed; None if none did while it ran, or somebody cancelled them.
 
-        Spark itself cancels jobs of an execution that succeeds, where it finds that it does not need them.
+        Spark itself cancels jobs of a successful execution if it does not need them.
         """
         numbers = sorted(map(int, _FAILED_JOB.findall(str(execution.jobs().mkString(",")))))
         reasons = (
@@ -161,7 +161,7 @@ class Executions:
         return next((reason for reason in reasons if not ProgramFailure.of_write(reason).cancelled), None)
 
     def _failures_of(self, number: int, begun_by_ms: int) -> Iterator[str]:
-        """Why stages of a Spark job failed that began by then; nothing where Spark has forgotten the job."""
+        """Why stages of a Spark job failed that had begun by then; empty if Spark has forgotten the job."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # not where only logs are read
 
         store = self._context.statusStore()
@@ -177,7 +177,7 @@ class Executions:
                         yield str(reason.get())
 
     def _has_ignored(self, execution: Any) -> bool:  # noqa: ANN401 - a Java object
-        """Whether it was to write files unless the folder exists, and has counted none."""
+        """Whether it writes files only if the folder does not exist, and has counted none."""
         if not may_ignore(str(execution.physicalPlanDescription())):
             return False
         metrics, counted = execution.metrics(), self._store.executionMetrics(execution.executionId())

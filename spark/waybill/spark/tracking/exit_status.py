@@ -1,11 +1,11 @@
-"""How a program ends: by an exception that nobody caught, or with an exit status.
+"""How a program ends: with an uncaught exception, or with an exit status.
 
 Python tells an `atexit` function neither. An uncaught exception is in `sys.last_value`, which the interpreter
-sets before it calls `sys.excepthook`, so that nobody's hook can hide it. The exit status is nowhere: there is
+sets before it calls `sys.excepthook`, so that no hook can hide it. The exit status is nowhere: there is
 no hook for `SystemExit`, and the exception is gone before the first `atexit` function runs. But the
-interpreter reads the exception's `code` when no Python code is running any more. `watch` notes what is read
-then; for everybody else `code` stays what it was. Where that is impossible (an interpreter other than
-CPython), a program that exits with a status counts as one that ended well.
+interpreter reads the exception's `code` when no Python code is running any more. `watch` records that value;
+for everybody else `code` does not change. If that is impossible (an interpreter other than
+CPython), a program that exits with a status counts as successful.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from waybill.facets.causes import telling
 log = logging.getLogger("waybill.spark")
 
 _CANCELLED_STATUSES: Final = (130, 143)
-"""Of a program that ended by SIGINT or SIGTERM, as a shell and Java give them."""
+"""The exit statuses of a program that ended on SIGINT or SIGTERM, as a shell and Java report them."""
 _CANCELLED: Final = re.compile(r"\Ajava\.lang\.InterruptedException\b|\bJob \d+ cancelled\b")
 """In the error of a write that somebody interrupted, or whose jobs somebody cancelled, as Spark 3 and 4
 have it."""
 
 headline: Final = telling
-"""What a failure's message is made of the whole text of an error by."""
+"""Derives a failure's message from the whole text of an error."""
 
 
 class ProgramFailure(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_write(cls, error: str) -> ProgramFailure:
-        """The failure of a write by the text of its error."""
+        """The failure of a write, from the text of its error."""
         return cls(telling(error), error, cancelled=_CANCELLED.search(error) is not None)
 
     @classmethod
@@ -66,7 +66,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_status(cls, status: object) -> ProgramFailure | None:
-        """The failure by an argument of `sys.exit`: None and 0 are none, a text is its own message."""
+        """The failure for an argument of `sys.exit`: None and 0 are no failure, a text is the message."""
         if status is None or status == 0:
             return None
         if isinstance(status, int):
@@ -75,7 +75,7 @@ class ProgramFailure(msgspec.Struct, frozen=True):
 
 
 def watch() -> None:
-    """Begin to watch for the program's exit status; further calls do nothing."""
+    """Start watching for the program's exit status; further calls do nothing."""
     try:
         member = SystemExit.__dict__["code"]
         if isinstance(member, _Code):
@@ -85,7 +85,7 @@ def watch() -> None:
         attributes["code"] = _Code(member)
         ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))
     except Exception:
-        log.debug("the exit status of this program cannot be watched", exc_info=True)
+        log.debug("cannot detect the exit status of this program", exc_info=True)
         return
     if sys.version_info < (3, 12):
         # Up to Python 3.11 an exception raised in C stays a bare status until Python code handles it.
@@ -93,7 +93,7 @@ def watch() -> None:
 
 
 def failure_at_exit() -> ProgramFailure | None:
-    """Why the program failed, asked in an `atexit` function; None when it ended well."""
+    """Why the program failed, for an `atexit` function; None if it succeeded."""
     # A failure at a prompt or in a notebook's cell does not end the program.
     is_notebook = "get_ipython" in vars(sys.modules["builtins"])
     if is_notebook or hasattr(sys, "ps1") or sys.flags.interactive:
@@ -108,7 +108,7 @@ _read_at_exit: Final[list[object]] = []
 
 
 class _Code:
-    """`SystemExit.code`, which notes what the interpreter read at the end of the program."""
+    """`SystemExit.code`, which records the value that the interpreter reads at the end of the program."""
 
     def __init__(self, member: MemberDescriptorType) -> None:
         self._member = member

@@ -1,4 +1,4 @@
-"""The watch over an application: it observes the listener, asks Spark, and says how each run really ended."""
+"""The watch over an application: it observes the listener, asks Spark, and reports how each run ended."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ SETTLE_TIMEOUT_S: Final = 10.0
 """How long `stop()` waits at most for events that the listener has not handled yet."""
 
 CONFIRM_TIMEOUT_S: Final = 1.0
-"""How long it waits for these while the application is at work; else the next round confirms."""
+"""How long it waits for these while the application is running; otherwise the next round confirms."""
 
 NOTED_WITHIN_S: Final = (0.05, 0.2, 0.5)
-"""Pauses before each further look at the end, since the store's own worker may note an end after `settle`."""
+"""Pauses before each further check at the end: the store's own worker may note an end after `settle`."""
 
 UNMATCHED_MAX: Final = 1000
 """The most failures that wait for their run; beyond, the oldest are given up."""
 
 
 class FailureWatch:
-    """Watches one application from its first event to its end, and says once how each write ended.
+    """Watches one application from its first event to its end, and reports once how each write ended.
 
-    A failed write whose run nobody knows is reported as a run of its own. That a write succeeded is said
-    once the listener has said all of it and no failure is left that could be its. All calls to the JVM are
+    A failed write without a known run is reported as a separate run. A success is confirmed once the listener
+    has reported everything about it and no remaining failure could belong to it. All calls to the JVM are
     made by one thread, so that a JVM that hangs blocks nothing else.
 
     Args:
-        emit: keeps an event.
-        application: gives the application's own run, as far as it is known.
-        looks_s: pauses before each look at Spark's status store after a run ended; the store lags behind.
+        emit: stores an event.
+        application: returns the application's own run, if it is known.
+        looks_s: pauses before each check of Spark's status store after a run ended; the store lags behind.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class FailureWatch:
         self._told: set[int] = set()
         """The roots of the failures that were reported with their run."""
         self._lost_ms: list[int] = []
-        """When the executions ended whose run is not known."""
+        """The end times of the executions whose run is unknown."""
         self._thread: threading.Thread | None = None
 
     def observe(self, body: bytes) -> ObservedRun | None:
-        """Add an event of the listener's; the run it belongs to."""
+        """Add one of the listener's events; returns the run that it belongs to."""
         with self._lock:
             run = self._observed.observe(body)
         if run is not None and run.ended_ms is not None:
@@ -75,7 +75,7 @@ class FailureWatch:
         return run
 
     def open_runs(self) -> list[ObservedRun]:
-        """The runs whose end is still to be told."""
+        """The runs whose end is not reported yet."""
         with self._lock:
             return self._observed.open_runs()
 
@@ -91,7 +91,7 @@ class FailureWatch:
         if self._thread is not None:
             self._thread.join(SETTLE_TIMEOUT_S * 1.5)
             if self._thread.is_alive():
-                log.warning("Spark does not answer, a failed write may read as complete")
+                log.warning("Spark does not answer; a failed write may be recorded as COMPLETE")
 
     def _work(self, spark: SparkSession) -> None:
         try:
@@ -102,7 +102,7 @@ class FailureWatch:
         self.watch(executions)
 
     def watch(self, executions: Executions) -> None:
-        """Look at an application's executions whenever a run has ended, until `finish`."""
+        """Check an application's executions whenever a run has ended, until `finish`."""
         while not self._closing.is_set():
             self._woken.wait()
             self._woken.clear()
@@ -117,7 +117,7 @@ class FailureWatch:
         try:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - py4j's, or the JVM's own
-            log.warning("Spark's listener is behind, a failed write may read as complete: %s", error)
+            log.warning("Spark's listener is behind; a failed write may be recorded as COMPLETE: %s", error)
         self._quietly(self._look, executions, last=True)
         for pause_s in NOTED_WITHIN_S:
             if not executions.are_open:
@@ -148,31 +148,31 @@ class FailureWatch:
         with self._lock:
             rdds = [run for run in self._observed.runs.values() if run.of_rdd and run.error]
         for run in rdds:
-            # The listener reports these rightly, but with the reason in a facet of its own.
+            # The listener reports these correctly, but with the reason in its own facet.
             self._fail_once(run, run.error or "", run.ended_ms or 0)
         if len(self._unmatched) > UNMATCHED_MAX:
             self._decide(executions, self._unmatched[:-UNMATCHED_MAX])
         if last and self._unmatched:
-            self._woken.set()  # These wait for another round of looks.
+            self._woken.set()  # These wait for another round of checks.
 
     def _give_up(self, executions: Executions, waiting: Collection[int]) -> None:
-        """Decide on failures that have waited for a round of looks, unless the listener is still behind."""
+        """Decide on failures that have waited for a round of checks, unless the listener is still behind."""
         old = [failure for failure in self._unmatched if failure.id in waiting]
         if not old:
             return
         try:
             executions.settle(SETTLE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - as above
-            log.info("Spark's listener is behind, %d failures wait for their runs: %s", len(old), error)
+            log.info("Spark's listener is behind; %d failures wait for their runs: %s", len(old), error)
             return
         self._decide(executions, old)
 
     def _decide(self, executions: Executions, failed: Collection[Execution]) -> None:
-        """Report failures for good: the listener has said all that it will say of them."""
+        """Report failures for good: the listener has reported everything about them."""
         try:
             succeeded = list(executions.succeeded_beside(failed, SLACK_MS))
         except Exception as error:  # noqa: BLE001 - as above
-            log.info("Spark does not say what succeeded, only strong evidence counts: %s", error)
+            log.info("Spark does not report successes, so only strong evidence counts: %s", error)
             succeeded = None
         matched = self._match(failed, succeeded)
         for failure, run in matched.pairs:
@@ -184,8 +184,8 @@ class FailureWatch:
         self._lost_ms += [failure.completed_ms for failure in matched.left]
         if lost:
             log.warning(
-                "%d failed writes have no run of the listener's, and a record of their own, marked "
-                '"run: not known"; there may be records that call them complete. The first: %s',
+                "%d failed writes match none of the listener's runs and have separate records, marked "
+                '"run: not known"; other records may say that they are COMPLETE. The first: %s',
                 len(lost),
                 telling(lost[0].error),
             )
@@ -205,7 +205,7 @@ class FailureWatch:
         self._unmatched.remove(failure)
 
     def _confirm(self, executions: Executions, timeout_s: float) -> None:
-        """Say of each write that the listener called complete, and that nothing contradicts, that it is."""
+        """Confirm each write that the listener reported as complete and that nothing contradicts."""
         with self._lock:
             ended = [run for run in self._observed.runs.values() if run.outputs and run.ended_ms is not None]
         ended = [run for run in ended if not run.is_reported and not run.has_failed and not run.error]
@@ -214,7 +214,7 @@ class FailureWatch:
         try:
             executions.settle(timeout_s)
         except Exception as error:  # noqa: BLE001 - as above
-            log.info("Spark's listener is behind, %d writes are not confirmed yet: %s", len(ended), error)
+            log.info("Spark's listener is behind; %d writes are not confirmed yet: %s", len(ended), error)
             return
         self._look(executions, last=True)
         if self._unmatched:

@@ -15,7 +15,7 @@ from waybill.spark.runtime import LISTENER_CLASS
 LISTENERS: Final = "spark.extraListeners"
 CLASS_PATH: Final = "spark.driver.extraClassPath"
 JARS: Final = ("spark.jars", "spark.jars.packages")
-"""Options that name JARs of the user's, which Spark loads by a class loader of their own."""
+"""Options that name the user's JARs, which Spark loads with a separate class loader."""
 APPLICATION_RUN: Final = "spark.openlineage.applicationRunId"
 NAMESPACE: Final = "spark.openlineage.namespace"
 
@@ -35,11 +35,11 @@ def listener_options(
 ) -> dict[str, str]:
     """The options for the listener; the user's values stay, and lists are extended.
 
-    The namespace is that of its jobs and becomes the records' system name. The names are further ones of
-    ``spark.waybill.<name>`` properties that events carry.
+    The namespace is that of its jobs and becomes the records' system name. The names are further
+    ``spark.waybill.<name>`` properties that events should carry.
 
     Raises:
-        SparkSetupError: the listener cannot be given one of the tags.
+        SparkSetupError: the listener cannot accept one of the tags.
     """
     names = sorted(OVERRIDABLE.union(names))
     captured = [*_listed(given(_CAPTURED), _CAPTURED_BY_DEFAULT), *(PROPERTY_PREFIX + name for name in names)]
@@ -51,8 +51,8 @@ def listener_options(
         NAMESPACE: given(NAMESPACE) or namespace,
         _CAPTURED: ",".join(dict.fromkeys(captured)),
     }
-    # On a busy machine the listener begins the application before it can ask Spark for the name, and calls it
-    # "unknown". It prefers the name of an AWS Glue job to Spark's.
+    # On a busy machine the listener reports the application before it knows its name, and calls it "unknown".
+    # It prefers the name of an AWS Glue job to Spark's.
     if (name := given(_APP_NAME) or given("spark.app.name")) and not given(_GLUE_NAME):
         options[_APP_NAME] = name
     all_tags = [*filter(None, [given(_TAGS)]), *(_tag(key, value) for key, value in tags.items())]
@@ -74,7 +74,7 @@ def _tag(key: str, value: str) -> str:
         # The listener reads a backslash before a separator as its escape, and one anywhere else as itself.
         if not text or text.endswith("\\") or "\n" in text:
             raise SparkSetupError(
-                f"the run tag {key!r} = {value!r} cannot be given; leave out the line end or backslash"
+                f"the run tag {key!r} = {value!r} is invalid; remove the line end or backslash"
             )
         parts.append(re.sub(r"([:;])", r"\\\1", text))
     return ":".join(parts)

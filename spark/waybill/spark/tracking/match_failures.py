@@ -1,18 +1,18 @@
-"""Which of the listener's runs a failed execution is.
+"""Matching failed executions with the listener's runs.
 
-The two are tied together by what both say of themselves, the strongest evidence first:
+They are matched by the facts that both contain, the strongest evidence first:
 
-1. A Spark job belongs to one execution, and the listener names the job in an event of the run it belongs to.
+1. A Spark job belongs to one execution, and the listener names the job in an event of the job's run.
 2. The listener copies the times of its START and terminal events from Spark, and Spark's record of the
-   execution has the same times, to the millisecond. The path that a run writes to is in the plan of its
-   execution, too.
-3. The times alone, where path and plan do not say the contrary: of both ends, or, since the listener leaves
-   out the START of many a run on a busy machine, of the last one.
+   execution has the same times, to the millisecond. The path that a run writes to is also in the plan of its
+   execution.
+3. The times alone, if path and plan do not contradict: both times, or, because the listener often omits
+   START on a busy machine, only the end.
 4. The path, with times that are a few milliseconds apart.
 
-What is weaker than a path and exact times waits until all that the listener may still say has been said. It
-decides only where every execution that the run can be has failed. A run that says which jobs it had is never
-anything but their execution's, and a run whose failure is reported gets no other.
+Evidence weaker than a path and exact times waits until the listener has reported everything. It counts
+only if every execution that may belong to the run has failed. A run that names its jobs belongs only to their
+execution, and a run whose failure is already reported gets no other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLACK_MS: Final = 5
 
 
 class Matched(NamedTuple):
-    """What is known of failed executions.
+    """The result of matching failed executions.
 
     Attributes:
         pairs: failures, each with its run.
@@ -53,7 +53,7 @@ def match(
         failed: all failures that have no run yet.
         runs: all runs that the listener has reported.
         succeeded: the executions without an error that ended at the time of a failure, once the listener has
-            said all that it will say of them; None before, when only strong evidence counts.
+            reported everything about them; None before that, when only strong evidence counts.
     """
     by_job, unnamed = _sorted_out(runs)
     pairs: list[tuple[Execution, ObservedRun]] = []
@@ -74,14 +74,14 @@ def match(
 
 
 def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execution]:
-    """The failed commands that no run tells of: of those within each other, the one that names its target.
+    """The failed commands without a run; of nested commands, the one that names its target.
 
-    A query writes nothing. A command that names no target itself, as the creation of a table, is told by the
-    run of any that ran within it or around it.
+    A query writes nothing. A command that names no target itself, such as the creation of a table, is
+    reported by the run of any command within it or around it.
 
     Args:
         left: the failures without a run.
-        told: the roots of those that have one.
+        told: the roots of the failures that have one.
     """
     lost: dict[int, Execution] = {}
     for failure in sorted(left, key=lambda failure: (target_of(failure.plan) is None, failure.id)):
@@ -92,7 +92,7 @@ def lost_writes(left: Iterable[Execution], told: Collection[int]) -> list[Execut
 
 
 class _Step(NamedTuple):
-    """One kind of evidence: whether an execution can be a run, and whether another one can be it as well."""
+    """One kind of evidence: whether an execution matches a run, and whether another one does as well."""
 
     may_be: Callable[[Execution, ObservedRun], bool]
     is_contested: Callable[[Execution, ObservedRun], bool]
@@ -113,7 +113,7 @@ def _writes(execution: Execution, run: ObservedRun) -> bool:
 
 
 def _may_write(execution: Execution, run: ObservedRun) -> bool:
-    """Whether nothing says that the run wrote elsewhere; a plan may name a table, the run its folder."""
+    """Whether nothing shows that the run wrote elsewhere; a plan may name a table, the run its folder."""
     if not run.outputs or _writes(execution, run):
         return True
     if target := target_of(execution.plan):
@@ -143,7 +143,7 @@ _STEPS: Final = (
 
 
 def _sorted_out(runs: Iterable[ObservedRun]) -> tuple[dict[int, ObservedRun], list[ObservedRun]]:
-    """The runs by the jobs that they name, and those that name none and may still be called failed."""
+    """The runs by the jobs that they name, and those that name none and may still be reported as failed."""
     by_job: dict[int, ObservedRun] = {}
     unnamed: list[ObservedRun] = []
     for run in sorted(runs, key=lambda run: run.run_id):
@@ -165,10 +165,10 @@ def _by_job(execution: Execution, by_job: Mapping[int, ObservedRun]) -> Observed
 def _decided(
     step: _Step, failed: Collection[Execution], rivals: Collection[Execution], runs: Collection[ObservedRun]
 ) -> list[tuple[Execution, ObservedRun]]:
-    """The pairs that one kind of evidence leaves no doubt about.
+    """The pairs that one kind of evidence makes certain.
 
-    Failures and runs that hang together are decided together: each of the runs has failed if there is a
-    failure for each, even where it cannot be said which is whose.
+    Connected failures and runs are decided together: all of the runs have failed if there is a
+    failure for each, even if it is unknown which failure belongs to which run.
     """
     by_end: dict[int, list[ObservedRun]] = defaultdict(list)
     for run in runs:
@@ -195,7 +195,7 @@ def _decided(
 
 
 def _components(candidates: Mapping[str, list[Execution]]) -> list[list[str]]:
-    """The ids of runs, those together that share a candidate or are tied by others that do."""
+    """The ids of runs, grouped by shared candidates, directly or through others."""
     of_failure: dict[int, list[str]] = defaultdict(list)
     for run_id, failures in candidates.items():
         for failure in failures:
@@ -215,12 +215,12 @@ def _components(candidates: Mapping[str, list[Execution]]) -> list[list[str]]:
 
 
 def _owners(run_ids: list[str], candidates: Mapping[str, list[Execution]]) -> dict[str, Execution]:
-    """A failure for each run, for as many runs as can have one of their own."""
+    """A distinct failure for each run, for as many runs as possible."""
     owned: dict[int, str] = {}
     failures: dict[int, Execution] = {}
 
     def find(run_id: str, tried: set[int]) -> bool:
-        # One that is free comes first, so that what ended together is paired in order.
+        # Free ones come first, so that executions that ended together are paired in order.
         for failure in sorted(candidates[run_id], key=lambda failure: failure.id in owned):
             if failure.id in tried:
                 continue

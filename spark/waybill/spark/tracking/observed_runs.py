@@ -1,4 +1,4 @@
-"""The runs of an application as the listener reports them: what is needed to match failures with them."""
+"""The runs of an application as the listener reports them, for matching failures with them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FailedExecution(msgspec.Struct, frozen=True):
 
 
 class ObservedRun(msgspec.Struct):
-    """A run that the listener sent events of.
+    """A run that the listener sent events for.
 
     Attributes:
         parent: the run that started it, for a write its application's.
@@ -45,7 +45,7 @@ class ObservedRun(msgspec.Struct):
         error: the text of the exception that the listener reported.
         of_rdd: whether it is an RDD's job, outside any SQL execution; its START names the job already.
         is_reported: whether we reported how it ended.
-        failed: the failed execution that it was, once that is known.
+        failed: its failed execution, once known.
     """
 
     run_id: str
@@ -101,7 +101,7 @@ class ObservedRuns:
         return run
 
     def open_runs(self) -> list[ObservedRun]:
-        """The runs whose end is still to be told; of an RDD's jobs the listener tells it of writes only."""
+        """The runs whose end is not reported yet; for RDD jobs the listener reports it only for writes."""
         runs = self.runs.values()
         return [run for run in runs if run.ended_ms is None and (run.outputs or not run.of_rdd)]
 

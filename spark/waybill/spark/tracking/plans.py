@@ -1,4 +1,4 @@
-"""What Spark's text of an execution's plan says: which command it is, and where it writes to.
+"""Parsing Spark's text of an execution's plan: which command it is, and where it writes.
 
 Spark prints the tree of operators first, its root in the first line, and then a paragraph for each operator,
 with its arguments; with another `spark.sql.ui.explainMode` than its default, the arguments are in the tree.
@@ -55,7 +55,7 @@ def target_of(plan: str) -> DatasetName | None:
 
 
 def may_ignore(plan: str) -> bool:
-    """Whether the plan is of a write that writes nothing where its folder exists."""
+    """Whether the plan is of a write that writes nothing if its folder exists."""
     return _IGNORES in plan
 
 

@@ -1,7 +1,7 @@
-"""Sessions of Spark Connect, which mark what they run for the listener in their server.
+"""Spark Connect sessions, which tag their work for the listener in their server.
 
-The server's listener hands on the tags of Spark's jobs where `spark.openlineage.capturedProperties` names
-`spark.job.tags`, and the fold makes annotations of them.
+The server's listener reports the tags of Spark's jobs if `spark.openlineage.capturedProperties` names
+`spark.job.tags`, and the fold turns them into annotations.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def remote_session(
     tags: Mapping[str, str],
     settings: Mapping[str, object],
 ) -> SparkSession:
-    """Connect to a server, or get the session that is connected already; see `waybill.spark.session`."""
+    """Connect to a server, or get the session that is already connected; see `waybill.spark.session`."""
     from pyspark.sql import SparkSession
 
     if not remote.startswith(_SCHEME):
-        raise SparkSetupError(f"remote={remote!r} is not the address of a server, as sc://host:15002 is")
+        raise SparkSetupError(f"remote={remote!r} is not a server's address; use one like sc://host:15002")
     if settings:
         names = ", ".join(sorted(settings))
         raise SparkSetupError(
-            f"with remote, this program keeps no events, so it has no use for {names}; give that to the "
+            f"with remote, this program stores no events, so {names} would have no effect; set that on the "
             "collector that the server's listener sends to"
         )
     # Without it PySpark may end the program, with status 0.
@@ -52,7 +52,7 @@ def remote_session(
 
 
 def _mark(client: SparkConnectClient, tags: frozenset[str]) -> None:
-    """Have a client give these tags to all that it runs; those of `addTag` are of one thread."""
+    """Let a client add these tags to all its work; the tags of `addTag` apply to one thread only."""
     of_thread = type(client).get_tags
     client.get_tags = lambda: of_thread(client) | tags  # type: ignore[method-assign]
 
@@ -60,6 +60,6 @@ def _mark(client: SparkConnectClient, tags: frozenset[str]) -> None:
 def _tag(key: str, value: str) -> str:
     if not key or "=" in key or "," in key + value:
         raise SparkSetupError(
-            f"the tag {key!r} = {value!r} cannot be given: its key is empty or has an =, or it has a comma"
+            f"the tag {key!r} = {value!r} is invalid: its key is empty or contains =, or it contains a comma"
         )
     return job_tag(key, value)

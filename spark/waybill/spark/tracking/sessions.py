@@ -21,17 +21,17 @@ def session(
     tags: Mapping[str, str] | None = None,
     **settings: object,
 ) -> SparkSession:
-    """Make a Spark session, or get the running one, whose reads and writes leave a provenance trail.
+    """Create a Spark session, or get the running one, whose reads and writes leave a provenance trail.
 
-    Java and the OpenLineage listener's JAR are found or fetched, and an endpoint in this process keeps the
-    listener's events in the journal. The session is a plain `SparkSession`; as a context manager it stops at
-    the end of the block, and an exception that leaves the block ends the application in ERROR.
+    Java and the OpenLineage listener's JAR are found or downloaded, and an endpoint in this process stores
+    the listener's events in the journal. The session is a plain `SparkSession`. As a context manager it stops
+    at the end of the block, and an exception that leaves the block ends the application as ERROR.
 
-    A session of Spark Connect is given by `remote`. Its listener is in its server, whose options say where
-    events go; the session marks what it runs by tags, so that each record says which program it is of.
+    With `remote`, this is a Spark Connect session. Its listener runs in the server, whose options say where
+    events go. The session tags its work, so that each record names its program.
 
     Args:
-        app_name: the application's name, with which the names of its jobs begin; with `remote`, the
+        app_name: the application's name, which is the prefix of its jobs' names; with `remote`, the
             annotation ``app``.
         master: as `spark.master`; None leaves it to Spark's own settings.
         remote: the address of a Spark Connect server, ``sc://host:15002``.
@@ -40,10 +40,10 @@ def session(
         **settings: Waybill's settings by their names, for example ``provenance_enabled=True``.
 
     Raises:
-        SparkSetupError: there is no Java or no JAR, or an untracked session is running; or, with `remote`,
-            what is given cannot be so for a session of Spark Connect.
+        SparkSetupError: there is no Java or no JAR, or an untracked session is running; or an argument is
+            invalid together with `remote`.
         SettingsError: a setting is unknown or invalid.
-        SettingsConflictError: the home's live runner works with other settings, and these are strict.
+        SettingsConflictError: the home's live runner uses other settings, and these are strict.
         JournalError: the home cannot hold a journal.
     """
     spark_home()  # without PySpark there is none
@@ -68,17 +68,17 @@ def configure(
     endpoint: str | None = None,
     **settings: object,
 ) -> SparkSession.Builder:
-    """Make the `getOrCreate` of this builder do what `session` does; options may still be added to it.
+    """Make this builder's `getOrCreate` do the same as `session`; you can still add options.
 
     Args:
         builder: as from `SparkSession.builder`; it is also what is returned.
         tags: as for `session`.
-        endpoint: the URL of an endpoint elsewhere. Events then go there, this program keeps no journal, and
-            final states are the listener's.
+        endpoint: the URL of another endpoint. Events then go there, this program has no journal, and final
+            states are the listener's.
         **settings: as for `session`.
 
     Raises:
-        SparkSetupError: the builder makes sessions of Spark Connect; these are made by `session`.
+        SparkSetupError: the builder creates Spark Connect sessions; use `session` for these.
         SettingsError: a setting is unknown or invalid.
     """
     from waybill.spark.tracking.tracked import track

@@ -1,9 +1,9 @@
 """Signals that end a driver: SIGTERM, and the status after Ctrl-C.
 
-SIGTERM would end a program before the listener has told all that it saw. Its handler works only while
-Python's main thread runs Python code or waits in a call that signals interrupt, as those of py4j are. It
-calls nothing of py4j itself: the main thread may be in the middle of such a call, or hold a lock that the
-work needs. So a thread of its own does the work, and is waited for in bounded time.
+SIGTERM would end a program before the listener has reported everything. Its handler runs only while Python's
+main thread runs Python code or waits in a call that signals interrupt, such as py4j's. The handler does not
+call py4j itself: the main thread may be in the middle of such a call, or hold a lock that the work needs. So
+a separate thread does the work, and the handler waits for it in bounded time.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Work = Callable[[], None]
 
 
 def watch(drain: Work, end: Work) -> None:
-    """Do something before SIGTERM does what it did until now; further calls do nothing.
+    """Run work before SIGTERM takes its previous effect; further calls do nothing.
 
-    Nothing is done in a thread other than the main one, where Python allows no handlers, nor where SIGTERM is
+    This has no effect in a thread other than the main one, where Python allows no handlers, or if SIGTERM is
     ignored or has a handler that is not Python's.
 
     Args:
-        drain: what to do before a handler of the user's, which need not end the program.
-        end: what to do before the signal kills the program.
+        drain: the work before the user's handler, which need not end the program.
+        end: the work before the signal kills the program.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -47,7 +47,7 @@ def watch(drain: Work, end: Work) -> None:
 
 
 def within(timeout_s: float, work: Work) -> bool:
-    """Do the work in a thread, and wait for it: whether it was done. What takes longer goes on by itself."""
+    """Do the work in a thread, wait for it, and return whether it was done; slow work continues by itself."""
     done = threading.Event()
 
     def do() -> None:
@@ -67,7 +67,7 @@ def within(timeout_s: float, work: Work) -> bool:
 
 
 def stay_interrupted() -> None:
-    """Let a program that Ctrl-C ended exit by SIGINT (status 130), whatever ran at its exit.
+    """Let a program that Ctrl-C ended exit with SIGINT (status 130), whatever ran at its exit.
 
     CPython notes that Ctrl-C ended the program, and forgets it when anything compiles a text, as an import of
     attrs classes does. A text that Ctrl-C ends makes it note that again.
@@ -77,7 +77,7 @@ def stay_interrupted() -> None:
 
 
 class _Handler:
-    """Works once for all signals that come while it works, then hands each on."""
+    """Runs the work once for all signals that arrive in the meantime, then passes each on."""
 
     def __init__(self, work: Work, then: Callable[[int, FrameType | None], object]) -> None:
         self._work = work
@@ -93,12 +93,12 @@ class _Handler:
         try:
             within(TERMINATION_TIMEOUT_S, self._work)
         finally:
-            # Whatever comes out of the wait, Ctrl-C for one: the signal is not lost.
+            # Whatever the wait raises, such as Ctrl-C, the signal is not lost.
             self._is_working = False
             self._then(number, frame)
 
 
 def _kill(number: int, _: FrameType | None) -> None:
-    """Let the signal do what it does by default, so that the program's status tells it."""
+    """Let the signal take its default effect, so that the program's exit status shows it."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -1,7 +1,7 @@
 """PySpark's builder, session and context, with tracking.
 
-The user's objects are PySpark's own; they are given one of these classes after they were made, because
-PySpark offers no other place to act when an application begins and when it ends.
+The user's objects are PySpark's own. They get one of these classes after they were created, because PySpark
+offers no other hook for the start and the end of an application.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from waybill.transport import Settings
 log = logging.getLogger("waybill.spark")
 
 _CONNECT: Final = (
-    "a session of Spark Connect has its listener in its server; "
-    "make it by waybill.spark.session(…, remote=…), or take spark.master"
+    "a Spark Connect session has its listener in its server; "
+    "create it with waybill.spark.session(…, remote=…), or use spark.master"
 )
 
 
@@ -60,7 +60,7 @@ class TrackedBuilder(SparkSession.Builder):
     waybill_endpoint: str | None
 
     def getOrCreate(self) -> SparkSession:  # noqa: N802 - PySpark's name
-        """Get the running session if it is tracked, or make one."""
+        """Get the running session if it is tracked, or create one."""
         running = SparkContext._active_spark_context  # noqa: SLF001 - PySpark offers no other question
         if running is not None:
             self._check(running)
@@ -70,23 +70,23 @@ class TrackedBuilder(SparkSession.Builder):
         try:
             return self._begin() if self.waybill_endpoint is None else self._make(self.waybill_endpoint)
         finally:
-            # The same builder may make another session later, which is another run of the application.
+            # The same builder may create another session later, which is another run of the application.
             self._options = given
 
     def _check(self, running: SparkContext) -> None:
         if isinstance(running, TrackedContext):
             theirs, given = running.waybill.settings, running.waybill.given
             for name in sorted(self.waybill_given):
-                # A value that yields to the home's is the same again.
+                # A value that the home's overrides counts as the same.
                 known = getattr(theirs, name), getattr(given, name)
                 if getattr(self.waybill_settings, name) not in known:
                     what = f"the running session is tracked with {name} = {theirs.shown(name)}"
-                    raise SparkSetupError(f"{what}; stop it first, or give the same")
+                    raise SparkSetupError(f"{what}; stop it first, or use the same value")
         elif self.waybill_endpoint is None or LISTENER_CLASS not in running.getConf().get(
             listener_options.LISTENERS, ""
         ):
-            what = "a Spark session that is not tracked is running already"
-            raise SparkSetupError(f"{what}; stop it, or make it by waybill.spark too")
+            what = "an untracked Spark session is already running"
+            raise SparkSetupError(f"{what}; stop it, or create it with waybill.spark, too")
 
     def _refuse_connect(self) -> None:
         remote = {"SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"} & os.environ.keys()
@@ -130,11 +130,11 @@ class TrackedBuilder(SparkSession.Builder):
         return session
 
     def _jvm(self) -> Any | None:  # noqa: ANN401 - py4j's view of Java, where every name is an attribute
-        """The JVM to load the listener into; None if the class path of one that is yet to start will do.
+        """The JVM to load the listener into; None if the class path of a JVM that has not started will do.
 
-        Spark loads the user's JARs by a class loader below that of the class path, whose listener would not
-        see their catalogs. That loader is there once a JVM runs. `spark.jars` has the same loader, but a
-        builder that sets it hides from the executors what `spark.jars.packages` brought.
+        Spark loads the user's JARs with a class loader below that of the class path, whose listener would not
+        see their catalogs. That loader exists once a JVM runs. `spark.jars` uses the same loader, but a
+        builder that sets it hides the JARs of `spark.jars.packages` from the executors.
         """
         if (jvm := _running_jvm()) is not None:
             return jvm
@@ -170,7 +170,7 @@ class TrackedSession(SparkSession):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Stop Spark; if there is an exception, it is why the application failed."""
+        """Stop Spark; an exception is the reason why the application failed."""
         failure = None if exc_val is None else ProgramFailure.of_exception(exc_val)
         if failure is not None:
             cast("TrackedContext", self.sparkContext).waybill.fail(failure)
@@ -210,8 +210,8 @@ def _load(jvm: Any, jar: Path) -> None:  # noqa: ANN401 - as above
         loader.addURL(jvm.java.net.URL(jar.as_uri()))
     elif jvm.java.lang.System.getProperty("spark.jars") and _class_path_has(jvm, listener):
         log.warning(
-            "the OpenLineage listener is on the driver's class path and does not see the JARs of spark.jars, "
-            "so writes to their catalogs may lack their output; name its JAR in spark.jars instead"
+            "the OpenLineage listener is on the driver's class path and cannot see the JARs of spark.jars, "
+            "so records of writes to their catalogs may lack the output; put its JAR in spark.jars instead"
         )
 
 

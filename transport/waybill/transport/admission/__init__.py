@@ -1,4 +1,4 @@
-"""Admission: which events and records are kept, why one is refused, and what is taken out of one first."""
+"""Admission: decides which events and records are kept, explains refusals, and redacts what is kept."""
 
 from waybill.transport.admission.admission import (
     DEPTH_MAX as DEPTH_MAX,

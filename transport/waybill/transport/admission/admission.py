@@ -1,8 +1,8 @@
-"""Admission: what is kept, and what is refused before it reaches the journal.
+"""Admission: decides what is kept, and refuses the rest before it reaches the journal.
 
-An event is refused if a backend would refuse it for good, or if no record could be made of it. This is as
-strict as Marquez, and no stricter: unknown keys, unknown facets, unknown event types and run ids that are no
-UUID pass. Whatever is admitted folds without an error.
+An event is refused if a backend would refuse it permanently, or if no record could be made from it. Admission
+is exactly as strict as Marquez: unknown keys, unknown facets, unknown event types and run ids that are not
+UUIDs pass. Every admitted event folds without an error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MAX_BODY_BYTES: Final = 64 << 20
 """The largest body admitted, in bytes."""
 
 DEPTH_MAX: Final = 200
-"""How deep arrays and objects may be nested: readers with little of the stack left drop what is deeper."""
+"""The maximum nesting depth of arrays and objects. Readers with little stack left drop anything deeper."""
 
-# All brackets as square ones, everything else but the quotes that texts are between is left out.
+# Turns all brackets into square ones, and drops everything else except the quotes around strings.
 _SQUARE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b'[]{}"'))
 
-# An escaped NUL, and not the text `\u0000` behind an escaped backslash.
+# An escaped NUL, but not the text `\u0000` after an escaped backslash.
 _NUL: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 _PLACE: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>.*)`)?", re.DOTALL)
@@ -45,7 +45,7 @@ _WHAT_CHARS_MAX: Final = 200
 
 
 class Form(NamedTuple):
-    """What to send instead: if the whole body is at fault, and if a part of it is."""
+    """What to send instead, when the whole body is wrong and when only a part of it is."""
 
     whole: str
     part: str
@@ -56,37 +56,40 @@ INSTANTS: Final = (
     ("run", "facets", "waybill_deltaFile", "created"),
     ("run", "facets", "waybill_deltaFile", "completed"),
 )
-"""Where a run event holds instants that must be readable; other events have the first only."""
+"""The paths of a run event's instants, which must be readable. Other events have only the first."""
 
-EVENT_FORM: Final = Form("send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 has it")
+EVENT_FORM: Final = Form(
+    "send one OpenLineage event as UTF-8 JSON", "give it as OpenLineage 2-0-2 specifies it"
+)
 RECORDS_FORM: Final = Form(
-    "send a JSON array of provenance records in UTF-8", "give it as DeltaFi's analytics collector takes it"
+    "send a JSON array of provenance records in UTF-8",
+    "give it in the form that DeltaFi's analytics collector accepts",
 )
 
 _WAYS_OUT: Final = {
-    "eventTime": "give the instant it happened in ISO 8601, for example 2026-01-31T12:00:00.000Z",
+    "eventTime": "give the time of the event in ISO 8601, for example 2026-01-31T12:00:00.000Z",
     "eventType": "give one of START, RUNNING, COMPLETE, ABORT, FAIL and OTHER",
-    "producer": "give a URI that names what made the event",
-    "run": "give the run, with its runId",
-    "runId": "give the run's id, best a UUID",
-    "job": "give the job, with its namespace and name",
-    "namespace": "give the namespace as text",
-    "name": "give the name as text",
-    "did": "give the file's identity, best a UUID",
+    "producer": "give a URI that names the program that made the event",
+    "run": "give the run, including its runId",
+    "runId": "give the run's id, preferably a UUID",
+    "job": "give the job, including its namespace and name",
+    "namespace": "give the namespace as a string",
+    "name": "give the name as a string",
+    "did": "give the file's identity, preferably a UUID",
     "finalState": "give one of COMPLETE, ERROR, FILTERED, CANCELLED and SPLIT",
-    "created": "give the instant the file began, in records as epoch milliseconds, in facets in ISO 8601",
-    "completed": "give the instant the path ended, in records as epoch milliseconds, in facets in ISO 8601",
-    "annotations": "give annotations as texts by key",
+    "created": "give the time the file began: epoch milliseconds in records, ISO 8601 in facets",
+    "completed": "give the time the path ended: epoch milliseconds in records, ISO 8601 in facets",
+    "annotations": "give annotations as an object of strings",
 }
 
 _T = TypeVar("_T")
 
 
 def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
-    """Decode an OpenLineage event if it may be kept; without `bounds` it is as large as the body has it.
+    """Decode an OpenLineage event if it may be kept; without `bounds` its size is not checked.
 
     Raises:
-        AdmissionError: it may not; where, why, and what the sender can do.
+        AdmissionError: the event is refused; names the place, the reason, and what the sender can do.
     """
     event = _decode(body, _event, EVENT_FORM)
     if bounds is not None and len(body) > bounds.free_bytes:
@@ -101,13 +104,15 @@ def admit_event(body: bytes, bounds: Bounds | None = DEFAULT_BOUNDS) -> Event:
 
 
 def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, int]:
-    """Count the records of a body if all of them may be kept.
+    """Count the records of a body, if all of them may be kept.
 
     Returns:
-        What is to be kept, which is the body itself unless a key has another case; and the number of records.
+        The bytes to keep, and the number of records. The bytes are the body itself unless a key's case
+        differs.
 
     Raises:
-        AdmissionError: one of them may not; which and where, why, and what the sender can do.
+        AdmissionError: a record is refused; names the record and the place, the reason, and what the sender
+        can do.
     """
     plain, records = _decode(body, _plain_records, RECORDS_FORM)
     if len(body) > bounds.free_bytes:
@@ -118,10 +123,10 @@ def check_records(body: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> tuple[bytes, 
 def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
     if len(body) > MAX_BODY_BYTES:
         what = f"the body has {len(body):,} bytes"
-        way_out = f"send at most {MAX_BODY_BYTES:,} bytes at once"
+        way_out = f"send at most {MAX_BODY_BYTES:,} bytes per request"
         raise AdmissionError("$", what, way_out, Reason.TOO_LARGE)
     try:
-        # The decoder does not check what it skips, so a text that is no UTF-8 could hide there.
+        # The decoder does not check what it skips, so invalid UTF-8 could hide there.
         if not body.isascii():
             body.decode()
         value = decode(body)
@@ -129,14 +134,14 @@ def _decode(body: bytes, decode: Callable[[bytes], _T], form: Form) -> _T:
         raise error_of(str(error), form) from None
     except msgspec.DecodeError as error:
         reason = str(error).removeprefix("JSON is malformed: ")
-        what = f"the body is no JSON: {reason}"
+        what = f"the body is not valid JSON: {reason}"
         raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except UnicodeDecodeError as error:
-        what = f"the body is no UTF-8 at byte {error.start}"
+        what = f"the body is not valid UTF-8 at byte {error.start}"
         raise AdmissionError("$", what, form.whole, Reason.MALFORMED) from None
     except RecursionError:
         raise depth_error() from None
-    # Most bodies have no escape at all, and a single byte is found four times as fast.
+    # Most bodies have no escapes, and searching for a single byte is four times as fast.
     if b"\\" in body and b"\\u0000" in body and _NUL.search(body) is not None:
         try:
             place = next(places_of_nul(msgspec.json.decode(body), Place()), Place())
@@ -155,7 +160,7 @@ def _event(body: bytes) -> Event:
 
 def _plain_records(body: bytes) -> tuple[bytes, Sequence[SentRecord]]:
     with contextlib.suppress(msgspec.ValidationError):
-        return body, decode_plain(body)  # has no unknown field, so nothing in it is nested
+        return body, decode_plain(body)  # no unknown fields, so nothing is nested
     plain = with_plain_keys(body)
     records = decode_sent(plain)
     if _is_too_deep(plain):
@@ -174,7 +179,7 @@ def _is_too_deep(body: bytes) -> bool:
     brackets = brackets.replace(b'""', b"")
     if b'"' in brackets:
         brackets = b"".join(brackets.split(b'"')[::2])
-    # Each turn takes the innermost level away.
+    # Each pass removes the innermost level.
     for _ in range(DEPTH_MAX):
         if not brackets:
             return False
@@ -184,12 +189,12 @@ def _is_too_deep(body: bytes) -> bool:
 
 def depth_error() -> AdmissionError:
     """The error for a body that is nested deeper than `DEPTH_MAX`."""
-    what = f"it is nested too deeply, in more than {DEPTH_MAX} levels"
+    what = f"it is nested too deeply, more than {DEPTH_MAX} levels"
     return AdmissionError("$", what, "send flatter facets", Reason.TOO_DEEP)
 
 
 def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
-    """The error for the message of a `msgspec.ValidationError` about what stands at a path."""
+    """Turn the message of a `msgspec.ValidationError` about the value at a path into an error."""
     place = _PLACE.fullmatch(message)
     what, where = (message, "$") if place is None else (place["what"], place["where"] or "$")
     where = at + where[1:]
@@ -201,17 +206,17 @@ def error_of(message: str, form: Form, at: str = "$") -> AdmissionError:
     if where == "$":
         return AdmissionError(where, what, form.whole)
     field = without_indices(where).rpartition(".")[2]
-    # The decoder quotes a value that it does not know, however long it is.
+    # The decoder quotes unknown values in full, however long they are.
     return AdmissionError(where, what[:_WHAT_CHARS_MAX], _WAYS_OUT.get(field, form.part))
 
 
 def without_indices(where: str) -> str:
-    """A path without the indices of lists and the keys of dicts."""
+    """Remove list indices and dict keys from a path."""
     return _INDEX.sub("", where)
 
 
 def check_instant(text: str | None, where: str) -> None:
-    """Check an instant of an event, if there is one: it can be read, and is in range."""
+    """Check that an instant of an event, if there is one, is readable and in range."""
     if text is None:
         return
     try:
@@ -221,16 +226,16 @@ def check_instant(text: str | None, where: str) -> None:
 
 
 def nul_error(place: Place) -> AdmissionError:
-    """The error for a text that holds a NUL character."""
+    """The error for a string that contains a NUL character."""
     return AdmissionError(
-        str(place), "a text holds a NUL character, which backends cannot store", "leave it out"
+        str(place), "a string contains a NUL character, which backends cannot store", "remove it"
     )
 
 
 class Place(NamedTuple):
     """A place in a JSON value.
 
-    Its path is put together only when it is told: keys may be long, and many values may be below one.
+    The path is joined only when it is reported: keys may be long, and one key may hold many values.
     """
 
     part: str = "$"
@@ -245,7 +250,7 @@ class Place(NamedTuple):
 
 
 def places_of_nul(value: Any, place: Place) -> Iterator[Place]:  # noqa: ANN401 - any JSON value
-    """The places of all texts and of all objects with keys that hold a NUL character."""
+    """The places of all strings that contain a NUL character, and of all objects with such a key."""
     if isinstance(value, str):
         if "\0" in value:
             yield place

@@ -1,7 +1,7 @@
-"""Bounds: how long names may be, how many of something one event or record may have, and what that makes.
+"""Bounds: limits on name lengths, on item counts, and on the size of the records that one event produces.
 
-A body of a few KB may stand for gigabytes of records, because each output of an event gives a record and each
-of those repeats the event's names. The defaults are far above what any client is known to send.
+A body of a few KB can expand to gigabytes of records: each output of an event produces a record, and each
+record repeats the event's names. The defaults are far above anything that known clients send.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What one event or record may have at most.
+    """The limits for one event or record.
 
     Attributes:
-        name_chars: characters in a name or an id.
-        items: inputs, outputs, transforms, tags or annotations, of each.
-        made_chars: characters in the records that one event makes, together.
+        name_chars: the longest name or id, in characters.
+        items: the most inputs, outputs, transforms, tags or annotations, each counted separately.
+        made_chars: the total size of the records that one event produces, in characters.
     """
 
     name_chars: int = 2**16
@@ -40,49 +40,49 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def free_bytes(self) -> int:
-        """A body of so many bytes is within bounds: a dataset takes 26 bytes, a text its characters."""
+        """A body of at most so many bytes is within bounds: a dataset takes 26 bytes, a string its length."""
         return min(self.name_chars, self.items, isqrt(12 * self.made_chars))
 
 
 DEFAULT_BOUNDS: Final = Bounds()
 
-_SHORTER: Final = "send a shorter one, or raise the setting `admit_name_chars`"
+_SHORTER: Final = "shorten it, or raise the setting `admit_name_chars`"
 _FEWER: Final = "send fewer, or raise the setting `admit_items`"
 _LESS: Final = "send fewer outputs in one event, shorten its names, or raise the setting `admit_made_chars`"
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 _Found = tuple[str, Sized | None]
-"""What is bounded, and where it stands."""
+"""The path of a value, and the value whose length is limited."""
 
 
 def check_event_bounds(event: Event, bounds: Bounds) -> None:
-    """Refuse an event that is out of bounds by an `AdmissionError`."""
+    """Raise an `AdmissionError` if an event is out of bounds."""
     _check(_names_in(event), bounds.name_chars, "characters", _SHORTER)
     _check(_lists_in(event), bounds.items, "elements", _FEWER)
     if isinstance(event, RunEvent) and (chars := made_chars(event)) > bounds.made_chars:
-        what = f"would make records of {chars:,} characters, and at most {bounds.made_chars:,} are taken"
+        what = f"would produce records of {chars:,} characters; the limit is {bounds.made_chars:,}"
         raise AdmissionError("$.outputs", what, _LESS)
 
 
 def check_record_bounds(body: bytes, records: Iterable[SentRecord], bounds: Bounds) -> None:
-    """Refuse records, decoded from a body, if one of them is out of bounds by an `AdmissionError`."""
+    """Raise an `AdmissionError` if one of the records decoded from a body is out of bounds."""
     for at, record in enumerate(records):
         if len(record.transforms or ()) > bounds.items or len(record.annotations or ()) > bounds.items:
             _check(_lists_of(record, f"$[{at}]"), bounds.items, "elements", _FEWER)
     if not _may_hold_text(body, bounds.name_chars):
         return
     for at, record in enumerate(records):
-        # Encoding is far quicker than looking at each field, and what is small as a whole has no large part.
+        # Encoding is much faster than checking each field, and a small record has no large field.
         if len(_ENCODER.encode(record)) > bounds.name_chars:
             _check(_names_of(record, f"$[{at}]"), bounds.name_chars, "characters", _SHORTER)
 
 
 def _may_hold_text(body: bytes, chars: int) -> bool:
-    """Whether a JSON text can hold a text of more characters: somewhere there is no quote for as long."""
-    if b"\\" in body and b'\\"' in body:  # a single byte is found far faster
+    """Whether a JSON text can contain a longer string: a stretch of that length without a quote."""
+    if b"\\" in body and b'\\"' in body:  # searching for a single byte is much faster
         return True
-    # Whatever is as long covers one of these, wherever it begins.
+    # A string of that length covers at least one of these stretches, wherever it begins.
     step = max(chars // 2, 1)
     return any(body.find(b'"', at, at + step) < 0 for at in range(0, len(body) - step + 1, step))
 
@@ -90,9 +90,7 @@ def _may_hold_text(body: bytes, chars: int) -> bool:
 def _check(found: Iterable[_Found], most: int, unit: str, way_out: str) -> None:
     for where, bounded in found:
         if bounded is not None and len(bounded) > most:
-            raise AdmissionError(
-                where, f"has {len(bounded):,} {unit}, and at most {most:,} are taken", way_out
-            )
+            raise AdmissionError(where, f"has {len(bounded):,} {unit}; the limit is {most:,}", way_out)
 
 
 def _names_in(event: Event) -> Iterator[_Found]:

@@ -1,10 +1,12 @@
-"""Redaction: parts of facets that never reach the journal, nor anything that is made of it.
+"""Redaction: removes or masks parts of facets before they reach the journal or anything made from it.
 
-A rule is the path of what is dropped, ``run.facets.errorMessage.stackTrace``, or of what is masked,
-``job.facets.sql.query=mask``: then each text in there is replaced by `MASK`, each number by null. With
-``=mask-keys`` the keys of the objects in there are replaced as well. A ``*`` stands for any characters of a
-key, upper and lower case are the same, lists are looked through, and a key that holds dots is written as it
-is.
+A rule is a path. A plain path, such as ``run.facets.errorMessage.stackTrace``, drops the value. A path with
+``=mask``, such as ``job.facets.sql.query=mask``, replaces each string in the value by `MASK` and each number
+by null; ``=mask-keys`` also replaces the keys of its objects. A ``*`` matches any characters of a key.
+Matching ignores case and looks inside lists. A key that contains dots is written as it is.
+
+An event that was changed for Marquez's page has its parent in another facet, and the parent's job in the name
+of its own. If a rule removes anything of the parent, the event is kept as it was before that change.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from waybill.facets import PRESENTED_FACET
 from waybill.transport.admission.admission import admit_event, depth_error
 from waybill.transport.admission.bounds import DEFAULT_BOUNDS, Bounds
 from waybill.transport.errors import AdmissionError
@@ -39,6 +42,9 @@ _FULL: Final = b"""{
     "parent": {"run": {"runId": "a"}, "job": {"namespace": "a", "name": "a"}},
     "errorMessage": {"message": "a", "programmingLanguage": "a", "stackTrace": "a"},
     "tags": {"tags": [{"key": "a", "value": "a", "source": "a"}]},
+    "waybill_presented": {
+      "jobName": "a", "parent": {"run": {"runId": "a"}, "job": {"namespace": "a", "name": "a"}}
+    },
     "waybill_deltaFile": {
       "did": "a", "parentDid": "a", "systemName": "a", "dataSource": "a", "filename": "a", "dataSink": "a",
       "transforms": ["a"], "finalState": "COMPLETE", "annotations": {"a": "a"},
@@ -47,43 +53,43 @@ _FULL: Final = b"""{
   }},
   "job": {"namespace": "a", "name": "a"}
 }"""
-"""An event with all facets that admission checks."""
+"""An event with every facet that admission checks."""
 
 
 class Redaction:
-    """Admits events as `admit_event` does, and removes what rules name that `parse_rules` has checked."""
+    """Admits events as `admit_event` does, and redacts them by rules that `parse_rules` has checked."""
 
     def __init__(self, rules: Iterable[str] = (), bounds: Bounds = DEFAULT_BOUNDS) -> None:
         self.bounds: Final = bounds
         self._rules: Final = [_Rule(rule) for rule in rules]
 
     def admit(self, body: bytes) -> bytes:
-        """The bytes of an event that are to be kept: the given ones unless a rule is about them."""
+        """The bytes of an event to keep: the given bytes, unless a rule applies."""
         admit_event(body, self.bounds)
         try:
             return self.redact(body)
         except RecursionError:
             raise depth_error() from None
         except msgspec.DecodeError as error:
-            what = f"what is to be redacted cannot be read ({error})"
+            what = f"the part to redact is not readable ({error})"
             raise AdmissionError("$", what, "give numbers that fit 64 bits") from None
 
     def refused(self, body: bytes) -> bytes:
-        """What may be kept of a refused body: nothing if it is no JSON and a rule may be about it."""
+        """What may be kept of a refused body: nothing if it is not valid JSON and a rule might apply."""
         try:
             return self.redact(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return b""
 
     def redact(self, body: bytes) -> bytes:
-        """The bytes that are to be kept of an event that was admitted before.
+        """The bytes to keep of an event that was admitted earlier.
 
         Raises:
-            msgspec.DecodeError: what is to be redacted cannot be read.
-            RecursionError: it is nested too deep.
+            msgspec.DecodeError: the part to redact is not readable.
+            RecursionError: it is nested too deeply.
         """
         rules = self._rules
-        # An escape can hide a name, and letters outside of ASCII have cases that bytes do not show.
+        # An escape can hide a name, and the case of non-ASCII letters cannot be folded in bytes.
         if rules and body.isascii() and b"\\" not in body:
             lower = body.lower()
             rules = [rule for rule in rules if rule.may_concern(lower)]
@@ -91,6 +97,8 @@ class Redaction:
             return body
         value = msgspec.json.decode(body)
         found = [rule.apply(value) for rule in rules]
+        if _take_back(value):
+            found += [rule.apply(value) for rule in rules]
         return msgspec.json.encode(value) if any(found) else body
 
 
@@ -111,11 +119,11 @@ class _Rule:
         }
 
     def may_concern(self, lower: bytes) -> bool:
-        """Whether a JSON text in lower case can contain the path at all, its keys written plainly."""
+        """Whether a lower-case JSON text without escapes can contain the path at all."""
         return all(word in lower for word in self._words)
 
     def apply(self, value: Any, at: int = 0) -> bool:  # noqa: ANN401 - any JSON value
-        """Redact in place what the first `at` parts of the path lead to; whether anything was found."""
+        """Redact a value at the path's first `at` parts, in place; returns whether anything matched."""
         found = False
         if isinstance(value, list):
             for one in value:
@@ -137,9 +145,21 @@ class _Rule:
         return True
 
 
+def _take_back(event: Any) -> bool:  # noqa: ANN401 - any JSON value
+    """Give an event, in place, the parent and job name that it had before Marquez; whether it lacked them."""
+    match event:
+        case {"run": {"facets": dict(facets)}, "job": dict(job)}:
+            match facets.get(PRESENTED_FACET):
+                case {"jobName": str(name), "parent": parent}:
+                    del facets[PRESENTED_FACET]
+                    facets["parent"], job["name"] = parent, name
+                    return True
+    return False
+
+
 def _masked(value: Any, *, keys_too: bool) -> Any:  # noqa: ANN401 - any JSON value goes in and comes out
     if isinstance(value, dict):
-        # With their number, keys stay apart.
+        # The number keeps the keys distinct.
         return {
             f"{MASK} {number}" if keys_too else key: _masked(inner, keys_too=keys_too)
             for number, (key, inner) in enumerate(value.items(), 1)
@@ -150,14 +170,14 @@ def _masked(value: Any, *, keys_too: bool) -> Any:  # noqa: ANN401 - any JSON va
 
 
 def parse_rules(value: object) -> tuple[str, ...]:
-    """Check rules: a list, or a text with commas between them.
+    """Check rules, given as a list or as a comma-separated string.
 
     Raises:
-        ValueError: one is no rule, or would remove what an event must have.
+        ValueError: a rule is invalid, or would remove something that an event must have.
     """
     rules = value.split(",") if isinstance(value, str) else value
     if not isinstance(rules, (list, tuple)) or not all(isinstance(rule, str) for rule in rules):
-        raise ValueError("give paths of facets separated by commas")
+        raise ValueError("give paths of facets, separated by commas")
     rules = tuple(dict.fromkeys(rule.strip() for rule in rules if rule.strip()))
     for rule in rules:
         _check(rule)
@@ -168,13 +188,15 @@ def _check(rule: str) -> None:
     path, _, _ = rule.partition("=")
     if not _FORM.fullmatch(rule) or not path.startswith(_ROOTS) or "" in path.split("."):
         roots = ", ".join(f"{root}NAME" for root in _ROOTS)
-        raise ValueError(f"{rule!r} is no rule; give the path of a facet or of a part of one ({roots})")
+        raise ValueError(
+            f"{rule!r} is not a valid rule; give the path of a facet or of part of one ({roots})"
+        )
     event = msgspec.json.decode(_FULL)
     _Rule(rule).apply(event)
     try:
         admit_event(msgspec.json.encode(event))
     except AdmissionError as error:
         raise ValueError(
-            f"{rule!r} takes away what an event must have ({error.where}); "
-            f"mask a text with {path}{_MASKS}, or name the whole facet"
+            f"{rule!r} removes something that an event must have ({error.where}); "
+            f"mask a string with {path}{_MASKS}, or name the whole facet"
         ) from None

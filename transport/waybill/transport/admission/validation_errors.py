@@ -1,7 +1,7 @@
-"""Validation errors: everything that is wrong with a refused body, not only what the decoder met first.
+"""Validation errors: everything that is wrong with a refused body, not only the decoder's first error.
 
-Admission decides; this only explains its decision, so it may be slow. If it finds nothing, for example
-because a key is given twice, the reason that admission gave is the only one.
+Admission decides; this module only explains the decision, so it may be slow. If it finds nothing, for example
+because a key is given twice, admission's own reason is the only one reported.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from waybill.transport.admission.admission import (
 from waybill.transport.errors import AdmissionError
 
 ERRORS_MAX: Final = 100
-"""How many errors of one body are reported."""
+"""The maximum number of errors reported for one body."""
 
 EXPLAINED_BYTES_MAX: Final = 2**20
-"""Of a larger body only the first error is reported: finding all takes long, and many times its memory."""
+"""For a larger body only the first error is reported: finding all is slow and takes much memory."""
 
 
 def event_errors(body: bytes, first: AdmissionError) -> list[AdmissionError]:
-    """At most `ERRORS_MAX` errors of an event that `admit_event` refused, among them `first`, its reason."""
+    """At most `ERRORS_MAX` errors of an event that `admit_event` refused, including `first`, its reason."""
     return _errors(body, first, _errors_in_event)
 
 
@@ -81,7 +81,7 @@ def _errors_in_event(value: Any) -> Iterator[AdmissionError]:  # noqa: ANN401 - 
 
 
 def _walk(value: Any, model: Any, place: Place, form: Form) -> Iterator[AdmissionError]:  # noqa: ANN401 - JSON, types
-    """What a decoder of this type would find, at this place and everywhere below it."""
+    """The errors that a decoder of this type would find, at this place and everywhere below it."""
     try:
         _decoder(model).decode(msgspec.json.encode(value))
     except msgspec.ValidationError as error:
@@ -89,7 +89,7 @@ def _walk(value: Any, model: Any, place: Place, form: Form) -> Iterator[Admissio
     else:
         return
     inner = (_walk(part, kind, where, form) for part, kind, where in _parts(value, model, place))
-    # Lazily, because only some of many are reported.
+    # Lazy, because only some of many errors are reported.
     errors = chain(_missing(value, model, place, form), chain.from_iterable(inner))
     first = next(errors, None)
     yield error_of(message, form, str(place)) if first is None else first
@@ -97,7 +97,7 @@ def _walk(value: Any, model: Any, place: Place, form: Form) -> Iterator[Admissio
 
 
 def _parts(value: Any, model: Any, place: Place) -> Iterator[tuple[Any, Any, Place]]:  # noqa: ANN401 - JSON, types
-    """The members of a value that its type describes, each with its own type and place."""
+    """The members of a value that its type declares, each with its type and place."""
     kind = _kind(model)
     inside = get_args(kind)
     if isinstance(value, list) and get_origin(kind) in {tuple, list}:
@@ -113,7 +113,7 @@ def _parts(value: Any, model: Any, place: Place) -> Iterator[tuple[Any, Any, Pla
 
 
 def _bad(values: Sequence[Any], model: Any, begin: int = 0) -> Iterator[int]:  # noqa: ANN401 - JSON, types
-    """The indices of those values that are not of this type; good ones are passed over many at a time."""
+    """The indices of the values that are not of this type; valid ones are skipped many at a time."""
     try:
         _decoder(list[model]).decode(msgspec.json.encode(values))
     except msgspec.ValidationError:
@@ -145,7 +145,7 @@ def _fields(kind: Any) -> Mapping[str, msgspec.structs.FieldInfo]:  # noqa: ANN4
 
 
 def _kind(model: Any) -> Any:  # noqa: ANN401 - types
-    """The type without None and without constraints; each of ours is exactly one."""
+    """The type without None and without constraints; each of our fields has exactly one."""
     if get_origin(model) is Annotated:
         return _kind(get_args(model)[0])
     kinds: Sequence[Any] = [kind for kind in get_args(model) if kind is not NoneType]

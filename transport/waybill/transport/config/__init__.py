@@ -1,13 +1,17 @@
-"""The settings: what each may be, where its value came from, and which ones a home's runner works by."""
+"""The settings: the valid values of each, where its value came from, and which ones a home's runner uses."""
 
 from waybill.transport.config.agreement import (
+    AGREED as AGREED,
     agree as agree,
     agreed as agreed,
     agreeing as agreeing,
+    apply_command as apply_command,
     change as change,
+    check_agreed_root as check_agreed_root,
     conflicts as conflicts,
     follow as follow,
     obey as obey,
+    taking_over as taking_over,
     warn_of_conflicts as warn_of_conflicts,
 )
 from waybill.transport.config.backends import (
@@ -15,13 +19,16 @@ from waybill.transport.config.backends import (
     MARQUEZ as MARQUEZ,
     BackendSetting as BackendSetting,
     Detail as Detail,
+    check_url as check_url,
     kafka_address as kafka_address,
     without_users as without_users,
 )
 from waybill.transport.config.settings import (
     API_KEY_VARIABLES as API_KEY_VARIABLES,
+    HOME as HOME,
     SETTINGS as SETTINGS,
     Setting as Setting,
     Settings as Settings,
+    settings_files as settings_files,
 )
 from waybill.transport.config.validators import days as days

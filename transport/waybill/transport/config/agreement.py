@@ -1,10 +1,12 @@
-"""The agreed settings: those that a home's one runner works by, kept in the home.
+"""The agreed settings: those that a home's one runner uses, stored in the home.
 
-A home has one runner, so the projections' settings are the home's, not the process's. A setting that nobody
-gave a value follows the home. A value that differs is adopted while no runner is alive. While one is, it
-yields to the home's, with a warning; `strict` makes that an error. If emitters start at once and disagree,
-the first one's values count: it takes the runner's lease before it changes them, and hands the lease to the
-runner that it starts. `change` changes them whatever is alive.
+A home has one runner, so the projections' settings belong to the home, not to the process. A setting without
+a given value follows the home. If a given value differs, the home adopts it while no runner is alive. While
+one is alive, the home's value wins, with a warning; `strict` makes that an error. If emitters start at the
+same time and disagree, the first one's values win: it takes the runner's lease before it changes them, and
+hands the lease to the runner that it starts. `change` changes them even while a runner is alive.
+
+The root is the exception: a folder that is not the home's root is never adopted, since it may be a typo.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -19,13 +22,13 @@ import msgspec
 from waybill.transport import locks
 from waybill.transport.config.backends import freed_of_users, without_users
 from waybill.transport.config.settings import HOME, SETTINGS, Settings
-from waybill.transport.errors import JournalError, SettingsConflictError
+from waybill.transport.errors import JournalError, RootError, SettingsConflictError, reason_of
 from waybill.transport.fork_safety import without_forks
 from waybill.transport.permissions import set_home_mode
+from waybill.transport.root import check_root, known_root, where_filed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
-    from pathlib import Path
 
     from waybill.transport.journal import Journal
 
@@ -33,52 +36,94 @@ log = logging.getLogger("waybill.transport")
 
 _META_KEY: Final = "settings"
 _LOCK: Final = "agreement.lock"
-_AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
+AGREED: Final = tuple(name for name, setting in SETTINGS.items() if setting.of_home and not setting.secret)
+"""Every setting that a home stores."""
 
 _warned: Final[set[Path]] = set()
-"""The homes of which this process has said that their settings differ; a fork has said it, too."""
+"""The homes about whose different settings this process, or the one it was forked from, has warned."""
 
 
 def agreed(journal: Journal) -> dict[str, Any]:
     """The home's settings as plain JSON values without secrets; empty before the first emitter."""
-    # An earlier version kept the passwords of URLs, until the next agreement.
+    # An earlier version stored the passwords of URLs. They stay until the next agreement.
     return cast("dict[str, Any]", freed_of_users(msgspec.json.decode(journal.meta(_META_KEY) or "{}")))
 
 
 def conflicts(journal: Journal, settings: Settings) -> list[SettingsConflictError]:
-    """Where values that somebody gave differ from the home's."""
+    """The given values that differ from the home's."""
     home = agreed(journal)
     names = _differing(home, settings)
     way_out = (
-        f"use that, wait until it has ended (`waybill status` tells), give another home, or change what the "
-        f"home works with by `{_command(journal.home, home, settings, names)}`"
+        "use that value, wait until the runner has ended (see `waybill status`), give another home, or "
+        f"change the home's value: `{_taking_over(journal.home, home, settings, names)}`"
     )
     return [
         SettingsConflictError(
             name,
             without_users(settings.plain(name)),
             settings.origins[name],
-            f"the live runner of {journal.home} works with {home[name]!r}; {way_out}",
+            f"the live runner of {journal.home} uses {home[name]!r}; {way_out}",
         )
         for name in names
     ]
 
 
+def check_agreed_root(journal: Journal, settings: Settings) -> None:
+    """Check that the given root is the home's, wherever that is mounted, or may become the home's root.
+
+    Any folder may become it while the home has filed nothing and has agreed only on its own folder.
+
+    Raises:
+        SettingsConflictError: it is not.
+    """
+    home = agreed(journal)
+    if "root" not in _differing(home, settings):
+        return
+    given, own, known = settings.root, Path(home["root"]), known_root(journal)
+    if known is None and (own == journal.home or own.resolve() == given.resolve()):
+        return
+    is_there = False
+    with contextlib.suppress(RootError, OSError):
+        is_there = given.is_dir()
+        if known is not None:
+            check_root(journal, given)
+            return
+    command = apply_command(journal.home, {"root": str(given)})
+    what = (
+        f"{'is not the root of this home' if is_there else 'is not there'}, and {journal.home} files into "
+        f"{where_filed(known) or own}; correct it, or change the root of the home by `{command}`"
+    )
+    raise SettingsConflictError("root", str(given), settings.origins["root"], what)
+
+
 def _differing(home: Mapping[str, Any], settings: Settings) -> list[str]:
     return [
         name
-        for name in _AGREED
+        for name in AGREED
         if name in home and settings.explicit(name) and freed_of_users(settings.plain(name)) != home[name]
     ]
 
 
-def _command(path: Path, home: Mapping[str, Any], settings: Settings, names: Collection[str]) -> str:
-    """The command that makes the values of these settings the home's, with all that either redacts."""
-    words = ["waybill", "settings", "apply", "--home", str(path)]
-    for name in names:
-        value, flag = freed_of_users(settings.plain(name)), name.replace("_", "-")
-        if name == "redact":
-            value = _both(home, settings)
+def taking_over(journal: Journal, settings: Settings) -> str | None:
+    """The command that stores the given values in the home; None if they are there already."""
+    home = agreed(journal)
+    names = _differing(home, settings)
+    return _taking_over(journal.home, home, settings, names) if names else None
+
+
+def _taking_over(path: Path, home: Mapping[str, Any], settings: Settings, names: Collection[str]) -> str:
+    """The command that stores the values of these settings in the home, with all that either redacts."""
+    values: dict[str, Any] = {name: freed_of_users(settings.plain(name)) for name in names}
+    if "redact" in values:
+        values["redact"] = _both(home, settings)
+    return apply_command(path, values)
+
+
+def apply_command(home: Path, values: Mapping[str, Any]) -> str:
+    """The command line that makes these values, in their JSON form, a home's agreed ones."""
+    words = ["waybill", "settings", "apply", "--home", str(home)]
+    for name, value in values.items():
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
             words.append(f"--{flag}" if value else f"--no-{flag}")
         elif name == "backends":
@@ -89,7 +134,7 @@ def _command(path: Path, home: Mapping[str, Any], settings: Settings, names: Col
 
 
 def warn_of_conflicts(journal: Journal, settings: Settings) -> None:
-    """Log where values that somebody gave differ from the home's; once a process and home."""
+    """Log which given values differ from the home's, once per process and home."""
     if journal.home in _warned:
         return
     home = agreed(journal)
@@ -99,20 +144,20 @@ def warn_of_conflicts(journal: Journal, settings: Settings) -> None:
     _warned.add(journal.home)
     said = "; ".join(
         f"{name} = {without_users(settings.plain(name))!r} (from {settings.origins[name]}), "
-        f"agreed is {home[name]!r}" + (", and both redact" if name == "redact" else "")
+        f"agreed: {home[name]!r}" + (", and both apply" if name == "redact" else "")
         for name in names
     )
     log.warning(
-        "every event is kept, by the agreed settings of %s, which differ from those of this program: %s; "
-        "to change what is agreed: %s",
+        "every event is kept, but the agreed settings of %s differ from this program's, and win: %s; "
+        "to change the agreed settings: %s",
         journal.home,
         said,
-        _command(journal.home, home, settings, names),
+        _taking_over(journal.home, home, settings, names),
     )
 
 
 def _both(home: Mapping[str, Any], settings: Settings) -> list[str]:
-    """What either of the two redacts."""
+    """Everything that either of the two redacts."""
     return list(dict.fromkeys([*home["redact"], *settings.redact]))
 
 
@@ -120,17 +165,18 @@ def _both(home: Mapping[str, Any], settings: Settings) -> list[str]:
 def agreeing(
     journal: Journal, settings: Settings, *, as_runner: bool = False
 ) -> Iterator[tuple[Settings, locks.Lease | None]]:
-    """Agree on the home's settings, and let nobody else do so until the end of the block.
+    """Agree on the home's settings, and keep others from doing so until the end of the block.
 
-    The caller's settings change the home's where they differ, unless another process is the runner. A caller
-    that holds the runner's lease says so by `as_runner`.
+    The caller's settings change the home's where they differ, unless another process is the runner. A root
+    that is not the home's never changes them. A caller that holds the runner's lease sets `as_runner`.
 
     Yields:
         The settings with the home's values; and the runner's lease if it was free, which is released at the
         end of the block unless it was handed over.
 
     Raises:
-        SettingsConflictError: a live runner works with another value, and the settings are strict.
+        SettingsConflictError: a live runner uses another value, or the root is not the home's, and the
+            settings are strict; or the caller is the runner, and the root is not the home's.
         JournalError: the home cannot be locked.
     """
     with contextlib.ExitStack() as stack:
@@ -142,10 +188,19 @@ def agreeing(
         yielding: list[str] = []
         if lease is not None:
             stack.callback(lease.release)
-        elif not as_runner:
+        if lease is not None or as_runner:
+            try:
+                check_agreed_root(journal, settings)
+            except SettingsConflictError:
+                # A program that emits must lose no event to a wrong path, nor change the root by it.
+                if as_runner or settings.strict:
+                    raise
+                yielding = ["root"]
+        else:
             yielding = _differing(agreed(journal), settings)
             if yielding and settings.strict:
                 raise conflicts(journal, settings)[0]
+        if yielding:
             warn_of_conflicts(journal, settings)
         values = _store(journal, settings, yielding)
         followed = follow(settings, values, yielding)
@@ -159,14 +214,16 @@ def agree(journal: Journal, settings: Settings, *, as_runner: bool = False) -> S
         return followed
 
 
-def change(journal: Journal, settings: Settings) -> None:
-    """Make the values that somebody gave the home's, whatever is alive; a live runner takes them over.
+def change(journal: Journal, settings: Settings, unset: Collection[str] = ()) -> None:
+    """Store the given values in the home, even while a runner is alive; a live runner takes them over.
+
+    The values of the settings in `unset` are stored, too, although they are the defaults.
 
     Raises:
         JournalError: the home cannot be locked.
     """
     with _locked(journal.home):
-        _store(journal, settings)
+        _store(journal, settings, unset=unset)
 
 
 @contextlib.contextmanager
@@ -181,37 +238,43 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def _unlockable(home: Path, error: OSError) -> JournalError:
-    return JournalError(f"{home} cannot be locked ({error}); check its disk and its permissions")
+    return JournalError(f"{home} cannot be locked ({reason_of(error)}); check its disk and its permissions")
 
 
-def _store(journal: Journal, settings: Settings, yielding: Collection[str] = ()) -> dict[str, Any]:
-    """Keep the values that somebody gave, but those of `yielding`, as the home's; returns all of these."""
+def _store(
+    journal: Journal, settings: Settings, yielding: Collection[str] = (), unset: Collection[str] = ()
+) -> dict[str, Any]:
+    """Store the given values except those of `yielding`, and the values of `unset`, in the home.
+
+    Returns:
+        All settings of the home.
+    """
     home, stored = agreed(journal), journal.meta(_META_KEY)
-    own = {name: freed_of_users(settings.plain(name)) for name in _AGREED}
-    values = {
-        name: own[name] if settings.explicit(name) and name not in yielding else home.get(name, own[name])
-        for name in _AGREED
-    }
+    own = {name: freed_of_users(settings.plain(name)) for name in AGREED}
+    changed = {name for name in AGREED if settings.explicit(name) and name not in yielding} | {*unset}
+    values = {name: own[name] if name in changed else home.get(name, own[name]) for name in AGREED}
     kept = msgspec.json.encode(values).decode()
     if stored is not None and msgspec.json.decode(stored) != home:
-        journal.overwrite_meta(_META_KEY, kept)  # there were passwords in it
+        journal.overwrite_meta(_META_KEY, kept)  # the stored text had passwords in it
     elif stored != kept:
         journal.set_meta(_META_KEY, kept)
     if set_home_mode(journal.home, values["home_mode"]):
         log.warning(
-            "%s was open to other users, and is not any more; see the setting home_mode", journal.home
+            "%s was open to other users and no longer is; to let its group in: `%s`",
+            journal.home,
+            apply_command(journal.home, {"home_mode": "group"}),
         )
     return values
 
 
 def follow(settings: Settings, home: dict[str, Any], yielding: Collection[str] = ()) -> Settings:
-    """The settings with a home's values in place of those that nobody gave, and of those that yield.
+    """The settings, with the home's values for those that nobody gave and for those that yield.
 
-    What either of the two redacts is redacted. A key for one backend is never sent to another.
+    Everything that either of the two redacts is redacted. A key for one backend is never sent to another.
     """
     followed: dict[str, object] = {
         name: home[name]
-        for name in _AGREED
+        for name in AGREED
         if name in home and (name in yielding or not settings.explicit(name))
     }
     if "redact" in yielding:
@@ -224,12 +287,13 @@ def follow(settings: Settings, home: dict[str, Any], yielding: Collection[str] =
 def obey(journal: Journal, env: Mapping[str, str] | None = None) -> Settings:
     """The settings of a home's runner: the agreed ones, whatever this process's environment and files say.
 
-    Only secrets come from these, because the home does not keep them; without `env`, from the process's own.
+    Only the secrets come from `env`, by default the process's environment, and from the files, because the
+    home does not store them.
     """
-    home = {name: value for name, value in agreed(journal).items() if name in _AGREED}
+    home = {name: value for name, value in agreed(journal).items() if name in AGREED}
     settings = Settings.load({**home, "home": journal.home}, origin=HOME, env=env)
-    # A setting without a value in the home has none, whatever the environment says. The others have been
-    # completed by their secrets.
+    # A setting without a value in the home has none, whatever the environment says. The others have got
+    # their secrets by now.
     settings = settings.with_values({name: None for name, value in home.items() if value is None}, HOME)
     journal.max_bytes = settings.journal_max_bytes
     return settings

@@ -1,22 +1,23 @@
-"""The settings: one table of what each may be and what it is for, and where their values come from.
+"""The settings: one table with the valid values and the purpose of each, and the sources of their values.
 
-The same names everywhere, nearest first: what the caller gives (a key of the transport's OpenLineage config,
-an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the working folder,
-``~/.config/waybill/config.yaml``, the default.
+A setting has the same name in every source. The sources, nearest first: the caller (a key of the transport's
+OpenLineage config, an option of a command), ``WAYBILL_<NAME>`` in the environment, ``waybill.yaml`` in the
+working folder, ``~/.config/waybill/config.yaml``, the default.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
+from waybill.facets import AnnotationRule
 from waybill.transport.admission import DEFAULT_BOUNDS, Bounds, parse_rules
 from waybill.transport.config import validators as check
 from waybill.transport.config.backends import (
@@ -33,15 +34,18 @@ from waybill.transport.config.backends import (
     without_keys,
     without_users,
 )
-from waybill.transport.errors import SettingsError
+from waybill.transport.errors import SettingsError, SettingsFileError, reason_of
 from waybill.transport.permissions import HomeMode
 
 _DEFAULT: Final = "default"
 HOME: Final = "home"
-"""The origin of a value that the home has agreed on."""
+"""The origin of a value that comes from the home's agreed settings."""
+
+_PAGES: Final = "https://waybill-lineage.github.io/waybill/"
+"""The address of the documentation."""
 
 _RETIRED: Final = frozenset({"journal_when_full"})
-"""Settings of earlier versions that do nothing any more."""
+"""Settings of earlier versions that no longer have any effect."""
 
 _OTHER_VARIABLES: Final = {"marquez_url": "MARQUEZ_URL", "marquez_api_key": "OPENLINEAGE_API_KEY"}
 """The names that users of OpenLineage know."""
@@ -51,16 +55,16 @@ API_KEY_VARIABLES: Final = ("WAYBILL_MARQUEZ_API_KEY", _OTHER_VARIABLES["marquez
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One line of the table: the options of the commands and the README's table are made of these, too.
+    """One row of the table. The options of the commands and the page of settings are generated from it, too.
 
     Attributes:
         metavar: stands for the value in the help of the option; empty for a switch.
-        default: the default in words, where the value alone does not say it well.
-        check: makes the value of what was given, or raises a ValueError that says what to give; None: by the
-            type, which is that of a switch, of a folder or of a few words.
-        of_home: the home's one runner works by it: the home keeps it, and every process follows it.
-        secret: it is never shown, and the home does not keep it: a runner gets it by its environment.
-        holds_secrets: what was given for it is never repeated in a message.
+        default: the default in words, where the value alone is not clear.
+        check: converts the given value, or raises a ValueError that says what to give; None: the
+            type decides, which is then a switch, a folder or one of a few words.
+        of_home: the home's one runner uses it: the home stores it, and every process follows it.
+        secret: it is never shown, and the home does not store it: a runner gets it from its environment.
+        holds_secrets: messages never repeat the given value.
     """
 
     metavar: str
@@ -80,28 +84,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     home: Annotated[
         Path,
-        Setting("DIR", "The journal and the runner's log; on a local disk.", "the platform's data folder"),
+        Setting(
+            "DIR",
+            "Folder of the journal and the runner's log; on a local disk.",
+            "the platform's data folder",
+        ),
     ]
     home_mode: Annotated[
         HomeMode,
-        _agreed("WHO", "Who can open the home: 'private', only its user; 'group', the folder's group too."),
+        _agreed("WHO", "Who can open the home: 'private', only its user; 'group', also the folder's group."),
     ] = "private"
     root: Annotated[Path, _agreed("DIR", "Where the provenance files and the archive go.", "the home")]
     system_name: Annotated[
-        str, Setting("NAME", "The name in records that carry none.", "the host's name", check=check.name)
+        str, Setting("NAME", "System name of records that carry none.", "the host's name", check=check.name)
     ]
     provenance_enabled: Annotated[
-        bool, _agreed("", "Write the provenance files; while off, events wait in the journal.")
+        bool, _agreed("", "Write the provenance files; while this is off, events wait in the journal.")
     ] = False
     provenance_age_off_days: Annotated[
-        float, _agreed("DAYS", "How old a file gets before `waybill age-off` removes it.", check=check.days)
+        float, _agreed("DAYS", "Age from which `waybill age-off` removes a file.", check=check.days)
     ] = 3.0
     provenance_annotations_allowed: Annotated[
         frozenset[str],
-        _agreed("KEYS", "Annotation keys that reach the records, separated by commas.", check=check.keys),
+        _agreed("KEYS", "Annotation keys to write into the records, separated by commas.", check=check.keys),
     ] = frozenset()
+    provenance_reasons: Annotated[
+        bool,
+        _agreed("", "Record why a file failed or was filtered, whichever keys are allowed.", "on"),
+    ] = True
     archive_enabled: Annotated[
-        bool, _agreed("", "Keep every event as Parquet, so that the journal may delete it.", "on")
+        bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
     marquez_url: Annotated[
         str | None,
@@ -111,7 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         _agreed(
             "KEY",
-            "Sent to the backend as a bearer token; better set in the environment.",
+            "Bearer token for the backend; better set in the environment.",
             "$OPENLINEAGE_API_KEY",
             check=check.text,
             secret=True,
@@ -121,21 +133,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     marquez_detail: Annotated[
         Detail,
         _agreed(
-            "WHAT", "'every' event; files as a 'summary' a minute; 'auto': summaries while it is behind."
+            "WHAT", "'every' event; files as a 'summary' per minute; 'auto': summaries while it is behind."
         ),
     ] = "auto"
     detail_backlog: Annotated[
-        int, _agreed("COUNT", "From how many waiting events on 'auto' makes summaries.", check=check.count)
+        int,
+        _agreed("COUNT", "Number of waiting events from which 'auto' makes summaries.", check=check.count),
     ] = DETAIL_BACKLOG
     public_url: Annotated[
         str | None,
-        _agreed("URL", "Where users reach the collector, for links in Marquez.", "that of listen", check.url),
+        _agreed(
+            "URL", "Address of the collector for users, for links in Marquez.", "where it listens", check.url
+        ),
+    ] = None
+    marquez_page_url: Annotated[
+        str | None,
+        _agreed("URL", "Address of Marquez's web page, for links to it.", "", check.url),
     ] = None
     backends: Annotated[
         tuple[BackendSetting, ...],
         _agreed(
             "JSON",
-            "Further backends, a list as in docs/marquez.md; better set in waybill.yaml.",
+            f"More backends, a list as described at {_PAGES}marquez/; better set in waybill.yaml.",
             check=parse_backends,
             holds_secrets=True,
         ),
@@ -144,29 +163,37 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         _agreed(
             "RULES",
-            "Parts of facets to drop or mask first, see docs/collector.md; separated by commas.",
+            f"Parts of facets to drop or mask before storage, see {_PAGES}collector/; separated by commas.",
             check=parse_rules,
         ),
     ] = ()
     admit_name_chars: Annotated[
-        int, Setting("COUNT", "The longest name or id that is taken, in characters.", check=check.count)
+        int, Setting("COUNT", "Longest accepted name or id, in characters.", check=check.count)
     ] = DEFAULT_BOUNDS.name_chars
     admit_items: Annotated[
         int,
-        Setting("COUNT", "How many inputs, outputs, transforms, … one event may have.", check=check.count),
+        Setting("COUNT", "Most inputs, outputs, transforms, … that one event may have.", check=check.count),
     ] = DEFAULT_BOUNDS.items
     admit_made_chars: Annotated[
         int,
-        Setting("COUNT", "How many characters the records of one event may have.", check=check.count),
+        Setting("COUNT", "Most characters that the records of one event may have.", check=check.count),
     ] = DEFAULT_BOUNDS.made_chars
     journal_retain_days: Annotated[
         float,
         _agreed(
-            "DAYS", "How long the journal keeps what every projection has, given room.", check=check.days
+            "DAYS",
+            "How long the journal keeps entries that every projection has, if there is space.",
+            check=check.days,
         ),
     ] = 7.0
+    close_stale_after: Annotated[
+        float | None,
+        _agreed(
+            "DAYS", "Age from which the runner ends a silent run; that end is inferred.", "off", check.days
+        ),
+    ] = None
     journal_max_bytes: Annotated[
-        int, _agreed("SIZE", "The journal's largest size, as 500MiB.", "10 GiB", check=check.size_bytes)
+        int, _agreed("SIZE", "Largest size of the journal, such as 500MiB.", "10 GiB", check=check.size_bytes)
     ] = 10 * 2**30
     runner: Annotated[
         Literal["child", "none"],
@@ -180,13 +207,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Path | None,
         Setting(
             "DIR",
-            "Where events are kept while the home cannot be used; of this user alone.",
+            "Where events are kept while the home cannot be used; private to this user.",
             "$XDG_STATE_HOME/waybill/fallback",
             check=check.folder,
         ),
     ] = None
     strict: Annotated[
-        bool, Setting("", "An error where a live runner works with other settings, or a home cannot be used.")
+        bool, Setting("", "Fail if a live runner uses other settings, or if the home cannot be used.")
     ] = False
     listen: Annotated[str, Setting("HOST:PORT", "The address of `waybill serve`.", check=check.address)] = (
         "127.0.0.1:8090"
@@ -206,7 +233,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Literal["text", "json"], Setting("FORMAT", "How `waybill serve` logs on stderr: 'text' or 'json'.")
     ] = "text"
     origins: Mapping[str, str] = {}
-    """Where the value of each setting came from."""
+    """The source of each setting's value."""
 
     @classmethod
     def load(
@@ -217,11 +244,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Settings:
-        """Gather the settings, nearest first, and check each.
+        """Gather the settings, nearest source first, and check each.
 
         Args:
             overrides: values given by the caller; None counts as not given.
-            origin: what to call the caller in messages.
+            origin: the caller's name in messages.
             env: None: the environment of the process.
             cwd: the folder of ``waybill.yaml``; None: the working folder.
 
@@ -234,8 +261,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for source, values in _sources(overrides or {}, origin, env, cwd or Path.cwd()):
             for name, value in values.items():
                 if name not in SETTINGS:
-                    what = f"is not a setting; known are {', '.join(SETTINGS)}"
-                    raise SettingsError(name, value, source, what)
+                    raise SettingsError(name, value, source, _unknown(name))
                 if value is not None and name not in found:
                     found[name] = (value, source)
                 elif value is not None:
@@ -263,29 +289,41 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         sources = {name: _DEFAULT if value is None else origin for name, value in values.items()}
         return msgspec.structs.replace(self, **checked, origins={**self.origins, **sources})
 
+    def reset(self, names: Collection[str]) -> Settings:
+        """The same settings, with the defaults of these, as if nobody had given them values."""
+        fields = {field.name: field.default for field in msgspec.structs.fields(type(self))}
+        defaults = {name: self.home if name == "root" else fields[name] for name in names}
+        origins = {**self.origins, **dict.fromkeys(names, _DEFAULT)}
+        return msgspec.structs.replace(self, **defaults, origins=origins)
+
     def _refuse_own_endpoint(self) -> None:
-        """Events delivered to Waybill's own endpoint would be delivered again, for ever."""
+        """Events that are delivered to Waybill's own endpoint would be delivered again, forever."""
         if self.marquez_url is not None and any(one.name == MARQUEZ for one in self.backends):
-            what = "is the name of the backend that marquez_url stands for, give this one another"
+            what = "is the name of the backend at marquez_url; give this one another name"
             raise SettingsError("backends", MARQUEZ, self.origins["backends"], what)
         places = [("marquez_url", self.marquez_url)] if self.marquez_url else []
         places += [("backends", one.endpoint) for one in self.backends if one.backend in OVER_HTTP]
         for name, url in places:
             if is_waybill_itself(url, self.listen, self.public_url):
                 own = f"listen = {self.listen}, public_url = {self.public_url or '(none)'}"
-                what = f"is Waybill's own endpoint ({own}); give where the backend is"
+                what = f"is Waybill's own endpoint ({own}); give the URL of the backend"
                 raise SettingsError(name, without_users(url), self.origins[name], what)
 
     @property
     def bounds(self) -> Bounds:
-        """What one event or record may have at most."""
+        """The most that one event or record may have."""
         return Bounds(
             name_chars=self.admit_name_chars, items=self.admit_items, made_chars=self.admit_made_chars
         )
 
     @property
+    def annotation_rule(self) -> AnnotationRule:
+        """Which annotations of a record are written."""
+        return AnnotationRule(self.provenance_annotations_allowed, self.provenance_reasons)
+
+    @property
     def environment(self) -> dict[str, str]:
-        """The variables that give a runner the secrets, which are not kept in the home."""
+        """The variables that pass the secrets to a runner, because the home does not store them."""
         found = {}
         if self.marquez_api_key:
             found[API_KEY_VARIABLES[0]] = self.marquez_api_key
@@ -296,11 +334,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def explicit(self, name: str) -> bool:
-        """Whether somebody gave this setting a value: it is neither the default nor the home's own."""
+        """Whether somebody gave this setting a value, so that it is neither the default nor the home's."""
         return self.origins.get(name, _DEFAULT) not in {_DEFAULT, HOME}
 
+    def chosen(self, name: str) -> bool:
+        """Whether this setting has a value other than the default, including one that the home agreed on."""
+        return self.origins.get(name, _DEFAULT) != _DEFAULT
+
     def plain(self, name: str) -> str | bool | float | list[str] | list[dict[str, str]] | None:
-        """One value as JSON has it; backends without their keys."""
+        """One value in its JSON form; backends without their keys."""
         value: Any = getattr(self, name)
         if name == "backends":
             return without_keys(self.backends)
@@ -309,7 +351,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return str(value) if isinstance(value, Path) else value
 
     def shown(self, name: str) -> str:
-        """One value for people to read: secrets are masked, and no value is ``(none)``."""
+        """One value for people to read: secrets are masked, and a missing value is ``(none)``."""
         value: Any = self.plain(name)
         if value in (None, [], ""):
             return "(none)"
@@ -328,6 +370,15 @@ SETTINGS: Final[dict[str, Setting]] = {
 """Every setting by its name, in the order of the documentation."""
 
 
+def _unknown(name: str) -> str:
+    """The problem with a name that no setting has."""
+    import difflib  # needed for this alone
+
+    close = difflib.get_close_matches(name, SETTINGS, 1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"is not a setting; {meant}`waybill settings` lists them all"
+
+
 def _check(name: str, value: object, origin: str) -> Any:  # noqa: ANN401 - the type of the setting
     setting, kind = SETTINGS[name], _HINTS[name].__origin__
     try:
@@ -342,7 +393,7 @@ def _check(name: str, value: object, origin: str) -> Any:  # noqa: ANN401 - the 
 
 
 def _complete(checked: dict[str, Any], farther: list[tuple[str, object, str]]) -> None:
-    """Add the secrets of farther sources, such as a file that only one user can read."""
+    """Add the secrets from farther sources, such as a file that only one user can read."""
     for name, value, source in farther:
         if name == "backends":
             checked[name] = with_keys(checked[name], _check(name, value, source))
@@ -353,16 +404,25 @@ def _complete(checked: dict[str, Any], farther: list[tuple[str, object, str]]) -
 def _sources(
     overrides: Mapping[str, object], origin: str, env: Mapping[str, str], cwd: Path
 ) -> Iterator[tuple[str, Mapping[str, object]]]:
-    """What each source gives, the nearest first."""
+    """The values of each source, nearest first."""
     yield origin, _without_retired(overrides)
     for name in SETTINGS:
         for variable in (f"WAYBILL_{name.upper()}", _OTHER_VARIABLES.get(name, "")):
             if env.get(variable):
                 yield f"environment {variable}", {name: env[variable]}
-    yield str(cwd / "waybill.yaml"), _without_retired(_from_yaml(cwd / "waybill.yaml"))
-    with contextlib.suppress(RuntimeError):  # in a container, the user may have no home
-        config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "waybill" / "config.yaml"
-        yield str(config), _without_retired(_from_yaml(config))
+    for file in settings_files(env, cwd):
+        yield str(file), _without_retired(_from_yaml(file))
+
+
+def settings_files(env: Mapping[str, str] | None = None, cwd: Path | None = None) -> tuple[Path, ...]:
+    """The files that may hold settings: the working folder's, then the user's, if that user has a home."""
+    env = os.environ if env is None else env
+    own = (cwd or Path.cwd()) / "waybill.yaml"
+    try:
+        config = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    except RuntimeError:  # in a container, the user may have no home
+        return (own,)
+    return own, config / "waybill" / "config.yaml"
 
 
 def _without_retired(values: Mapping[str, object]) -> Mapping[str, object]:
@@ -375,18 +435,25 @@ def _from_yaml(path: Path) -> Mapping[str, object]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        what = f"cannot be read ({error}); correct it, or its permissions, or the environment's HOME"
-        raise SettingsError("(file)", str(path), str(path), what) from None
-    import yaml  # a pipeline without a settings file does not pay for the parser
+        what = f"cannot be read ({reason_of(error)}); correct the file, its permissions, or the variable HOME"
+        raise SettingsFileError(str(path), what) from None
+    import yaml  # here, so that a pipeline without a settings file does not load the parser
 
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise SettingsError("(file)", str(path), str(path), f"is not YAML, correct it: {error}") from None
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        what = f"is not valid YAML{where}; write each setting as `name: value`, and quote special characters"
+        raise SettingsFileError(str(path), what) from None
     if not isinstance(content, dict | None):
-        what = "must hold names with values, as `root: /data/lineage`"
-        raise SettingsError("(file)", str(path), str(path), what)
-    return {str(name): value for name, value in (content or {}).items()}
+        what = "must hold names with values, such as `root: /data/lineage`"
+        raise SettingsFileError(str(path), what)
+    # YAML turns text that looks like a date into a date.
+    return {
+        str(name): value.isoformat() if isinstance(value, date) else value
+        for name, value in (content or {}).items()
+    }
 
 
 def _default_fallback() -> Path | None:
@@ -405,5 +472,5 @@ def _default_home() -> Path:
     try:
         return Path(platformdirs.user_data_dir("waybill", appauthor=False))
     except RuntimeError:
-        what = "this user has no folder for it; give the path of one"
+        what = "this user has no data folder; give the path of a folder"
         raise SettingsError("home", None, _DEFAULT, what) from None

@@ -1,4 +1,4 @@
-"""What a setting may be: a check returns the value to use, or raises a ValueError that says what to give."""
+"""The checks of settings. Each returns the value to use, or raises a ValueError that says what to give."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIZE_UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**1
 
 
 def folder(value: object) -> Path:
-    """The path of a local folder, in full."""
+    """The absolute path of a local folder."""
     path = str(value) if isinstance(value, (str, Path)) else ""
     if not _is_text(path):
         raise ValueError("give the path of a folder, in UTF-8")
@@ -27,25 +27,28 @@ def folder(value: object) -> Path:
     try:
         return Path(path).expanduser().absolute()
     except RuntimeError:
-        raise ValueError("there is no such user's home, give the path in full") from None
+        raise ValueError("there is no such user; give the absolute path") from None
 
 
 def text(value: object) -> str:
-    """A text that is not empty."""
-    if not isinstance(value, str) or not _is_text(value):
-        raise ValueError("give a text that is not empty, in UTF-8")
+    """Text that is not empty."""
+    if not isinstance(value, str):
+        what = "give text, in quotes if it is a number or a word such as true"
+        raise ValueError(what)  # noqa: TRY004 - as every check does
+    if not _is_text(value):
+        raise ValueError("give text that is not empty, in UTF-8")
     return value
 
 
 def _is_text(value: str) -> bool:
-    """Whether it is neither empty nor made of an environment variable's bytes that are not UTF-8."""
+    """Whether it is not empty, and has no bytes of an environment variable that are not UTF-8."""
     with contextlib.suppress(UnicodeEncodeError):
         return b"\0" not in value.encode() and bool(value)
     return False
 
 
 def name(value: object) -> str:
-    """A text short enough to be a name."""
+    """Text short enough for a name."""
     given = text(value)
     if len(given) > _NAME_CHARS_MAX:
         raise ValueError(f"give at most {_NAME_CHARS_MAX} characters")
@@ -53,7 +56,7 @@ def name(value: object) -> str:
 
 
 def flag(value: object) -> bool:
-    """Yes or no, in the words that people use."""
+    """Yes or no, in any of the usual words."""
     word = str(value).strip().lower()
     if word not in _YES | _NO:
         raise ValueError("give true or false")
@@ -72,7 +75,7 @@ def count(value: object) -> int:
     """How many of something, 0 or more."""
     number = _number(value)
     if not 0 <= number < 2**53 or number != int(number):
-        raise ValueError("give a whole number of 0 or more")
+        raise ValueError("give a whole number, 0 or more")
     return int(number)
 
 
@@ -89,12 +92,12 @@ def size_bytes(value: object) -> int:
     digits = text.rstrip("bgikm")
     number = _number(digits) * _SIZE_UNITS.get(text[len(digits) :] or "b", math.nan)
     if not 2**20 <= number < 2**63:
-        raise ValueError("give a size of at least 1 MiB, in bytes or as 500MiB or 10GiB")
+        raise ValueError("give a size of at least 1 MiB, in bytes or in a form like 500MiB or 10GiB")
     return int(number)
 
 
 def keys(value: object) -> frozenset[str]:
-    """Keys with commas between them, or a list of them."""
+    """Keys separated by commas, or a list of them."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple, set, frozenset)) or not all(
         isinstance(part, str) for part in parts
@@ -104,14 +107,14 @@ def keys(value: object) -> frozenset[str]:
 
 
 def places(value: object) -> tuple[str, ...]:
-    """Folders or URLs with commas between them, or a list of them."""
+    """Folders or URLs separated by commas, or a list of them."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, str) for part in parts):
         raise ValueError("give folders or URLs of object stores, separated by commas")
     found = tuple(part.strip() for part in parts if part.strip())
     if any(place.startswith(("http:", "https:")) for place in found):
         raise ValueError(
-            "give folders or URLs of object stores; `waybill spark catch-up` asks a History Server"
+            "give folders or URLs of object stores; use `waybill spark catch-up` to query a History Server"
         )
     return found
 
@@ -135,8 +138,10 @@ def address(value: object) -> str:
     """``host:port``."""
     given = text(value)
     host, _, port = given.rpartition(":")
-    if not host or not port.isdecimal() or int(port) >= 2**16:
-        raise ValueError("give host:port, as 127.0.0.1:8090")
+    if not host or not port.isdecimal():
+        raise ValueError("give host:port, such as 127.0.0.1:8090")
+    if int(port) >= 2**16:
+        raise ValueError("give a port from 0 to 65535, such as 127.0.0.1:8090")
     return given
 
 

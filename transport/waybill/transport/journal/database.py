@@ -2,7 +2,7 @@
 
 - Writers of several processes queue at an OS lock before SQLite's own, which would let one of them starve.
 - No read transaction outlives a call, so a checkpoint can always finish.
-- Before each commit it is made sure that the files are still those at the path, see `watch`.
+- Each commit first checks that the open files are still those at the path, see `watch`.
 - Nothing of SQLite is open while the process forks: a child that inherits SQLite's record of locks believes
   it holds locks that it does not have (https://www.sqlite.org/howtocorrupt.html, section 2.6).
 """
@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import apsw
 
-from waybill.transport.errors import JournalError, JournalFullError, JournalTooLargeError
+from waybill.transport.errors import JournalError, JournalFullError, JournalTooLargeError, reason_of
 from waybill.transport.files import sync
 from waybill.transport.fork_safety import survive_forks
 from waybill.transport.journal.nodes import new_node
-from waybill.transport.journal.rescue import check_without_log, save, take_back
+from waybill.transport.journal.rescue import begin_anew, check_without_log, note_made, save, take_back
 from waybill.transport.journal.schema import migrate
 from waybill.transport.journal.watch import Watch, log_of
 from waybill.transport.permissions import file_mode, open_private
@@ -51,14 +51,15 @@ _T = TypeVar("_T")
 
 
 class Database:
-    """One process's access to a journal's database; it connects when it is first used.
+    """One process's access to a journal's database; it connects at its first use.
 
     Every method raises a `JournalError` if the disk fails or is full, the database is damaged, or its files
-    were deleted, replaced or truncated. In that case what is still open is saved, see `rescue`.
+    were deleted, replaced or truncated. In the last case the files that are still open are saved, see
+    `rescue`.
 
     Args:
         path: the file; its folder exists.
-        clock: tells the seconds by which fsyncs, and looks at the files between commits, are spaced out.
+        clock: returns the seconds that space out fsyncs, and checks of the files between commits.
     """
 
     def __init__(self, path: Path, vfs: str | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -72,12 +73,12 @@ class Database:
         self._lost: str | None = None
         """Why it cannot be used any more."""
         self._rescue_due_s = float("inf")
-        """When it is tried again to save what is open, after a failure."""
+        """When to try again to save the open files, after a failure."""
         self._lock_descriptor: int | None = None
         self._close_descriptor: weakref.finalize[[int], Database] | None = None
-        """Closes it also where nobody has called `close`; connections do that by themselves."""
+        """Closes it even if nobody calls `close`; connections do that by themselves."""
         self.write_lock = threading.RLock()
-        """Held by the thread that writes. A signal handler gets past it, see `refuse_reentry`."""
+        """Held by the thread that writes. A signal handler in that thread passes it, see `refuse_reentry`."""
         self._is_lazy = False
         """Whether the writer's commits are not fsynced."""
         self._has_unsynced, self._synced_s = False, float("-inf")
@@ -88,14 +89,14 @@ class Database:
         self.on_change: Callable[[apsw.Connection], None] = lambda _: None
         """Called in a write transaction if another connection has written since the last one."""
         self._version: int | None = None
-        """SQLite's version of what this process has written or seen last; a commit of anybody changes it."""
+        """SQLite's version of the data that this process last wrote or saw; every commit changes it."""
         survive_forks(self)
 
     def write(self, work: Callable[[apsw.Connection], _T], *, durable: bool = True) -> _T:
-        """Do `work` in one write transaction, which is fsynced on return if it has to be `durable`.
+        """Do `work` in one write transaction, which is fsynced on return if `durable` is set.
 
-        Otherwise the first change `SYNC_EVERY_S` after the last fsync makes it durable, or `sync`. If it
-        raises, nothing has changed.
+        Otherwise the first change `SYNC_EVERY_S` after the last fsync makes it durable, or `sync` does. If
+        `work` raises, nothing changes.
         """
         with self.write_lock:
             self.refuse_reentry()
@@ -138,7 +139,10 @@ class Database:
         return result
 
     def sync(self, after_s: float = 0.0) -> float | None:
-        """Fsync what `write` has not, `after_s` after the last fsync; returns the seconds left, if any."""
+        """Fsync the changes that `write` did not, `after_s` after the last fsync.
+
+        Returns the seconds until then; None if nothing is left to fsync.
+        """
         left_s = self._synced_s + after_s - self._clock()
         if self._has_unsynced and left_s > 0:
             return left_s
@@ -148,7 +152,8 @@ class Database:
                 with log_of(self._path).open("rb") as log:
                     sync(log.fileno())
             except OSError as error:
-                raise JournalError(f"{self._path} cannot be made durable ({error}); check the disk") from None
+                what = f"{self._path} cannot be fsynced ({reason_of(error)})"
+                raise JournalError(f"{what}; check the disk") from None
             self._has_unsynced, self._synced_s = False, self._clock()
         return None
 
@@ -162,7 +167,7 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """The connection to read with; one thread has it at a time."""
+        """The connection for reading; one thread has it at a time."""
         if self._lost or self._reader is None or self._clock() >= self._look_due_s:
             self._look()
         with self._read_lock:
@@ -174,16 +179,16 @@ class Database:
                 raise self._explained(error) from None
 
     def prepare(self) -> None:
-        """Make the database, or migrate an older one; a `JournalError` says that the file is no journal."""
+        """Create the database, or migrate an older one; raises a `JournalError` if the file is no journal."""
         with self.write_lock:
             self._writing()
 
     def checkpoint(self) -> None:
-        """Move the content of the WAL into the database, so that the next writer begins the WAL anew.
+        """Move the content of the WAL into the database, so that the next writer starts the WAL again.
 
-        Most is moved while others write; writers wait only while what they added meanwhile is moved. Without
-        that the WAL would grow for as long as somebody writes, and a file that grows is slower to fsync than
-        one that is written over.
+        Most of it is moved while others write. Writers wait only while their additions during that time are
+        moved. Otherwise the WAL would grow for as long as somebody writes, and a file that grows is slower to
+        fsync than one that is overwritten.
         """
         with self.write_lock:
             try:
@@ -194,7 +199,7 @@ class Database:
                     self._refuse_lost()
                     writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.BusyError:
-                pass  # another process is doing the same
+                pass  # another process is making a checkpoint
             except apsw.Error as error:
                 raise self._explained(error) from None
 
@@ -208,14 +213,14 @@ class Database:
     # -- the watch -------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Refuse to go on if the files are not those that were opened."""
+        """Raise a `JournalError` if the files are no longer those that were opened."""
         self._look_due_s = self._clock() + _LOOK_EVERY_S
         if self._lost or self._watch.trouble():
             with self.write_lock, self._os_locked():
                 self._refuse_lost()
 
     def _refuse_lost(self) -> None:
-        """Refuse as `_look` does; the caller holds both locks of the writers."""
+        """Do the same as `_look`; the caller holds both locks of the writers."""
         if self._lost is None or self._clock() >= self._rescue_due_s:
             trouble = self._watch.trouble()
             if trouble is None:
@@ -226,19 +231,20 @@ class Database:
         raise JournalError(self._lost)
 
     def _rescue(self) -> str:
-        """Save what is open, and say what to do."""
+        """Save the open files, and return what to do next as the end of a sentence."""
         if not self._path.parent.is_dir():
-            return "its whole home is gone, so give another one"
+            return "its whole home is gone; give another one"
         if self._writer is None and self._reader is None:
-            return "other programs of this home may have saved the journal, so start this one again"
+            return "other programs of this home may have saved the journal; start this one again"
         try:
             saved = self._save()
         except (OSError, apsw.Error) as error:
             self._rescue_due_s = self._clock() + _RESCUE_EVERY_S
-            return f"what is left cannot be saved ({error}): make room, and keep {self._path} for recovery"
+            why = reason_of(error)
+            return f"the rest cannot be saved ({why}): free space there, and keep {self._path} for recovery"
         return (
-            f"all that was acknowledged is in {saved}: move away what is left of {self._path.name} and start "
-            "the programs of this home again, and they go on with that"
+            f"everything that was acknowledged is in {saved}: move the rest of {self._path.name} away and "
+            "restart the programs of this home, which then continue with the saved journal"
         )
 
     def _save(self) -> Path:
@@ -250,7 +256,7 @@ class Database:
             return save(self._reader, self._path)
 
     def _save_lost(self) -> None:
-        """Save what is open if it is lost, because it is about to be closed."""
+        """Save the open files if those at the path are lost, because they are about to be closed."""
         if self._writer is not None or self._reader is not None:
             with contextlib.suppress(JournalError):
                 self._look()
@@ -264,7 +270,8 @@ class Database:
             except OSError as error:
                 kind = JournalFullError if error.errno in {errno.ENOSPC, errno.EDQUOT} else JournalError
                 raise kind(
-                    f"{self._path} cannot be locked ({error}); check the disk and the permissions of the home"
+                    f"{self._path} cannot be locked ({reason_of(error)}); "
+                    "check the disk and the permissions of the home"
                 ) from None
             self._close_descriptor = weakref.finalize(self, os.close, self._lock_descriptor)
             self._close_descriptor.atexit = False
@@ -290,6 +297,7 @@ class Database:
                     writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
                     migrate(writer, node=new_node())
                     self._watch.opened()
+                    note_made(self._os_lock_descriptor())
                 except (apsw.Error, OSError) as error:
                     raise self._explained(error) from None
             self._writer, self._is_lazy = writer, False
@@ -308,7 +316,7 @@ class Database:
             connection.pragma("synchronous", "FULL")
             connection.pragma("fullfsync", 1)  # for macOS; it does nothing elsewhere
             connection.pragma("journal_mode", "wal")
-        # The runner makes the checkpoints, so that pipelines wait for none. Without it the WAL grows so far.
+        # The runner makes the checkpoints, so that pipelines wait for none. Without it the WAL grows to this.
         connection.wal_autocheckpoint(_CHECKPOINT_WAL_BYTES // 4096)
         return connection
 
@@ -323,11 +331,12 @@ class Database:
             self._lock_descriptor = self._close_descriptor = None
 
     def _explained(self, error: apsw.Error | OSError) -> JournalError:
-        """An error of SQLite or of the system as one that says what to do."""
+        """Turn an error of SQLite or of the system into one that says what to do."""
         path = self._path
         if isinstance(error, apsw.FullError):
             return JournalFullError(
-                f"the disk of {path} is full and nothing was kept; make room there, or give another home"
+                f"the disk of the home {path.parent} is full, and nothing more is kept; free space there, "
+                "nothing that was acknowledged is lost"
             )
         if isinstance(error, (apsw.TooBigError, apsw.NoMemError)):
             return JournalTooLargeError(
@@ -336,22 +345,22 @@ class Database:
             )
         if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
             return JournalError(
-                f"{path} is damaged or no journal ({error}); move it away to start a new one, "
-                "and keep it for recovery"
+                f"{path} is damaged or is no journal ({error}); restore a copy, or {begin_anew(path.parent)}"
             )
         return JournalError(
-            f"{path} cannot be read or written ({error}); check the disk and the permissions of the home"
+            f"{path} cannot be read or written ({reason_of(error)}); "
+            "check the disk and the permissions of the home"
         )
 
     def before_fork(self) -> None:
-        """Let the write and the read under way finish, and close every connection."""
+        """Wait for the current write and read, and close every connection."""
         self.write_lock.acquire()
         self._save_lost()
         self._read_lock.acquire()
         self._disconnect()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Be usable again, in the parent as well as in the child."""
+        """Become usable again, in the parent and in the child."""
         if in_child:
             self.on_fork()
         self._read_lock.release()

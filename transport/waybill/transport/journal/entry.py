@@ -15,7 +15,7 @@ class Kind(IntEnum):
     PROVENANCE = 1
     """A JSON array of DeltaFi provenance records."""
     MARK = 2
-    """``settle``, ``flush`` or ``retry:…``: every projection meets it at the same place of the sequence.
+    """``settle``, ``flush`` or ``retry:…``: every projection reads it at the same place of the sequence.
 
     A projection ignores a mark that it does not know.
     """
@@ -30,7 +30,7 @@ class Entry(msgspec.Struct, frozen=True):
         system_name: the name stamped on records that carry none.
         body: the bytes as accepted; empty if they are damaged.
         damage: what happened to the bytes in the journal, in one sentence; None: they are as accepted.
-        program: the process that kept it, a `Program` as text; None where that is not known.
+        program: the process that submitted it, a `Program` as text; None if that is not known.
     """
 
     seq: int

@@ -1,9 +1,9 @@
-"""The group commit: one transaction, and so one fsync, for everybody who has entries to keep at that moment.
+"""The group commit: one transaction, and so one fsync, for all callers that have entries at that moment.
 
-- Who waits for the answer (`GroupCommit.keep`) commits in its own thread: whoever holds the lock commits for
-  all threads that wait for it.
-- Who must not wait, such as an event loop (`GroupCommit.submit`), is called back. One thread, started with
-  the first of them, commits whatever was submitted while it was busy.
+- A caller that waits for the result (`GroupCommit.keep`) commits in its own thread: the thread that holds the
+  lock commits for all threads that wait for it.
+- A caller that must not wait, such as an event loop (`GroupCommit.submit`), gets a callback. One thread,
+  started at the first such call, commits everything that was submitted while it was busy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMIT_BYTES_MAX: Final = 16 * 2**20
 """A transaction takes no further entries once its entries are larger than this together."""
 
 OnDone = Callable[[list[int] | Exception], None]
-"""Takes the sequence numbers of what was submitted, or the error; it is called in the committing thread."""
+"""Takes the sequence numbers of the submitted entries, or the error; called in the committing thread."""
 
 _Submitted = tuple[Sequence[Item], OnDone]
 
@@ -57,7 +57,7 @@ class GroupCommit:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what others wait for: in the child of a fork their threads do not live on."""
+        """Forget what other threads wait for: they do not exist in the child of a fork."""
         # A dictionary for its order.
         self._pending: dict[_Pending, None] = {}
         self._submitted: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
@@ -67,7 +67,7 @@ class GroupCommit:
 
     @property
     def committing_s(self) -> float:
-        """How long the thread has been at the commit under way; 0 when it waits for something to commit."""
+        """How long the current commit of the thread has taken so far; 0 while it has nothing to commit."""
         began_s = self._began_s
         return 0.0 if began_s is None else time.monotonic() - began_s
 
@@ -89,7 +89,7 @@ class GroupCommit:
                     self._thread.start()
 
     def close(self) -> None:
-        """Commit what was submitted and end the thread."""
+        """Commit everything that was submitted, and end the thread."""
         with self._thread_lock:
             if self._thread is not None:
                 self._submitted.put(None)
@@ -97,8 +97,8 @@ class GroupCommit:
                 self._thread = None
 
     def _commit(self, own: Sequence[_Pending]) -> None:
-        # An interruption (KeyboardInterrupt) at any place leaves the others to the threads that wait for
-        # them, because nobody removes anything but its own.
+        # A KeyboardInterrupt at any place leaves the other entries to the threads that wait for them,
+        # because each thread removes only its own.
         try:
             for pending in own:
                 self._pending[pending] = None
@@ -113,7 +113,7 @@ class GroupCommit:
     def _next_group(self) -> Sequence[_Pending]:
         everybody = list(self._pending)
         if len(everybody) == 1 and not everybody[0].done:
-            return everybody  # which is most often so, and costs a single emitter less
+            return everybody  # the most common case, so that a single emitter pays less
         group: list[_Pending] = []
         size_bytes = 0
         for pending in everybody:
@@ -149,7 +149,7 @@ class GroupCommit:
             self._began_s = None
 
     def _next_batch(self) -> tuple[list[_Submitted], bool]:
-        """What was submitted, as soon as there is something, and whether more may come."""
+        """Wait for submitted entries; return them, and whether more may come."""
         batch: list[_Submitted] = []
         size_bytes = 0
         while (submitted := self._submitted.get()) is not None:
@@ -164,7 +164,7 @@ class GroupCommit:
         for items, on_done in batch:
             try:
                 waiting[_Pending(self._rows_of(items))] = on_done
-            except Exception as error:  # noqa: BLE001 - whoever submitted it is told
+            except Exception as error:  # noqa: BLE001 - passed to the caller that submitted it
                 on_done(error)
         if waiting:
             self._commit(tuple(waiting))

@@ -1,10 +1,9 @@
 """The journal: every accepted entry, in order, on disk before it is acknowledged.
 
-One SQLite database per home, in WAL mode. What holds at every moment:
+One SQLite database per home, in WAL mode. Its invariants:
 
 - `Journal.append` returns a sequence number only when the entry's transaction is committed and fsynced.
-- Sequence numbers grow and are never used again under one node; `Entry.received_ms` never decreases with
-  them.
+- Sequence numbers grow and are never reused under one node; `Entry.received_ms` never decreases with them.
 - The same bytes of the same kind are one entry for as long as the journal retains it undamaged.
 - A cursor and the state that belongs to it change in one transaction.
 """
@@ -12,6 +11,7 @@ One SQLite database per home, in WAL mode. What holds at every moment:
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, cast
 import apsw
 import msgspec
 
-from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.errors import JournalError, JournalFullError, reason_of
 from waybill.transport.journal.database import Database
 from waybill.transport.journal.entry import Entry, Kind
 from waybill.transport.journal.group_commit import GroupCommit, OnDone
@@ -47,7 +47,7 @@ from waybill.transport.mounts import refuse_network_file_system
 from waybill.transport.permissions import make_private
 
 NEARLY_FULL: Final = 0.8
-"""From this share of `Journal.max_bytes` on, entries that every projection has go whatever their age."""
+"""From this share of `Journal.max_bytes`, entries that every projection has are removed at any age."""
 
 _SIZE_CHECK_EVERY_S: Final = 1.0
 _POLL_S: Final = 0.02
@@ -69,24 +69,48 @@ _PRUNE_META: Final = f"DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER)
 _SET_META: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 
 
+# Only a mark has no digest, so the index of the digests lists them.
+_MARKS: Final = "SELECT count(*) FROM entries WHERE digest IS NULL AND seq > ? AND seq <= ?"
+_OLDEST_SENT: Final = """
+SELECT received_ms FROM entries WHERE seq > ? AND seq <= ? AND digest IS NOT NULL ORDER BY seq LIMIT 1
+"""
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """The entries that a projection has not processed.
+
+    Attributes:
+        entries: the number of entries.
+        oldest_ms: when the first of them was accepted, epoch milliseconds; None if there is none.
+    """
+
+    entries: int
+    oldest_ms: int | None
+
+    @property
+    def lag_s(self) -> float:
+        """The age of the first of them in seconds; 0 if there is none."""
+        return 0.0 if self.oldest_ms is None else max(time.time() - self.oldest_ms / 1000, 0.0)
+
+
 class _UnremovableError(Exception):
-    """SQLite cannot remove a row, because it cannot tell which pages are that row's."""
+    """SQLite cannot remove a row, because it cannot find out which pages belong to it."""
 
 
 class Journal:
-    """A home's journal, made where there is none, and migrated where it is older.
+    """A home's journal, created if there is none, and migrated if it is older.
 
-    Threads may share one, processes open one each, and it may be carried over a fork.
+    Threads may share one, and each process opens its own. It may be used across a fork.
 
     Args:
         max_bytes: new entries are refused while the content is larger than this; it may be changed.
-        vfs: SQLite's file system by name; the fault tests pass theirs.
+        vfs: the name of SQLite's file system; the fault tests pass their own.
         packs: whether large bodies are compressed, for which pyarrow is loaded.
-        clock: tells the seconds by which fsyncs and looks at the size are spaced out.
+        clock: returns the seconds that space out fsyncs and checks of the size.
 
     Attributes:
-        node: what the journal's entries are filed under, as of this process's last commit, so also of the
-            sequence numbers that it gave.
+        node: the node that the journal's entries are filed under, as of this process's last commit, so also
+            the node of the sequence numbers that this commit returned.
 
     Raises:
         JournalError: the home cannot hold a journal, or its file is no journal.
@@ -116,13 +140,14 @@ class Journal:
             refuse_network_file_system(home)
         except OSError as error:
             raise JournalError(
-                f"the home {home} cannot be used ({error}); give another one with `home`"
+                f"the home {home} cannot be used ({reason_of(error)}); correct that, or set "
+                "another one with `home: DIR` in waybill.yaml"
             ) from None
         self._database = Database(self.path, vfs, clock)
         self.poison = PoisonBox(self._database)
         """The entries that projections cannot apply."""
         self._commits = GroupCommit(self._database, self._rows_of, self._insert)
-        # Other threads' entries are committed by the parent, where those threads live on.
+        # The parent commits other threads' entries, because those threads exist only there.
         self._database.on_fork = self._commits.reset
         self._database.on_change = self._find_node
         self._database.prepare()
@@ -131,9 +156,9 @@ class Journal:
 
     @staticmethod
     def exists(home: Path) -> bool:
-        """Whether there is a journal at this home; none is made.
+        """Whether this home has a journal; none is created.
 
-        A `JournalError` says that there is none any more.
+        Raises a `JournalError` if the home had one, and it is missing.
         """
         return exists(home / "journal.db")
 
@@ -144,33 +169,33 @@ class Journal:
         return self.append_many(((kind, body, system_name),), program=program)[0]
 
     def append_many(self, items: Iterable[Item], *, program: str | None = None) -> list[int]:
-        """Keep entries, all or none of them, durable on return; `program` is the process that speaks in them.
+        """Keep entries, all or none of them, durable on return; `program` is the process that submits them.
 
-        Returns the sequence number of each; for a repeat that of the first entry with the same bytes.
+        Returns the sequence number of each; for a repeat, that of the first entry with the same bytes.
 
         Raises:
-            JournalFullError: the disk is full, or `max_bytes` are reached; nothing was kept.
+            JournalFullError: the disk is full, or the content has reached `max_bytes`; nothing was kept.
             JournalError: the disk failed; nothing was kept.
         """
         return self._commits.keep(self._rows_of(items, program))
 
     def submit(self, items: Sequence[Item], on_done: OnDone) -> None:
-        """Keep entries without waiting for the disk, from an event loop say; see `append_many`.
+        """Keep entries without waiting for the disk, for example from an event loop; see `append_many`.
 
         `on_done` is called in the committing thread with the sequence numbers or the error; it must neither
-        raise nor take long. `close` calls it for all that is left.
+        raise nor take long. `close` commits all remaining entries and calls it for them.
         """
         self._commits.submit(items, on_done)
 
     @property
     def committing_s(self) -> float:
-        """How long what was submitted has been waiting for the commit under way; 0 when nothing waits."""
+        """How long submitted entries have been waiting for the current commit; 0 if none are waiting."""
         return self._commits.committing_s
 
     def mark(self, body: Literal[b"settle", b"flush"], *, at_ms: int = 0) -> int:
         """Append a mark and return its sequence number; marks are never refused for size.
 
-        It counts as received at `at_ms` (epoch milliseconds) at least, whatever the clock says.
+        It counts as received at `at_ms` (epoch milliseconds) or later, whatever the clock says.
         """
         self._at_least_ms = max(self._at_least_ms, at_ms)
         return self._commits.keep([Row(Kind.MARK, "", None, body)])[0]
@@ -190,8 +215,10 @@ class Journal:
         if self._is_full and not (marks and len(rows) == 1):
             raise JournalFullError(
                 f"the journal at {self.path} has reached journal_max_bytes = {self.max_bytes}; "
-                "let its projections catch up (`waybill status`), because what all of them have makes room; "
-                "if it has none, turn one on (archive_enabled, provenance_enabled or a backend); or raise it"
+                "let its projections catch up (see `waybill status`), because entries that all of them have "
+                "make room; if it has no projection, turn one on, or raise the limit: "
+                f"`waybill settings apply --home {shlex.quote(str(self.home))}` with --archive-enabled, "
+                "--provenance-enabled, --marquez-url URL or --journal-max-bytes SIZE"
             )
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
         return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
@@ -199,9 +226,9 @@ class Journal:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20) -> list[Entry]:
-        """The entries that follow, in order: as many as the limits allow, but one at least if any.
+        """The entries after `after`, in order: as many as the limits allow, but at least one if there is any.
 
-        An entry that cannot be read is given without its body, and hides no other.
+        An entry that cannot be read is returned without its body, and does not hide others.
         """
         entries: list[Entry] = []
         size_bytes = 0
@@ -219,16 +246,27 @@ class Journal:
     def feed(
         self, projection: str, after: int, *, limit: int = 1000, max_bytes: int = 64 * 2**20
     ) -> list[Entry]:
-        """The entries that follow, as `read` gives them, for a projection to apply.
+        """The entries after `after`, like `read`, for a projection to apply.
 
-        An entry that is damaged is set aside as poison of this projection. In the place of each that was set
-        aside comes a mark ``poison``. One that is to be tried again comes in the place of its mark.
+        A damaged entry is set aside as poison of this projection. A mark ``poison`` replaces each entry that
+        was set aside. An entry that is tried again replaces its mark.
         """
         entries = self.read(after, limit=limit, max_bytes=max_bytes)
         for entry in entries:
             if entry.damage is not None:
                 self.poison.set_aside(projection, entry.seq, entry.damage)
         return self.poison.replaced(projection, entries)
+
+    def waiting(self, cursor: int, upto: int | None = None) -> Waiting:
+        """The entries that a projection has not processed: those after its cursor, up to `upto` if given.
+
+        Marks do not count, because nobody sent them.
+        """
+        last_seq = self.last_seq() if upto is None else upto
+        with self._database.reading() as reader:
+            marks = cast("int", reader.execute(_MARKS, (cursor, last_seq)).get)
+            oldest_ms = cast("int | None", reader.execute(_OLDEST_SENT, (cursor, last_seq)).get)
+        return Waiting(max(last_seq - cursor - marks, 0), oldest_ms)
 
     def last_seq(self) -> int:
         """The newest entry's sequence number; 0 for an empty journal."""
@@ -239,7 +277,7 @@ class Journal:
         return next(iter(self.read(0, limit=1)), None)
 
     def wait(self, after: int, timeout_s: float) -> bool:
-        """Wait until there is an entry beyond `after`; False when the time is up."""
+        """Wait until there is an entry after `after`; False when the time is up."""
         deadline_s = time.monotonic() + timeout_s
         while self.last_seq() <= after:
             if time.monotonic() >= deadline_s:
@@ -248,13 +286,13 @@ class Journal:
         return True
 
     def size_bytes(self) -> int:
-        """The size of the journal's content, without the free room in its file."""
+        """The size of the journal's content, without the free space in its file."""
         with self._database.reading() as reader:
             return _content_bytes(reader)
 
     @property
     def filled(self) -> float:
-        """The content's share of `max_bytes`; from 1 on nothing more is kept."""
+        """The content's share of `max_bytes`; from 1, nothing more is kept."""
         return self.size_bytes() / self.max_bytes
 
     def _value(self, query: str, *bindings: str) -> Any:  # noqa: ANN401 - the first column of the first row
@@ -273,21 +311,21 @@ class Journal:
         return int(self._value("SELECT coalesce(max(seq), 0) FROM cursors WHERE projection = ?", projection))
 
     def cursors(self) -> dict[str, int]:
-        """Every projection that ever moved its cursor, and where it stands."""
+        """The cursor of every projection that ever moved its cursor."""
         return self._values("SELECT projection, seq FROM cursors")
 
     def state(self, projection: str, prefix: str = "") -> dict[str, bytes]:
-        """What a projection keeps under the keys that begin with `prefix`."""
+        """The values that a projection keeps under the keys that begin with `prefix`."""
         query = "SELECT key, value FROM state WHERE projection = ? AND key >= ? AND key < ?"
         return self._values(query, projection, prefix, prefix + "\U0010ffff")
 
     def state_get(self, projection: str, key: str) -> bytes | None:
-        """What a projection keeps under one key."""
+        """The value that a projection keeps under one key."""
         query = "SELECT value FROM state WHERE projection = ? AND key = ?"
         return cast("bytes | None", self._value(query, projection, key))
 
     def state_of(self, projection: str, keys: Collection[str]) -> dict[str, bytes]:
-        """What a projection keeps under some keys, without those that it has nothing under."""
+        """The values that a projection keeps under some keys, without the keys that have none."""
         if not keys:
             return {}
         query = (
@@ -307,12 +345,12 @@ class Journal:
     ) -> None:
         """Move a projection's cursor and change its state in one transaction.
 
-        Rows are written and deleted by key. By key, too, `seqs` ties a row to an entry: `prune` removes it
-        with that entry. Other rows stay until they are deleted.
+        Rows are written and deleted by key. `seqs` ties rows, also by key, to entries: `prune` removes such a
+        row with its entry. Other rows stay until they are deleted.
 
-        The change is fsynced on return if it has to be `durable`. Otherwise it is safe from the death of the
-        process on return, and fsynced with the next change after 100 ms, or by `sync`: emitters wait for
-        anybody's fsync.
+        The change is fsynced on return if `durable` is set. Otherwise it survives the death of the process,
+        and is fsynced with the next change after 100 ms, or by `sync`. That matters because emitters wait for
+        every fsync.
 
         Raises:
             JournalError: the disk failed or is full; nothing changed.
@@ -331,13 +369,13 @@ class Journal:
         self._database.write(change, durable=durable)
 
     def sync(self, after_s: float = 0.0) -> float | None:
-        """Make durable what `commit` left to be; see `Database.sync`."""
+        """Make durable the changes that `commit` did not fsync; see `Database.sync`."""
         return self._database.sync(after_s)
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
-        """One of the home's own notes, for example the settings its runner works by."""
+        """One of the home's own notes, for example the settings that its runner uses."""
         return cast("str | None", self._value("SELECT value FROM meta WHERE key = ?", key))
 
     def set_meta(self, key: str, value: str) -> None:
@@ -345,21 +383,21 @@ class Journal:
         self._database.write(lambda writer: writer.execute(_SET_META, (key, value)))
 
     def overwrite_meta(self, key: str, value: str) -> None:
-        """Write one of the home's own notes, and leave no byte of what it was in the journal's files."""
+        """Write one of the home's own notes, and leave no byte of its old value in the journal's files."""
 
         def overwrite(writer: apsw.Connection) -> None:
             before = writer.pragma("secure_delete")
             writer.pragma("secure_delete", 1)
             stored = cast("list[tuple[str, str]]", writer.execute("SELECT key, value FROM meta").fetchall())
             notes = {**dict(stored), key: value}
-            # All of them, so that what was changed earlier is cleared with the pages.
+            # All of them, so that earlier values are cleared with the pages.
             writer.execute("DELETE FROM meta")
             writer.executemany("INSERT INTO meta VALUES (?, ?)", notes.items())
             writer.pragma("secure_delete", before)
 
         self._database.write(overwrite)
         self.checkpoint()
-        # The log, which may not become smaller while others have it open, is written over from its beginning.
+        # The log must not shrink while others have it open, so it is overwritten from its beginning.
         filler = "INSERT INTO state (projection, key, value) VALUES ('filler', '', zeroblob(?))"
         self._database.write(lambda writer: writer.execute(filler, (self.wal_bytes(),)))
         self._database.write(lambda writer: writer.execute("DELETE FROM state WHERE projection = 'filler'"))
@@ -378,9 +416,9 @@ class Journal:
         lost: tuple[int, int] | None = None,
         cursors: Mapping[str, int] | None = None,
     ) -> Node | None:
-        """Give the journal another node in place of the `expected` one, and move these cursors back.
+        """Give the journal a new node in place of the `expected` one, and move these cursors back.
 
-        `why` and `lost` are for `Node`. Returns None where the node is another one already.
+        For `why` and `lost` see `Node`. Returns None if the node is no longer the `expected` one.
         """
         renewed = self._database.write(lambda writer: renew(writer, expected, why, lost, cursors or {}))
         if renewed:
@@ -388,14 +426,14 @@ class Journal:
         return renewed
 
     def prune(self, upto_seq: int, received_before_ms: int, *, limit: int = 10_000) -> int:
-        """Remove old entries, oldest first, and the state that is tied to them; returns how many entries.
+        """Remove old entries, oldest first, and the state that is tied to them; return how many entries.
 
         The newest entry always stays.
 
         Args:
-            upto_seq: the last entry that may go, because every projection that is asked for has it.
-            received_before_ms: only entries accepted before this instant go.
-            limit: the most that one call removes, so that writers do not wait long.
+            upto_seq: the last entry that may be removed, because every enabled projection has it.
+            received_before_ms: only entries accepted before this instant are removed.
+            limit: the most entries that one call removes, so that writers do not wait long.
         """
         outdated = upto_seq, received_before_ms, limit
         try:
@@ -416,21 +454,21 @@ class Journal:
         return removed
 
     def _let_go(self, writer: apsw.Connection, seqs: Sequence[int], removable: Iterable[int]) -> int:
-        """Remove what can be removed of these entries, and pass over the others from now on."""
+        """Remove those of these entries that SQLite can remove, and skip the others from now on."""
         writer.executemany("DELETE FROM entries WHERE seq = ?", ((seq,) for seq in removable))
         writer.execute(_SET_META, (GONE_UPTO, str(seqs[-1])))
         self._forget_outdated(writer)
         return len(seqs)
 
     def _forget_outdated(self, writer: apsw.Connection) -> None:
-        """Forget what belongs to entries that have gone."""
+        """Forget everything that belongs to removed entries."""
         writer.execute(_PRUNE_STATE)
         self.poison.forget_applied(writer)
         if self._old_digests:
             writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))
 
     def checkpoint(self) -> None:
-        """Move what the WAL holds into the database, so that the WAL begins anew."""
+        """Move the content of the WAL into the database, so that the WAL starts again."""
         self._database.checkpoint()
 
     def wal_bytes(self) -> int:
@@ -440,7 +478,7 @@ class Journal:
         return 0
 
     def close(self) -> None:
-        """Commit what was submitted and close the database. A closed journal may be used again."""
+        """Commit all submitted entries, and close the database. A closed journal may be used again."""
         self._commits.close()
         self._database.close()
 

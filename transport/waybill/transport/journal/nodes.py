@@ -1,8 +1,8 @@
 """The nodes of a journal: the random ids that its entries are acknowledged and filed under, one at a time.
 
-A journal has one for good, unless it turns out that its sequence numbers were used before: its log was lost,
-an earlier copy of it was put back, or it is a copy beside the original. Then it gets another, under which its
-numbers are its own again.
+A journal keeps its node unless its sequence numbers turn out to have been used before: its log was lost, an
+earlier copy was restored, or it is a copy beside the original. Then it gets a new node, under which its
+numbers are unique again.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Node(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         name: the random id.
-        after: the last entry that was accepted before it began; 0 for the first node.
+        after: the last entry that was accepted before this node began; 0 for the first node.
         began_ms: when it began, epoch milliseconds; 0 for the first node.
-        why: why the one before it could not stay, as a part of a sentence.
-        lost: the first and the last number that the one before it gave to entries of which the journal has
-            lost some; None where it has lost none.
+        why: why the previous node was replaced, as a part of a sentence.
+        lost: the first and the last number of the previous node whose entries the journal has lost, at least
+            in part; None if it has lost none.
     """
 
     name: str
@@ -47,7 +47,7 @@ def new_node() -> str:
 
 
 def current_node(connection: apsw.Connection) -> str:
-    """The node that a journal has now."""
+    """The current node of a journal."""
     return cast("str", connection.execute(_NODE).get)
 
 
@@ -62,7 +62,7 @@ def renew(
 ) -> Node | None:
     """Give a journal another node, and move cursors back; the caller has begun a transaction.
 
-    None where the node is no longer the `expected` one: then somebody else has done it.
+    None if the node is no longer the `expected` one, because another process has replaced it already.
     """
     known = nodes_of(writer)
     if known[-1].name != expected:

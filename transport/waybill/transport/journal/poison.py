@@ -1,11 +1,11 @@
-"""Poison: entries that a projection cannot apply, kept with the reason so that everything else goes on.
+"""Poison: entries that a projection cannot apply, kept with the reason so that the others continue.
 
-What holds:
+The invariants:
 
-- An entry is in the box before the projection's cursor moves over it.
-- Its bytes are kept here as the journal had them, because the journal is pruned; those that SQLite cannot
+- An entry is in the box before the projection's cursor moves past it.
+- The box keeps its bytes as the journal had them, because the journal is pruned; bytes that SQLite cannot
   read are lost.
-- It is tried again at a mark, so at a place of the sequence that is the same after every restart. Once the
+- It is tried again at a mark, and so at the same place of the sequence after every restart. Once the
   projection is past that mark, the entry is no longer poison.
 """
 
@@ -66,7 +66,7 @@ class Poison(msgspec.Struct, frozen=True, kw_only=True):
         retry_seq: the mark at which it is tried again; None: it is not.
         at_ms: when it was set aside, epoch milliseconds.
         reason: why, in one sentence.
-        tries: how often it was tried alone; 0: it could not be read.
+        tries: how many times it was tried alone; 0: it could not be read.
         received_ms: when the journal accepted it, epoch milliseconds.
         size_bytes: the size of its body.
     """
@@ -90,17 +90,17 @@ class PoisonBox:
         self._database = database
 
     def all(self, projection: str | None = None, seq: int | None = None) -> list[Poison]:
-        """What is set aside, of one projection and one entry or of all, in the order of the journal."""
+        """The poison of one projection and entry, or of all, in the order of the journal."""
         with self._database.reading() as reader:
             rows = cast("list[tuple[Any, ...]]", reader.execute(_LIST, (projection, seq)).fetchall())
         return [Poison(**dict(zip(Poison.__struct_fields__, row, strict=True))) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """How many entries are set aside, by projection; those that have none are left out."""
+        """The number of poison entries by projection, without the projections that have none."""
         return dict(Counter(one.projection for one in self.all()))
 
     def body(self, projection: str, seq: int) -> bytes | None:
-        """The body of one, still packed where it cannot be unpacked; None: there is none."""
+        """The body of a poison entry, still packed if it cannot be unpacked; None: there is no such entry."""
         query = "SELECT body, unpacked_bytes FROM poison WHERE projection = ? AND seq = ?"
         with self._database.reading() as reader:
             row = reader.execute(query, (projection, seq)).fetchone()
@@ -113,9 +113,9 @@ class PoisonBox:
             return bytes(body)
 
     def set_aside(self, projection: str, seq: int, reason: str, *, tries: int = 0) -> None:
-        """Make an entry poison of a projection, unless it is; at a mark, that which is tried again there."""
+        """Make an entry poison of a projection, unless it is already; for a mark, the entry tried there."""
         at_ms, reason = time.time_ns() // 1_000_000, reason[:_REASON_CHARS_MAX]
-        # Before the transaction, which a damaged page would end.
+        # Before the transaction, because a damaged page would end it.
         with self._database.reading() as reader:
             row = stored_row(reader, seq)
         name = row.system_name.decode(errors="replace")
@@ -130,7 +130,7 @@ class PoisonBox:
         self._database.write(write)
 
     def take_back(self, before: Iterable[Poison], projection: str, seq: int) -> None:
-        """Undo `set_aside`, given what was in the box before: it is not the entry that cannot be applied."""
+        """Undo `set_aside`, given the earlier content of the box: the entry was not the cause."""
         again = next((one for one in before if one.retry_seq == seq), None)
 
         def write(writer: apsw.Connection) -> None:
@@ -143,7 +143,7 @@ class PoisonBox:
         self._database.write(write)
 
     def retry(self, projection: str, seqs: Iterable[int]) -> list[int]:
-        """Have entries tried again, damaged ones as they are; returns the marks at which that happens."""
+        """Have entries tried again, damaged ones unchanged; return the marks at which that happens."""
 
         def write(writer: apsw.Connection) -> list[int]:
             marks = []
@@ -164,7 +164,7 @@ class PoisonBox:
         self._database.write(lambda writer: writer.executemany(statement, keys))
 
     def replaced(self, projection: str, entries: Sequence[Entry]) -> list[Entry]:
-        """Entries of the journal, in order, as a projection meets them; see `Journal.feed`."""
+        """Entries of the journal, in order, as a projection reads them; see `Journal.feed`."""
         instead: dict[int, Entry] = {}
         if entries:
             span = (projection, entries[0].seq, entries[-1].seq)
@@ -189,5 +189,5 @@ class PoisonBox:
 
     @staticmethod
     def forget_applied(writer: apsw.Connection) -> None:
-        """Forget what was applied when it was tried again; the caller has begun a transaction."""
+        """Forget the entries that were applied when tried again; the caller has begun a transaction."""
         writer.execute(_FORGET_APPLIED)

@@ -1,8 +1,9 @@
 """The rescue of a journal whose files were deleted, replaced or truncated while programs had it open.
 
-The first of them that notices saves what it still has open as ``journal.saved-<time>.db`` beside it, and one
-that had more of it open saves that in its place. All of them keep nothing more. Whoever opens the home next
-goes on with the saved journal, unless another one has taken its place: then somebody has to choose.
+The first program that notices saves the files that it still has open as ``journal.saved-<time>.db`` beside
+the journal. A program that has more entries replaces that file. None of them accepts anything more. The next
+program that opens the home continues with the saved journal, unless another journal has taken its place: then
+an operator has to choose.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import contextlib
 import itertools
 import logging
 import os
+import shlex
 import time
 from typing import TYPE_CHECKING, Final, cast
 
 import apsw
 
 from waybill.transport import locks
-from waybill.transport.errors import JournalError
+from waybill.transport.errors import JournalError, reason_of
 from waybill.transport.files import Files
 from waybill.transport.journal.watch import log_of
 from waybill.transport.permissions import open_private
@@ -30,13 +32,16 @@ log = logging.getLogger("waybill.transport")
 
 _SAVED: Final = "journal.saved-*.db"
 _META_KEY: Final = "saved_as"
+_TRACES: Final = ("journal.lock", "agreement.lock", "runner.lock")
+_LATER_THAN_A_JOURNAL: Final = ("agreement.lock", "events")
+_NOTE: Final = b"A journal was made beside this file. It goes where the journal goes.\n"
 
 
 def save(connection: apsw.Connection, path: Path) -> Path:
-    """Save what a connection still has of the journal that was at `path`, once for all who have it open.
+    """Save a connection's content of the journal that was at `path`, once for all programs that have it open.
 
-    Whoever opened the database without the log that the others still have open has less than they: what is
-    saved in the end is what has all of it, whoever comes first.
+    A program that opened the database without the log that others still have open has fewer entries. In the
+    end the most complete content is saved, whichever program comes first.
 
     The caller holds the lock of the journal's writers.
 
@@ -82,7 +87,7 @@ def _write(connection: apsw.Connection, path: Path) -> Path:
 
 @contextlib.contextmanager
 def _reading(path: Path, vfs: str | None) -> Iterator[apsw.Connection]:
-    """A database that nobody has open, which is read as it is: nothing is made beside it."""
+    """A database that nobody has open, read without creating any file beside it."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     uri = f"{path.absolute().as_uri()}?immutable=1"
     with contextlib.closing(apsw.Connection(uri, flags, vfs)) as alone:
@@ -90,7 +95,7 @@ def _reading(path: Path, vfs: str | None) -> Iterator[apsw.Connection]:
 
 
 def _newest(connection: apsw.Connection) -> tuple[int, int, bytes] | None:
-    """The entry that was kept last: whoever has it has those before it, as far as they are not pruned."""
+    """The newest entry. A database that has it also has all earlier ones that are not pruned."""
     entry = "SELECT seq, received_ms, body FROM entries ORDER BY seq DESC LIMIT 1"
     return cast("tuple[int, int, bytes] | None", connection.execute(entry).fetchone())
 
@@ -101,10 +106,10 @@ def _has(connection: apsw.Connection, entry: tuple[int, int, bytes] | None) -> b
 
 
 def check_without_log(path: Path, vfs: str | None) -> None:
-    """Check a journal whose log is missing: if that was lost in the middle of a checkpoint, it is torn.
+    """Check a journal whose log is missing: if the log was lost during a checkpoint, the journal is torn.
 
-    Nobody may have it open, and the caller holds the writers' lock. Neither log nor anything else is made, so
-    that whoever comes next checks it again.
+    Nobody may have it open, and the caller holds the writers' lock. Neither a log nor anything else is
+    created, so that the next program checks it again.
 
     Raises:
         apsw.Error: it is torn, or damaged in another way.
@@ -121,19 +126,19 @@ def check_without_log(path: Path, vfs: str | None) -> None:
 
 
 def _has_content(path: Path) -> bool:
-    return path.exists() and path.stat().st_size > 0
+    return path.is_file() and path.stat().st_size > 0
 
 
 def saved_journals(home: Path) -> list[Path]:
-    """What was saved in a home and not taken back yet, oldest first."""
+    """The saved journals of a home that are not restored yet, oldest first."""
     return sorted(home.glob(_SAVED))
 
 
 def take_back(path: Path) -> None:
-    """Put a saved journal back to `path`, if there is one; the caller holds the writers' lock.
+    """Restore a saved journal to `path`, if there is one; the caller holds the writers' lock.
 
     Raises:
-        JournalError: somebody has to choose between journals, or the one that was here is missing.
+        JournalError: an operator has to choose between journals, or the one that was here is missing.
     """
     saved, log_file = saved_journals(path.parent), log_of(path)
     is_there = _has_content(path)
@@ -142,48 +147,75 @@ def take_back(path: Path) -> None:
             stray.unlink(missing_ok=True)
         saved[0].rename(path)
         Files().fsync_folder(path.parent)
-        log.warning(
-            "%s was lost while it was open; what was saved as %s is in its place", path, saved[0].name
-        )
+        log.warning("%s was lost while it was open; the journal saved as %s replaces it", path, saved[0].name)
     elif saved:
         others = [str(one) for one in ([path] if is_there else []) + saved[:-1]]
         raise JournalError(
-            f"{path} was lost while it was open, and {saved[-1]} was saved of it; to go on with that one, "
-            f"stop the programs of this home and move away {', '.join(others)} with its -wal and -shm, else "
-            "move the saved one away"
+            f"{path} was lost while it was open, and its content was saved as {saved[-1]}; to continue with "
+            f"that one, stop the programs of this home and move {', '.join(others)} with its -wal and -shm "
+            "away, otherwise move the saved one away"
         )
     elif not is_there and _has_content(log_file):
         raise JournalError(
-            f"{path} is missing, and its log {log_file} is there; put the database back, or move the log "
-            "away to begin a new journal"
+            f"{path} is missing, but its log {log_file} is there; restore the database, or "
+            f"{begin_anew(path.parent)}"
         )
-    elif not is_there and locks.is_in_use(path.parent):
-        raise JournalError(missing(path))
+    elif not is_there and (locks.is_in_use(path.parent) or _had_one(path)):
+        raise JournalError(_missing(path))
 
 
-def missing(path: Path) -> str:
-    """The sentence that says that there was a journal at `path`."""
+def note_made(descriptor: int) -> None:
+    """Note in the writers' lock file, which the caller holds, that the journal beside it was created."""
+    with contextlib.suppress(OSError):  # the journal works without the note
+        if not os.fstat(descriptor).st_size:
+            os.pwrite(descriptor, _NOTE, 0)
+
+
+def begin_anew(home: Path) -> str:
+    """The end of a sentence: how to start a new journal in a home whose journal is unusable."""
+    folder, files = shlex.quote(f"{home}/lost-journal"), f"{shlex.quote(str(home))}/journal.*"
     return (
-        f"{path} is missing from a home that had one; if a program of this home still runs it saves the "
-        "journal within seconds, so try again, else put back a copy or begin in another home"
+        f"end the home's programs and run `mkdir {folder} && mv {files} {folder}`; the next program then "
+        "creates a new one"
+    )
+
+
+def _had_one(path: Path) -> bool:
+    """Whether a home whose journal has no content once had one that was not just being created."""
+    if _has_content(path.with_suffix(".lock")):
+        return True
+    return path.exists() and any((path.parent / name).exists() for name in _LATER_THAN_A_JOURNAL)
+
+
+def _missing(path: Path) -> str:
+    return (
+        f"{path} is missing from a home that had one; if a program of this home still runs, it saves the "
+        f"journal within seconds, so try again, otherwise restore a copy, or {begin_anew(path.parent)}"
     )
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a journal at `path` or a saved one to be taken back.
+    """Whether there is a journal at `path`, or a saved one that will be restored.
 
     Raises:
-        JournalError: there is none, although there was one.
+        JournalError: there is none, but there was one.
     """
     try:
-        if path.is_file() or saved_journals(path.parent):
+        if _has_content(path) or saved_journals(path.parent):
             return True
-        had_one = path.with_suffix(".lock").exists()
+        had_one = _had_one(path)
     except PermissionError as error:
+        home = path.parent
+        command = f"waybill settings apply --home {shlex.quote(str(home))} --home-mode group"
         raise JournalError(
-            f"the home {path.parent} cannot be opened ({error}); ask its user, or have it opened to your "
-            "group by the setting home_mode"
+            f"the home {home} cannot be opened ({reason_of(error)}); run this as its user, or have it "
+            f"opened to your group: `{command}`"
         ) from None
     if had_one:
-        raise JournalError(missing(path))
+        raise JournalError(_missing(path))
     return False
+
+
+def has_traces(home: Path) -> bool:
+    """Whether a program has ever opened a journal in this folder, even if the journal is gone."""
+    return any((home / name).exists() for name in _TRACES)

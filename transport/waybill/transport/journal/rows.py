@@ -30,7 +30,7 @@ _INSERT: Final = (
     " ON CONFLICT (digest) DO NOTHING",
 )
 GONE_UPTO: Final = "gone_upto"
-"""The note of the last entry that was let go of although SQLite cannot remove all of it."""
+"""The note of the last entry that counts as removed although SQLite cannot remove all of it."""
 
 AFTER_GONE: Final = "coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'gone_upto'), 0)"
 """The same number in a query; 0 without one."""
@@ -63,7 +63,7 @@ _MOMENTS: Final = {0: b'"eventTime"', 1: b'"completed"'}
 _MOMENT_WITHIN_BYTES: Final = 64 * 2**10
 _MOMENT_CHARS: Final = 40
 _MOMENT_DIGITS: Final = 17
-"""An instant of ISO 8601 to the millisecond has as many."""
+"""The digits of an ISO 8601 instant with milliseconds."""
 
 _MOMENT_BYTES: Final = 8
 _HASH_BYTES: Final = 16
@@ -80,7 +80,7 @@ class Row(NamedTuple):
         digest: see `digest_of`; None for a mark, which is never a repeat.
         body: the bytes as accepted, or packed.
         unpacked_bytes: the size of the body as accepted, if it is packed.
-        program: the process that keeps it, where that is known and matters.
+        program: the process that submits it, where that is known and matters.
     """
 
     kind: int
@@ -92,7 +92,7 @@ class Row(NamedTuple):
 
 
 class StoredRow(NamedTuple):
-    """A row as it is in the database now, as far as it can be read.
+    """A row as the database has it now, as far as it can be read.
 
     Attributes:
         kind: a number; -1 if it cannot be read.
@@ -112,7 +112,7 @@ class StoredRow(NamedTuple):
 
 
 def stored_rows(connection: apsw.Connection, after: int, limit: int) -> Generator[StoredRow, None, None]:
-    """The rows that follow, in order. A row with a damaged page is read as far as that goes.
+    """The rows after an entry, in order. A row with a damaged page is read as far as possible.
 
     Raises:
         apsw.CorruptError: not even the sequence numbers can be read.
@@ -148,8 +148,8 @@ def stored_row(connection: apsw.Connection, seq: int) -> StoredRow:
 def row_of(kind: int, system_name: str, body: bytes, *, pack: bool, program: str | None = None) -> Row:
     """The row of an entry.
 
-    A large body is packed if `pack` says so: that is less work than writing it as it is to the log and to the
-    database, and it needs a quarter of the room.
+    A large body is packed if `pack` is set: that takes less work than writing it unpacked to the log and to
+    the database, and it needs a quarter of the space.
     """
     digest = digest_of(kind, body)
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
@@ -160,12 +160,12 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool, program: str
 
 
 def digest_of(kind: int, body: bytes) -> bytes:
-    """The digest by which a repeat is recognised: 8 bytes of the moment that the body names, 16 of its hash.
+    """The digest that identifies repeats: 8 bytes of the moment that the body names, 16 of its hash.
 
     With the moment first, entries of the same time are neighbours in the index, so a commit changes few of
-    its pages. With hashes alone each entry would change a page of its own, which is then written to the log
-    and to the disk. A missing or wrong moment costs only that, so the moment is taken from where it usually
-    is, without a check.
+    its pages. With hashes alone, each entry would change a page of its own, which is then written to the log
+    and to the disk. A missing or wrong moment costs no more than that, so the moment is read from its usual
+    place, without a check.
     """
     return _moment_of(kind, body) + _hash_of(kind, body)
 
@@ -187,11 +187,11 @@ def _moment_of(kind: int, body: bytes) -> bytes:
 def unpack(body: bytes | None, unpacked_bytes: int | None) -> bytes:
     """A body as it was accepted; one that is unreadable, or packed and damaged, raises a `ValueError`."""
     if body is None:
-        raise ValueError("SQLite cannot read them")
+        raise ValueError("SQLite failed to read them")
     if unpacked_bytes is None:
         return body
     if not 0 <= unpacked_bytes <= PACK_BYTES_MAX:
-        raise ValueError(f"it cannot have had {unpacked_bytes} bytes")
+        raise ValueError(f"an unpacked size of {unpacked_bytes} bytes is impossible")
     try:
         return cast("bytes", codec().decompress(body, unpacked_bytes, asbytes=True))
     except OSError as error:
@@ -199,7 +199,7 @@ def unpack(body: bytes | None, unpacked_bytes: int | None) -> bytes:
 
 
 def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
-    """Whether a body is that of the digest; only a mark has none. In version 3 it was the hash alone."""
+    """Whether a body matches its digest; only a mark has none. In version 3 the digest was the hash alone."""
     if digest is None:
         return kind == Kind.MARK
     return _hash_of(kind, body) == digest[-_HASH_BYTES:]
@@ -208,11 +208,11 @@ def is_as_accepted(kind: int, body: bytes, digest: bytes | None) -> bool:
 def insert(
     writer: apsw.Connection, rows: Sequence[Row], now_ms: int, *, marks: bool, old_digests: bool = False
 ) -> list[int]:
-    """Insert rows that are no repeats; the caller has begun a transaction.
+    """Insert the rows that are no repeats; the caller has begun a transaction.
 
-    They are stamped with the time, or with the newest entry's where that is later. `old_digests` tells
-    whether the journal has entries whose digest is the hash alone, as version 3 had it. Returns the sequence
-    number of each row; for a repeat that of the first entry with these bytes that is not damaged.
+    They are stamped with the current time, or with the newest entry's if that is later. `old_digests` says
+    whether the journal has entries whose digest is the hash alone, as in version 3. Returns the sequence
+    number of each row; for a repeat, that of the first undamaged entry with the same bytes.
     """
     if old_digests and (known := _known_by_hash(writer, rows)):
         fresh = [row for row in rows if row.digest not in known]
@@ -236,7 +236,7 @@ def _known_by_hash(writer: apsw.Connection, rows: Sequence[Row]) -> dict[bytes |
 
 
 def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | None:
-    """The entry that a row repeats, by its digest; a damaged one is not found by it from now on."""
+    """The entry that a row repeats, found by its digest; a damaged one is never found by it again."""
     seq = cast("int | None", writer.execute(_FIND, (digest,)).get)
     if seq is None:
         return None
@@ -259,9 +259,9 @@ def _known(writer: apsw.Connection, row: Row, digest: bytes | None) -> int | Non
 
 
 def _stored_body(writer: apsw.Connection, seq: int) -> bytes | None:
-    """A body as it is in the database, packed or not; None if it cannot be read.
+    """A body as stored in the database, packed or not; None if it cannot be read.
 
-    It is not read by a statement, because one that fails in a transaction ends that.
+    It is not read by a statement, because a statement that fails ends the transaction.
     """
     blob = writer.blob_open("main", "entries", "body", seq, False)  # noqa: FBT003 - not to be written
     try:
@@ -293,9 +293,9 @@ def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Ro
 
 
 def _beside_damaged(writer: apsw.Connection, row: Row) -> Row:
-    """The row with the digest of the next moment, if an entry that cannot be read has its own.
+    """The row with the digest of the next moment, if an unreadable entry has the row's own digest.
 
-    SQLite cannot change anything of a row with a damaged page.
+    SQLite cannot change a row with a damaged page.
     """
     if row.digest is None or writer.execute(_FIND, (row.digest,)).get is None:
         return row
@@ -307,7 +307,7 @@ def _beside_damaged(writer: apsw.Connection, row: Row) -> Row:
 
 @cache
 def codec() -> pa.Codec:
-    """What packs bodies. It needs pyarrow, which a pipeline that keeps single events does not load."""
+    """The codec of packed bodies. It needs pyarrow, which a pipeline that keeps single events never loads."""
     import pyarrow as pa
 
     return pa.Codec("lz4_raw")

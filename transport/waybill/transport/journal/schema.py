@@ -1,6 +1,6 @@
-"""The journal's tables, as the steps that made them: step N takes a journal of version N-1 to version N.
+"""The journal's tables, as migration steps: step N takes a journal from version N-1 to version N.
 
-A step that has been released never changes; what is new comes as a step of its own.
+A released step never changes; a change of the schema is a new step.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import apsw
 
 APPLICATION_ID: Final = 0x57_42_49_4C
-"""``WBIL`` in SQLite's header, by which ``file`` and we know a journal."""
+"""``WBIL`` in SQLite's header, which identifies a journal, also to the command ``file``."""
 
 OLD_DIGESTS_UPTO: Final = "old_digests_upto"
-"""The note of the last entry that version 3 kept, in a journal that it began; it goes with that entry."""
+"""The note of the last entry that version 3 kept, in a journal that it created; removed with that entry."""
 
 STEPS: Final[tuple[str, ...]] = (
     # The digest of a mark is NULL: marks are never repeats of each other. Sequence numbers are never used
@@ -86,12 +86,12 @@ VERSION: Final = len(STEPS)
 
 
 def migrate(connection: apsw.Connection, *, node: str) -> None:
-    """Bring a journal to `VERSION` in one transaction; one that is there already is only checked.
+    """Bring a journal to `VERSION` in one transaction; a journal of that version is only checked.
 
-    No other writer is at work. `node` is the random id that a new journal takes.
+    There is no other writer. `node` is the random id of a new journal.
 
     Raises:
-        JournalError: the file is some other program's database.
+        JournalError: the file is another program's database.
         JournalVersionError: a newer Waybill wrote it.
     """
     version = int(connection.pragma("user_version"))
@@ -99,8 +99,8 @@ def migrate(connection: apsw.Connection, *, node: str) -> None:
     name = connection.filename
     if version > VERSION:
         raise JournalVersionError(
-            f"{name} has version {version} and this Waybill knows {VERSION}; "
-            "install the Waybill that wrote it or a newer one"
+            f"{name} has version {version}, and this Waybill supports {VERSION}; "
+            "install the Waybill that wrote it, or a newer one"
         )
     if application_id not in {0, APPLICATION_ID} or (version and not application_id):
         raise JournalError(f"{name} is another program's database; choose another home")

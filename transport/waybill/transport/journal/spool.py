@@ -1,16 +1,16 @@
-"""The spool: durability ``process``. An entry is with the operating system when `Spool.append` returns.
+"""The spool: durability ``process``. When `Spool.append` returns, the operating system has the entry.
 
-That is one write to a file of this process's own, which survives the process; a thread has it fsynced within
-`SYNC_WITHIN_S`. The home's runner, or whoever flushes, adopts what is written: takes it into the journal. So
-a pipeline pays for one write, and SQLite's work is done in another process.
+An append is one write to a file of this process's own, which survives the process; a thread fsyncs it within
+`SYNC_WITHIN_S`. The home's runner, or a flush, adopts the written entries, that is, moves them into the
+journal. So a pipeline pays for one write, and another process does SQLite's work.
 
-A spool is a series of segments, ``<stem>.<number>.spool``; the stem names the program. The one being written
-is locked; it is closed when it is old or large. Segments that are closed, or that a process left when it
-died, are adopted and removed. The journal keeps repeats once, so adopting something twice does no harm. A
-record is a header (CRC-32 of what follows, body size, kind, size of the system name), the system name and the
-body. A torn last record was never acknowledged. Any other record that is not whole is damaged: the others are
-adopted, and the segment is kept as ``<segment>.spool.damaged`` until somebody deletes it. A segment that is
-deleted while it is written is written anew from what is still open of it.
+A spool is a series of segments, ``<stem>.<number>.spool``; the stem names the program. The segment being
+written is locked; it is closed when it is old or large. Closed segments, and segments of processes that died,
+are adopted and removed. The journal keeps repeats once, so adopting a segment twice does no harm. A record is
+a header (CRC-32 of the rest, body size, kind, size of the system name), the system name and the body. A torn
+last record was never acknowledged. Any other incomplete record is damaged: the others are adopted, and the
+segment is kept as ``<segment>.spool.damaged`` until somebody deletes it. A segment that is deleted while it
+is written is rewritten from the file that is still open.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, cast
 from zlib import crc32
 
-from waybill.transport.errors import JournalError, JournalFullError
+from waybill.transport.errors import JournalError, JournalFullError, reason_of
 from waybill.transport.files import Files, sync
 from waybill.transport.fork_safety import survive_forks
 from waybill.transport.journal.entry import Kind
@@ -66,7 +66,7 @@ class _Segment:
 
     def __init__(self, folder: Path, name: str) -> None:
         make_private(folder)
-        # Locked before it gets the name by which an adopter looks for it.
+        # Locked before it gets the name that adopters look for.
         hidden = folder / f"{name}.new"
         self.descriptor = open_private(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
         fcntl.flock(self.descriptor, fcntl.LOCK_EX)
@@ -75,13 +75,13 @@ class _Segment:
         self.begun_s = float("inf")
         """When its first record was written, on the monotonic clock."""
         self.is_torn = False
-        """Whether it ends in a part of a record, which would hide what follows it."""
+        """Whether it ends in a part of a record, which would hide all later records."""
         self._folder = folder
         self._name_is_durable = False
 
     @property
     def is_deleted(self) -> bool:
-        """Whether somebody has deleted it, so that nobody can adopt what is in it."""
+        """Whether somebody has deleted it, so that nobody can adopt its entries."""
         return os.fstat(self.descriptor).st_nlink == 0
 
     def content(self) -> bytes:
@@ -108,20 +108,20 @@ class _Segment:
             self._name_is_durable = True
 
     def close(self) -> None:
-        """Leave it to whoever adopts; its lock goes with the descriptor."""
+        """Leave it to adopters; closing the descriptor releases its lock."""
         os.close(self.descriptor)
 
 
 class Spool:
     """One process's spool of a home; see `Spool.open`.
 
-    Threads may share one, and it may be carried over a fork.
+    Threads may share one, and it may be used across a fork.
 
     Args:
-        journal: where the entries go.
+        journal: the journal that the entries go to.
         segment_bytes: a segment of this size is closed.
-        segment_s: and one of this age.
-        adopt_every_bytes: after so many bytes that nobody has adopted, this process does it itself.
+        segment_s: a segment of this age is closed.
+        adopt_every_bytes: if nobody has adopted this many bytes, this process adopts them itself.
     """
 
     def __init__(
@@ -140,10 +140,10 @@ class Spool:
         self._reset()
 
     def open(self) -> Self:
-        """Adopt what earlier spools left, and be closed when the process ends.
+        """Adopt the entries of earlier spools, and close this one when the process ends.
 
         Raises:
-            JournalError: the journal cannot take what earlier spools left.
+            JournalError: the journal cannot take the entries of earlier spools.
         """
         adopt(self._journal)
         survive_forks(self)
@@ -151,11 +151,11 @@ class Spool:
         return self
 
     def _reset(self) -> None:
-        """Begin with no segment and nothing to fsync, as a new spool does, and in the child of a fork."""
+        """Start with no segment and nothing to fsync, in a new spool and in the child of a fork."""
         # Reentrant, because a signal handler may append in the middle of an append.
         self._lock = threading.RLock()
         self._sync_lock = threading.RLock()
-        """Held by whoever syncs or closes segments; taken before `_lock`."""
+        """Held while segments are synced or closed; taken before `_lock`."""
         self._wanted = threading.Event()
         """Set while something waits for its fsync."""
         weakref.finalize(self, self._wanted.set)  # the thread ends with the spool
@@ -177,10 +177,10 @@ class Spool:
         record = _encode(kind, body, system_name)
         if self._unadopted_bytes > self._adopt_every_bytes:  # nobody else has adopted it in time
             self._adopt()
-        with self._lock:  # so that nobody closes it meanwhile
+        with self._lock:  # so that nobody closes it at the same time
             goes_on = self._segment is None or not (self._segment.is_torn or self._segment.is_deleted)
         if not goes_on:
-            self.sync()  # which begins another segment
+            self.sync()  # starts another segment
         with self._lock:
             try:
                 segment = self._segment
@@ -188,13 +188,14 @@ class Spool:
                     segment = self._new_segment()
                     if self._segment is None:
                         self._segment = segment
-                    else:  # a signal handler has appended meanwhile and begun one
+                    else:  # a signal handler has interrupted this append, and has started one
                         segment.close()
                         segment = self._segment
                 segment.write(record)
             except OSError as error:
                 raise JournalFullError(
-                    f"{self._folder} cannot take it ({error}); make room on the disk, or give another home"
+                    f"{self._folder} cannot take it ({reason_of(error)}); free space there, or give "
+                    "another home"
                 ) from None
             self._unadopted_bytes += len(record)
         if not self._wanted.is_set():
@@ -226,16 +227,16 @@ class Spool:
             except OSError as error:
                 self._wanted.set()
                 raise JournalError(
-                    f"{self._folder} cannot be synced ({error}); check the disk of the home"
+                    f"{self._folder} cannot be synced ({reason_of(error)}); check the disk of the home"
                 ) from None
             finally:
                 self._syncing = False
 
     def close(self) -> None:
-        """Take everything into the journal and leave no file. A closed spool may be used again.
+        """Move everything into the journal and leave no file. A closed spool may be used again.
 
         Raises:
-            JournalError: the journal cannot take it now; it stays in the spool and is adopted later.
+            JournalError: the journal cannot take the entries now; they stay in the spool until it can.
         """
         self.sync()
         with self._sync_lock, self._lock:
@@ -253,7 +254,7 @@ class Spool:
             segment = cast("_Segment", self._segment)
         is_old = time.monotonic() - segment.begun_s >= self.segment_s
         if is_old or segment.is_torn or segment.size_bytes >= self._segment_bytes:
-            # Without room for another file this one is used further, and synced all the same.
+            # Without space for another file, this one stays in use, and is synced all the same.
             with contextlib.suppress(OSError):
                 following = self._new_segment()
                 with self._lock:
@@ -262,7 +263,7 @@ class Spool:
             segment.sync()
         except OSError:
             # The next attempt may succeed although the kernel has dropped what it could not write. So the
-            # segment is closed, and whoever adopts it writes its entries anew.
+            # segment is closed, and its adopter writes its entries again.
             with self._lock:
                 if self._segment is segment:
                     self._segment = None
@@ -274,7 +275,7 @@ class Spool:
             segment.close()
 
     def _save(self, deleted: _Segment) -> None:
-        """Write what is in a deleted segment to a new one; the caller holds `_sync_lock`."""
+        """Write the content of a deleted segment to a new one; the caller holds `_sync_lock`."""
         saved = self._new_segment()
         try:
             with self._lock:
@@ -287,11 +288,11 @@ class Spool:
             if self._segment is not saved:
                 saved.close()
         deleted.close()
-        log.warning("a file of %s was deleted while it was written; all of it was written anew", self._folder)
+        log.warning("a file in %s was deleted while in use; its content is in a new file", self._folder)
 
     def _new_segment(self) -> _Segment:
         home = self._journal.home
-        if not home.is_dir():  # it was deleted as a whole, and is not made again
+        if not home.is_dir():  # it was deleted, and is not created again
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(home))
         self._number += 1
         return _Segment(self._folder, f"{self._stem}.{self._number:08}")
@@ -319,18 +320,18 @@ class Spool:
                     self._thread = thread
 
     def before_fork(self) -> None:
-        """Let the append and the sync under way finish."""
+        """Wait for the current append and sync."""
         self._sync_lock.acquire()
         self._lock.acquire()
 
     def after_fork(self, *, in_child: bool) -> None:
-        """Be usable again; the child begins a spool of its own."""
+        """Become usable again; the child starts a spool of its own."""
         if not in_child:
             self._lock.release()
             self._sync_lock.release()
             return
         if self._segment is not None:
-            # The lock is the parent's; through this descriptor it would outlive the parent.
+            # The lock belongs to the parent; this descriptor would keep it after the parent's death.
             self._segment.close()
         self._reset()
 
@@ -338,7 +339,7 @@ class Spool:
 def _close_at_exit(reference: weakref.ref[Spool]) -> None:
     spool = reference()
     if spool is not None:
-        # What cannot be taken now is adopted later.
+        # Entries that the journal cannot take now are adopted later.
         with contextlib.suppress(JournalError):
             spool.close()
 
@@ -351,7 +352,7 @@ def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> Non
         spool = reference()
         if spool is None:
             return
-        # A disk that fails here fails the next append too, and that one can tell its caller.
+        # A disk that fails here also fails at the next append, which can raise an error in its caller.
         with contextlib.suppress(JournalError):
             spool.sync()
         timeout_s = spool.segment_s if spool.in_use else None
@@ -359,14 +360,14 @@ def _keep_syncing(reference: weakref.ref[Spool], wanted: threading.Event) -> Non
 
 
 def adopt(journal: Journal, *, living: bool = False) -> int:
-    """Take what is in the home's spools into the journal: closed segments, and those of processes that died.
+    """Move the entries of the home's spools into the journal: of closed segments, and of processes that died.
 
     Args:
         journal: the home's journal.
-        living: also what living processes have written so far; their segments stay.
+        living: also adopt the entries of live processes so far; their segments stay.
 
     Returns:
-        How many entries were read.
+        The number of entries that were read.
 
     Raises:
         JournalError: the journal cannot take them now; they stay in the spools.
@@ -375,7 +376,8 @@ def adopt(journal: Journal, *, living: bool = False) -> int:
     try:
         return sum(_adopt(path, journal, living=living) for path in sorted(folder.glob(f"*{_SUFFIX}")))
     except OSError as error:
-        raise JournalError(f"{folder} cannot be emptied ({error}); check the disk of the home") from None
+        what = f"{folder} cannot be emptied ({reason_of(error)})"
+        raise JournalError(f"{what}; check the disk of the home") from None
 
 
 def waiting(home: Path) -> bool:
@@ -401,7 +403,7 @@ def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
         is_free = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # it is being written, or somebody else adopts it
+        except BlockingIOError:  # it is being written, or another process is adopting it
             is_free = False
         if not (is_free or living):
             return 0
@@ -410,7 +412,7 @@ def _adopt(path: Path, journal: Journal, *, living: bool) -> int:
         journal.append_many(items, program=named["program"] if named else None)
         if is_free and is_damaged:
             kept = path.rename(path.with_name(path.name + _DAMAGED))
-            log.error("entries are lost, because %s is damaged; the others were adopted", kept)
+            log.error("%s is damaged, and some of its entries are lost; the others were adopted", kept)
         elif is_free:
             path.unlink(missing_ok=True)
         return len(items)
@@ -444,7 +446,7 @@ def _records(content: bytes) -> tuple[list[Item], bool]:
 
 
 def _record_at(content: bytes, at: int) -> tuple[Item | None, int]:
-    """The record that begins here, None if it is not whole; and where it ends by its own word."""
+    """The record that begins here, None if it is incomplete; and its end according to its header."""
     if at + _HEADER.size > len(content):
         return None, at + _HEADER.size
     crc, body_bytes, kind, name_bytes = _HEADER.unpack_from(content, at)

@@ -1,7 +1,7 @@
-"""The watch over a journal's files: whether what a program has open is still what is at the path.
+"""The watch over a journal's files: whether the files that a program has open are still those at the path.
 
-SQLite would go on with files that somebody has deleted, replaced or truncated, and acknowledge entries that
-nobody can read again.
+SQLite would continue with files that somebody has deleted, replaced or truncated, and acknowledge entries
+that nobody can ever read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def log_of(path: Path) -> Path:
-    """The write-ahead log of the database at a path, where SQLite has it."""
+    """The path of the write-ahead log that SQLite keeps for the database at a path."""
     return path.with_name(f"{path.name}-wal")
 
 
@@ -25,13 +25,13 @@ class Watch:
     """
 
     def __init__(self, path: Path) -> None:
-        # As text, since each commit asks for them, and a `Path` would be made into text each time.
+        # As text, since each commit uses them, and a `Path` would be converted to text each time.
         self._database = str(path)
         self._log = str(log_of(path))
         self._seen: dict[str, tuple[int, int, int]] = {}
 
     def opened(self) -> None:
-        """Watch the files that are there now, because they were just opened."""
+        """Watch the files at the paths, which were just opened."""
         for path in (self._database, self._log):
             found = os.stat(path)  # noqa: PTH116 - see above
             self._seen[path] = found.st_dev, found.st_ino, found.st_size
@@ -41,14 +41,14 @@ class Watch:
         self._seen.pop(self._log, None)
 
     def trouble(self) -> str | None:
-        """What happened to one of the files, as the beginning of a sentence; None while all is well."""
+        """What happened to one of the files, as the beginning of a sentence; None if nothing did."""
         for path, (device, inode, size_bytes) in self._seen.items():
             try:
                 found = os.stat(path)  # noqa: PTH116 - see above
             except (FileNotFoundError, NotADirectoryError):
                 return f"{path} was deleted"
             except OSError:
-                continue  # which says nothing of the file
+                continue  # this error proves nothing about the file
             if found.st_ino != inode or found.st_dev != device:
                 return f"{path} was replaced by another file"
             if found.st_size != size_bytes:

@@ -1,7 +1,13 @@
-"""The runner: the one process of a home that works its projections, and who starts it."""
+"""The runner: the one process of a home that runs its projections, and the supervisor that starts it."""
 
 from waybill.transport.runner.flushing import FlushReport as FlushReport, flush as flush
+from waybill.transport.runner.open_runs import (
+    EventHead as EventHead,
+    OpenRun as OpenRun,
+    read_head as read_head,
+)
 from waybill.transport.runner.projection import (
+    PROJECTIONS_GROUP as PROJECTIONS_GROUP,
     Progress as Progress,
     Projection as Projection,
     Step as Step,
@@ -13,8 +19,8 @@ from waybill.transport.runner.projection import (
 from waybill.transport.runner.runner import (
     IDLE_S as IDLE_S,
     Runner as Runner,
-    lag_s as lag_s,
+    forget_problems as forget_problems,
     statuses as statuses,
 )
-from waybill.transport.runner.supervisor import Supervisor as Supervisor
-from waybill.transport.runner.vanished import note_program as note_program
+from waybill.transport.runner.supervisor import LOG_NAME as LOG_NAME, Supervisor as Supervisor
+from waybill.transport.runner.unended import note_program as note_program

@@ -1,4 +1,4 @@
-"""The flush: every projection deals with everything that was accepted so far, now."""
+"""The flush: every projection processes everything accepted so far, without delay."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _POLL_S: Final = 0.05
 _RUNNER: Final = "runner"
 
 OnProgress = Callable[[int, int, Sequence[str]], None]
-"""Called with how many entries every projection has dealt with, how many there are, and the projections that
-the flush waits for, the one furthest behind first."""
+"""Called with the entries that every projection has processed, their total, and the projections still behind,
+the furthest first."""
 
 
 class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a flush achieved.
+    """The result of a flush.
 
     Attributes:
-        files: paths below the root, of the files that were published for it.
-        left: by projection, how many entries it has not dealt with; under the name ``runner``, those of a
-            runner that has not reported its projections yet.
-        problems: by projection, what holds it up, in one sentence.
+        files: the files that were published for it, as paths below the root.
+        left: by projection, how many entries it has not processed, 0 where only its files are not made yet;
+            under the name ``runner``, those of a runner that has not reported its projections yet.
+        problems: by projection, what stops it, in one sentence.
         poison: by projection, how many entries are set aside because it cannot apply them.
     """
 
@@ -47,15 +47,15 @@ class FlushReport(msgspec.Struct, frozen=True, kw_only=True):
 def flush(
     settings: Settings, *, timeout_s: float | None = None, on_progress: OnProgress | None = None
 ) -> FlushReport:
-    """Put a flush mark in the journal and wait until every projection is past it or reports a problem.
+    """Put a flush mark into the journal, and wait until every projection is past it or reports a problem.
 
     The layout settles the runs that have ended, writes raw files and compacts every hour, even the current
-    one. If the home has no runner, this process works the projections itself.
+    one. If the home has no runner, this process runs the projections itself.
 
-    It stops waiting after `timeout_s`; a live runner goes on with the work.
+    It stops waiting after `timeout_s`; a live runner continues the work.
 
     Raises:
-        SettingsConflictError: a live runner works with other settings, and these are strict.
+        SettingsConflictError: a live runner uses other settings, and these are strict.
         JournalError: the journal cannot be used.
     """
     with contextlib.closing(Journal(settings.home)) as journal:
@@ -76,7 +76,7 @@ class _Flush:
 
     def run(self) -> FlushReport:
         adopt(self._journal, living=True)
-        # Before the mark: a live runner may be past it at once.
+        # Read before the mark is put: a live runner may be past it at once.
         self._cursors = self._journal.cursors()
         self._first = min(self._cursors.values(), default=0)
         self._mark = self._journal.mark(b"flush")
@@ -84,8 +84,8 @@ class _Flush:
         while (lease := locks.take(self._journal.home)) is None:
             live = has_live_statuses(self._journal)
             if self._expired and not live:
-                left[_RUNNER] = self._mark - self._first
-                problems[_RUNNER] = "it has only just begun; flush again, or give it a longer --timeout"
+                left[_RUNNER] = self._journal.waiting(self._first, self._mark).entries
+                problems[_RUNNER] = "it has only just started; flush again, or give a longer --timeout"
             if self._expired or (live and self._done()):
                 break
             time.sleep(_POLL_S)
@@ -97,8 +97,11 @@ class _Flush:
             finally:
                 lease.release()
         reported = statuses(self._journal)
-        left |= self._left()
-        # A problem that was met before the mark is over once the projection is past it.
+        cursors = self._journal.cursors()
+        left |= {
+            name: self._journal.waiting(cursors.get(name, 0), self._mark).entries for name in self._left()
+        }
+        # A problem from before the mark is over once the projection is past it.
         problems |= {
             name: one.problem
             for name, one in reported.items()
@@ -108,7 +111,7 @@ class _Flush:
         return FlushReport(files=self._files(), left=left, problems=problems, poison=poison)
 
     def _files(self) -> tuple[str, ...]:
-        """What was published for this flush and for earlier ones that were still waiting when it began."""
+        """The files published for this flush, and for earlier ones that were still waiting when it began."""
         files: dict[str, None] = {}
         for name in statuses(self._journal):
             for seq, names in published(self._journal, name).items():

@@ -1,12 +1,12 @@
-"""Isolation: a projection that fails, or at which runners have died, goes on in a process of its own.
+"""Isolation: a projection that fails, or that runners have died at, continues in a separate process.
 
-Whatever an entry does to that process, the runner and its other projections live on. The process does the
-real work, in bounded memory, up to one entry after the other that the runner names: all that are suspected at
-first, an eighth of what is left of them after each failure. An entry that fails alone `TRIES` times is
-poison. It is taken back if the projection cannot go on without it either: then the fault is not the entry's.
-Where memory or anything else ran out, which may be the fault of another program, the next try comes later.
+Whatever an entry does to that process, the runner and its other projections survive. The process does the
+real work in bounded memory, up to an entry that the runner names: first all suspected entries, then an eighth
+of the remaining ones after each failure. An entry that fails alone `TRIES` times is poison. It is taken back
+if the projection cannot continue without it either, because then the entry is not at fault. If memory or
+another resource ran out, which may be another program's fault, the next try comes later.
 
-A projection that is killed at any moment loses nothing, so this process may be killed, too. It has the
+A projection loses nothing if it is killed at any moment, so this process may be killed too. It holds the
 runner's lease, and ends when the runner does.
 """
 
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.runner")
 
 TRIES: Final = 3
-"""How often an entry is tried alone before it is poison, and how many runners may die at one place."""
+"""How often an entry is tried alone before it is poison, and how many runners may die at one entry."""
 
 MEMORY_BYTES_MAX: Final = 2 * 2**30
-"""How much memory one try may take."""
+"""The memory that one try may use."""
 
 TIME_S_MAX: Final = 300.0
 """How long one try may take."""
 
 AHEAD_MAX: Final = 50_000
-"""Up to so many entries ahead of the cursor are suspected of a failure."""
+"""How many entries after the cursor are suspected of a failure, at most."""
 
 _PAUSES_S: Final = (1.0, 5.0)
-"""How long whatever ran out gets to be there again, after the first try alone and after the second."""
+"""The waits for a resource that ran out, after the first and after the second try of an entry alone."""
 
 _OF_ENTRIES: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError)
-"""What an entry itself may cause; without memory, Python cannot start a thread either, nor load a module."""
+"""Errors that an entry can cause. Others may mean that memory ran out: then no thread can be started."""
 
 _FACTOR: Final = 8
 _POLL_S: Final = 0.1
@@ -64,12 +64,12 @@ _REASON_CHARS_MAX: Final = 1_000
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How a try ended; without a value, well.
+    """How a try ended; without any value, it succeeded.
 
     Attributes:
-        fault: what failed, if it may be the fault of an entry.
-        is_scarce: whether something may have run out, such as memory.
-        is_held_up: whether something keeps the projection from going on that is the fault of none.
+        fault: what failed, if an entry may be at fault.
+        is_scarce: whether a resource such as memory may have run out.
+        is_held_up: whether something that is no entry's fault stops the projection.
     """
 
     fault: str | None = None
@@ -82,20 +82,20 @@ _HELD_UP: Final = Outcome(is_held_up=True)
 
 
 def is_held_up(error: Exception) -> bool:
-    """Whether an error is the disk's, whatever the entry."""
+    """Whether an error comes from the disk and not from an entry."""
     return isinstance(error, (OSError, JournalError)) and not isinstance(error, JournalTooLargeError)
 
 
 def isolate(
     journal: Journal, settings: Settings, name: str, *, lease: int | None, stopping: threading.Event
 ) -> bool:
-    """Work a projection in a process of its own until it is past what may have made it fail.
+    """Run a projection in a separate process until it is past the entries that may have made it fail.
 
-    The caller has closed it. Returns whether it got any further.
+    The caller has closed the projection. Returns whether it made progress.
 
     Raises:
         JournalError: the journal cannot be read or written.
-        OSError: no process can be started.
+        OSError: the process cannot be started.
     """
     first = journal.cursor(name)
     with _Apart(journal, settings, name, lease=lease, stopping=stopping) as apart:
@@ -127,20 +127,22 @@ def _pass_suspects(journal: Journal, name: str, apart: _Apart) -> None:
 
 
 def _set_aside(journal: Journal, name: str, entry: Entry, reason: str, apart: _Apart) -> bool:
-    """Make an entry poison; False if the projection cannot go on without it either."""
+    """Make an entry poison; return False if the projection cannot continue without it either."""
     if entry.kind is Kind.MARK:
         return False
     before = journal.poison.all(name)
     journal.poison.set_aside(name, entry.seq, reason, tries=TRIES)
     if apart.work_up_to(entry.seq) == _WELL:
-        log.error("entry %d is poison for %s, which goes on without it: %s", entry.seq, name, reason)
+        log.error(
+            "entry %d is set aside as poison for %s, which continues without it: %s", entry.seq, name, reason
+        )
         return True
     journal.poison.take_back(before, name, entry.seq)
     return False
 
 
 class _Apart:
-    """The process that works one projection; it is started for the first try, and again where it has died."""
+    """The process that runs one projection; started for the first try, and again after it has died."""
 
     def __init__(
         self,
@@ -165,9 +167,9 @@ class _Apart:
         self._end()
 
     def work_up_to(self, seq: int) -> Outcome:
-        """Have the projection work until its cursor is at an entry."""
+        """Run the projection until its cursor is at an entry."""
         child = self._process = self._process or self._start()
-        with contextlib.suppress(BrokenPipeError):  # it has died: then there is no answer
+        with contextlib.suppress(BrokenPipeError):  # it has died, so there is no answer
             cast("BinaryIO", child.stdin).write(b"%d\n" % seq)
             cast("BinaryIO", child.stdin).flush()
         answer = self._answer_of(child)
@@ -177,12 +179,12 @@ class _Apart:
         return answer
 
     def rest(self, pause_s: float) -> None:
-        """Wait for what ran out, and begin again with a process that has the limits of this one."""
+        """Wait for the resource that ran out; the next try gets a new process with the same limits."""
         self._end()
         self._stopping.wait(pause_s)
 
     def _answer_of(self, child: subprocess.Popen[bytes]) -> Outcome | None:
-        """What the process says of a try; None if it dies."""
+        """The process's answer to a try; None if it dies."""
         answers, answer = cast("BinaryIO", child.stdout).fileno(), b""
         poll = select.poll()
         poll.register(answers, select.POLLIN)
@@ -192,7 +194,7 @@ class _Apart:
                 return _HELD_UP
             if time.monotonic() > deadline_s:
                 self._end()
-                return Outcome(fault=f"it takes longer than {TIME_S_MAX:g} s")
+                return Outcome(fault=f"applying it takes longer than {TIME_S_MAX:g} s")
             if poll.poll(_POLL_S * 1_000):
                 part = os.read(answers, 2**16)
                 if not part:
@@ -224,14 +226,14 @@ class _Apart:
 def _death_of(child: subprocess.Popen[bytes]) -> str:
     code = child.returncode
     how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    return f"it ends the process that applies it ({how})"
+    return f"it kills the process that applies it ({how})"
 
 
 # -- in the process ------------------------------------------------------------------------------------------
 
 
 class _BoundedJournal(Journal):
-    """A journal that seems to end at an entry."""
+    """A journal that appears to end at an entry."""
 
     upto = 0
 
@@ -242,14 +244,14 @@ class _BoundedJournal(Journal):
 
 
 def main() -> None:
-    """Be the process: work a projection up to each entry whose number comes in, and say how that went."""
+    """Be the process: run a projection up to each entry number that is read, and write the outcome."""
     home, name = Path(sys.argv[1]), sys.argv[2]
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(name)s %(levelname)s %(message)s"
     )
     process.prepare()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for whatever a projection prints
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # for anything that a projection prints
     wanted: queue.SimpleQueue[int] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(wanted,), daemon=True).start()
     with contextlib.closing(_BoundedJournal(home)) as journal:
@@ -271,7 +273,7 @@ def main() -> None:
 
 
 def _listen(wanted: queue.SimpleQueue[int]) -> None:
-    """Take in what is wanted; without the runner, nothing is."""
+    """Read the wanted numbers; end when the runner has ended."""
     for line in sys.stdin:
         wanted.put(int(line))
     os._exit(0)
@@ -283,7 +285,7 @@ def _open(journal: Journal, name: str) -> Projection:
 
 
 def _close(projection: Projection | None) -> None:
-    """Close what failed, as well as that goes: the next try is made with another."""
+    """Close a failed projection, as well as possible: the next try uses a new one."""
     with contextlib.suppress(Exception):
         if projection is not None:
             projection.close()
@@ -296,7 +298,7 @@ def _work(journal: _BoundedJournal, projection: Projection) -> Outcome:
             continue
         if step.problem is not None:
             return _HELD_UP
-        # It waits for more, or for an answer.
+        # It waits for more entries, or for an answer.
         projection.finish()
         time.sleep(_POLL_S)
     return _WELL
@@ -306,15 +308,15 @@ def _outcome_of(error: Exception) -> Outcome:
     if is_held_up(error):
         return _HELD_UP
     if isinstance(error, MemoryError):
-        most = f"the {MEMORY_BYTES_MAX >> 30} GiB that one try may take"
-        return Outcome(fault=f"it needs more memory than there is, or than {most}", is_scarce=True)
+        most = f"the {MEMORY_BYTES_MAX >> 30} GiB that one try may use"
+        return Outcome(fault=f"applying it needs more memory than there is, or than {most}", is_scarce=True)
     fault = f"{type(error).__name__}: {error}"[:_REASON_CHARS_MAX]
     return Outcome(fault=fault, is_scarce=not isinstance(error, _OF_ENTRIES))
 
 
 @functools.cache
 def _bound_memory() -> None:
-    """Let this process have only `MEMORY_BYTES_MAX` on top of what it has, where the system can say that."""
+    """Limit this process to `MEMORY_BYTES_MAX` more than it uses now, if the system supports that."""
     import resource
 
     with contextlib.suppress(OSError, ValueError):

@@ -1,13 +1,12 @@
-"""Projections: what reads the journal in order and keeps an output up to date.
+"""Projections: they read the journal in order, and each keeps an output up to date.
 
-Packages offer theirs under the entry-point group ``waybill.projections``: a name and a callable
-``(journal, settings) -> Projection | Sequence[Projection] | None``, which returns None where the settings ask
-for none.
+Packages register theirs in the entry-point group ``waybill.projections``: a name and a callable ``(journal,
+settings) -> Projection | Sequence[Projection] | None``, which returns None if the settings want none.
 
-Other processes read from the journal what a projection has done. By default it has dealt with all entries up
-to its cursor. A package whose projections deal with entries out of order, or that knows more about them,
-offers a `TellProgress` under the group ``waybill.progress``. A projection that publishes files for a flush
-stores their names by `note_published`. What waits for its time is kept under keys that begin with ``due:``.
+Other processes read a projection's progress from the journal. By default it has processed all entries up to
+its cursor. A package whose projections process entries out of order, or that knows more about them, registers
+a `TellProgress` in the group ``waybill.progress``. A projection that publishes files for a flush stores their
+names by `note_published`. Things that wait for their time are kept under keys that begin with ``due:``.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one step of a projection.
 
     Attributes:
-        applied: how much was done, as entries that the cursor moved over or files made; 0: nothing.
-        retry_s: call again after this many seconds even if no entry arrives; None: only when one does.
-        problem: why it cannot go on, in one sentence; None when all is well.
-        to_correct: the setting that somebody has to correct before it can go on; None: it goes on by itself.
+        applied: how much was done: the entries that the cursor moved over, or the files made; 0: nothing.
+        retry_s: call again after this many seconds even if no entry arrives; None: only when an entry
+            arrives.
+        problem: why it cannot continue, in one sentence; None if there is no problem.
+        to_correct: the setting to correct before it can continue; None: it continues by itself.
     """
 
     applied: int = 0
@@ -53,42 +53,42 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class Projection(Protocol):
-    """A consumer of the journal with a durable cursor of its own.
+    """A consumer of the journal with its own durable cursor.
 
     A projection pulls entries by `Journal.feed`, applies them idempotently, then moves its cursor. Its output
-    is a pure function of the journal, so that it may crash, be repeated, or be deleted and rebuilt. One
-    thread calls it at a time. If a step raises an error that is not the disk's, or runners die at it, it is
-    closed and opened again in a process of its own, which the journal feeds fewer entries at a time; an entry
-    that it cannot apply there, alone, is set aside as poison.
+    is a pure function of the journal, so it may crash, be repeated, or be deleted and rebuilt. Only one
+    thread calls it at a time. If a step raises an error other than a disk error, or runners die at it, it is
+    closed and reopened in a separate process, which gets fewer entries at a time. An entry that fails there
+    alone is set aside as poison.
     """
 
     name: str
     stores: bool
-    """Whether its output keeps what the entries said, so that old ones may go before the journal is full."""
+    """Whether its output keeps the entries' content, so old entries may go before the journal is full."""
 
     def step(self) -> Step:
-        """Do one bounded piece of work without waiting; the caller waits, as `Step.retry_s` says."""
+        """Do one bounded piece of work without waiting; the caller waits for `Step.retry_s`."""
 
     def pending(self) -> int:
-        """How many entries it has not dealt with yet."""
+        """How many entries it has not processed yet."""
 
     def finish(self) -> None:
-        """Complete the output, because the runner is about to end."""
+        """Complete the output before the runner ends."""
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Release its resources."""
 
 
 OpenProjection = Callable[["Journal", "Settings"], Projection | Sequence[Projection] | None]
-"""What an entry point of the group ``waybill.projections`` names."""
+"""The type of an entry point in the group ``waybill.projections``."""
 
 
 def open_projections(
     journal: Journal, settings: Settings, wanted: str | None = None
 ) -> tuple[list[Projection], dict[str, str]]:
-    """The projections that the settings ask for, and by name the problem of each that could not be loaded.
+    """Open the projections that the settings want; return them, and by name why others could not be loaded.
 
-    With `wanted` only the projection of that name; the others are closed again.
+    With `wanted`, only the projection of that name stays open.
     """
     opened: list[Projection] = []
     problems: dict[str, str] = {}
@@ -96,7 +96,7 @@ def open_projections(
         try:
             open_projection: OpenProjection = point.load()
             offered = open_projection(journal, settings)
-        except Exception as error:  # which never stops the others
+        except Exception as error:  # must not stop the others
             log.exception("projection %s cannot be loaded", point.name)
             problems[point.name] = f"{point.value} cannot be loaded: {error}"
         else:
@@ -116,16 +116,16 @@ class Progress(StrEnum):
     WAITING = "waiting"
     DONE = "done"
     COALESCED = "in a summary"
-    """The backend has, or gets, a summary that stands for it; see the setting ``marquez_detail``."""
+    """The backend has, or will get, a summary that stands for it; see the setting ``marquez_detail``."""
     REFUSED = "refused for good"
     POISON = "set aside as poison"
     """The projection cannot apply it; see `waybill poison`."""
 
 
 TellProgress = Callable[["Journal", str, int], Progress | None]
-"""What an entry point of the group ``waybill.progress`` names.
+"""The type of an entry point in the group ``waybill.progress``.
 
-It tells what became of a projection's entry; None: no more than the projection's cursor says.
+It returns a projection's progress with an entry; None: the projection's cursor decides.
 """
 
 
@@ -137,7 +137,10 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
         try:
             tell: TellProgress = point.load()
         except Exception:
-            log.exception("%s cannot be loaded, so its projections are known by their cursors", point.value)
+            log.exception(
+                "%s cannot be loaded, so the progress of its projections is read from their cursors",
+                point.value,
+            )
             continue
         if (progress := tell(journal, projection, seq)) is not None:
             return progress
@@ -145,16 +148,16 @@ def progress_of(journal: Journal, projection: str, seq: int) -> Progress:
 
 
 def left_s(at_ms: int, longest_s: float) -> float:
-    """How many seconds are left until an instant of received time, in epoch milliseconds.
+    """The seconds left until an instant of received time, given in epoch milliseconds.
 
-    They are `longest_s` at most, which is how long anything waits for that: after the clock was set back,
-    received time is ahead of it.
+    At most `longest_s`, the longest wait for such an instant: after the clock is set back, received times lie
+    in the future.
     """
     return min(max(at_ms - time.time_ns() // 1_000_000, 0) / 1_000, longest_s)
 
 
 def unsettled(journal: Journal, projection: str) -> int:
-    """How many things a projection has read that wait for their time, as runs do that have ended."""
+    """How many things that a projection has read wait for their time, such as ended runs."""
     return len(journal.state(projection, _DUE))
 
 
@@ -168,7 +171,7 @@ def note_published(
 
 
 def published(journal: Journal, projection: str) -> dict[int, list[str]]:
-    """The files that a projection published for the last flushes, by the sequence numbers of their marks."""
+    """The files that a projection published for the last flushes, by the flushes' sequence numbers."""
     return {
         int(key.removeprefix(_PUBLISHED)): msgspec.json.decode(files, type=list[str])
         for key, files in journal.state(projection, _PUBLISHED).items()

@@ -1,4 +1,4 @@
-"""The runner: the one process of a home that works its projections, each in a thread of its own."""
+"""The runner: the one process of a home that runs its projections, each in its own thread."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from waybill.transport import locks
-from waybill.transport.errors import JournalError, RootError
+from waybill.transport.errors import JournalError, RootError, WaybillError, sentence_of
 from waybill.transport.journal import NEARLY_FULL, adopt, waiting
 from waybill.transport.root import check_root
 from waybill.transport.runner.isolation import TRIES, is_held_up, isolate
 from waybill.transport.runner.projection import Projection, Step, open_projections
-from waybill.transport.runner.vanished import VanishedPrograms
+from waybill.transport.runner.unended import UnendedRuns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("waybill.runner")
 
 IDLE_S: Final = 15.0
-"""A runner ends when nothing is left to do and nothing has come for this long."""
+"""A runner ends when nothing is left to do and no entry has arrived for this long."""
 BLOCKED_S: Final = 3600.0
-"""A runner that only waits for a backend that is down ends after this long without a new entry."""
+"""A runner that only waits for an unreachable backend ends after this long without a new entry."""
 
 _RUNNER: Final = "runner"
 _STATUSES_FROM: Final = "runner_pid"
@@ -38,18 +38,19 @@ _POLL_S: Final = 0.05
 _ADOPT_EVERY_S: Final = 0.2
 _HOUSEKEEPING_EVERY_S: Final = 1.0
 _PRUNE_EVERY_S: Final = 60.0
-_VANISHED_EVERY_S: Final = 1.0
+_OPEN_RUNS_EVERY_S: Final = 1.0
 _FAILED_RETRY_S: Final = 5.0
+_DAY_MS: Final = 86_400_000
 _ISOLATE_EVERY_S: Final = 600.0
 _STARTS: Final = "runner starts"
 _CHECKPOINT_WAL_BYTES: Final = 4 * 2**20
 _ANY_TIME_MS: Final = 2**63 - 1
 _ROOM_ENTRIES: Final = 1_000
-"""Few, so that no more of a full journal goes than has to."""
+"""Small, so that no more than necessary is removed from a full journal."""
 
 
 class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a runner last reported of a projection, as in `Step`; `seq` is the cursor it had a problem at."""
+    """A runner's last report on a projection, as in `Step`; `seq` is the cursor at the problem."""
 
     problem: str | None = None
     to_correct: str | None = None
@@ -57,37 +58,37 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Start(msgspec.Struct, frozen=True, array_like=True):
-    """Where a projection's cursor was when a runner started, and how many have in a row without ending."""
+    """A projection's cursor when a runner started, and how many in a row started there without ending."""
 
     cursor: int
     count: int = 1
 
 
 def statuses(journal: Journal) -> dict[str, ProjectionStatus]:
-    """What the home's last runner reported of each of its projections, by name."""
+    """The last report of the home's last runner on each projection, by name."""
     return {
         name: msgspec.json.decode(value, type=ProjectionStatus)
         for name, value in journal.state(_RUNNER).items()
     }
 
 
+def forget_problems(journal: Journal, names: Iterable[str]) -> None:
+    """Report no problem of these projections until a runner finds one; the caller holds its lease."""
+    known = journal.state(_RUNNER).keys()
+    none = msgspec.json.encode(ProjectionStatus())
+    journal.commit(_RUNNER, put={name: none for name in names if name in known})
+
+
 def has_live_statuses(journal: Journal) -> bool:
-    """Whether `statuses` are those of the live runner; a new one has reported none for a moment."""
+    """Whether `statuses` come from the live runner; a new runner takes a moment to report."""
     return journal.meta(_STATUSES_FROM) == str(locks.holder(journal.home))
 
 
-def lag_s(journal: Journal, cursor: int) -> float:
-    """How old the first entry after a projection's cursor is, in seconds; 0 if there is none."""
-    for entry in journal.read(cursor, limit=1):
-        return max(time.time() - entry.received_ms / 1000, 0.0)
-    return 0.0
-
-
 class Runner:
-    """Works a home's projections by its agreed settings; the caller holds the runner's lease.
+    """Runs a home's projections by its agreed settings; the caller holds the runner's lease.
 
     Args:
-        lease: the lease's descriptor, for processes that work projections apart.
+        lease: the lease's descriptor, for processes that isolate projections.
     """
 
     def __init__(self, journal: Journal, settings: Settings, *, lease: int | None = None) -> None:
@@ -97,21 +98,22 @@ class Runner:
         self._has_unloadable = False
         self._workers: list[_Worker] = []
         self._stopping = threading.Event()
-        self._vanished = VanishedPrograms(journal)
-        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = self._vanished_due_s = 0.0
+        days = settings.close_stale_after
+        self._unended = UnendedRuns(journal, None if days is None else int(days * _DAY_MS))
+        self._adoption_due_s = self._housekeeping_due_s = self._prune_due_s = self._open_runs_due_s = 0.0
 
     def run(
         self, *, idle_s: float = IDLE_S, blocked_s: float = BLOCKED_S, until: Callable[[], bool] | None = None
     ) -> int:
-        """Load the projections and work until nothing is left to do, or `until` is true.
+        """Load the projections and run them until nothing is left to do, or `until` is true.
 
-        Returns the sequence number of the last entry that was known when the runner decided to end.
+        Returns the sequence number of the last entry known when the runner decided to end.
         """
         self._open()
         try:
             last_seq = self._work(idle_s, blocked_s, until)
         finally:
-            # After a KeyboardInterrupt, too, the workers have to end before the lease is released.
+            # The workers must end before the lease is released, even after a KeyboardInterrupt.
             self._stopping.set()
             for worker in self._workers:
                 if worker.ident is not None:
@@ -141,7 +143,7 @@ class Runner:
         self._journal.set_meta(_STATUSES_FROM, str(os.getpid()))
 
     def _note_start(self, names: list[str]) -> set[str]:
-        """Note that a runner starts; returns the projections at whose cursor `TRIES` of them have died."""
+        """Note that a runner starts; return the projections at whose cursor `TRIES` runners have died."""
         stored, cursors = self._journal.state(_STARTS), self._journal.cursors()
         starts: dict[str, _Start] = {}
         for name in names:
@@ -158,7 +160,7 @@ class Runner:
         last_seq, quiet_since_s = -1, time.monotonic()
         while not (until and until()):
             if not self._journal.home.is_dir():
-                break  # deleted as a whole, on purpose then
+                break  # the whole home was deleted, so on purpose
             newest, now_s = self._journal.last_seq(), time.monotonic()
             if newest != last_seq:
                 last_seq, quiet_since_s = newest, now_s
@@ -167,8 +169,9 @@ class Runner:
             self._keep_house(now_s)
             quiet_s = now_s - quiet_since_s
             settled = all(worker.settled or quiet_s > blocked_s for worker in self._workers)
-            # Nobody else would notice that a program is gone; one that is silent for so long may live on.
-            settled = settled and not (self._vanished.waits and quiet_s <= blocked_s)
+            # Nobody else would notice that a program is gone. A program that is silent for that long may
+            # still be alive.
+            settled = settled and not (self._unended.waits and quiet_s <= blocked_s)
             if quiet_s > idle_s and settled and not waiting(self._journal.home):
                 break
             self._stopping.wait(_POLL_S)
@@ -184,41 +187,42 @@ class Runner:
             self._tidy(self._journal.checkpoint)
 
     def _keep_house(self, now_s: float) -> None:
-        """Adopt, checkpoint, prune, and end what programs that are gone have left, each when it is due."""
-        if now_s >= self._vanished_due_s:
-            is_behind = self._tidy(lambda: self._vanished.look(time.time_ns() // 1_000_000))
-            self._vanished_due_s = now_s if is_behind else now_s + _VANISHED_EVERY_S
+        """Adopt, checkpoint, prune, and end the runs that nobody else ends, each when it is due."""
+        if now_s >= self._open_runs_due_s:
+            now_ms = time.time_ns() // 1_000_000
+            is_behind = self._tidy(lambda: self._unended.look(now_ms))
+            self._open_runs_due_s = now_s if is_behind else now_s + _OPEN_RUNS_EVERY_S
         if now_s >= self._housekeeping_due_s:
             self._housekeeping_due_s = now_s + _HOUSEKEEPING_EVERY_S
             if self._journal.wal_bytes() > _CHECKPOINT_WAL_BYTES:
                 self._tidy(self._journal.checkpoint)
             if now_s >= self._prune_due_s or self._journal.filled >= NEARLY_FULL:
                 if self._tidy(self._prune):
-                    self._housekeeping_due_s = now_s  # there may be more
+                    self._housekeeping_due_s = now_s  # there may be more to prune
                 else:
                     self._prune_due_s = now_s + _PRUNE_EVERY_S
         if now_s >= self._adoption_due_s:
             self._adoption_due_s = now_s + _ADOPT_EVERY_S
-            # What the journal cannot take now stays in the spools.
+            # Entries that the journal cannot take now stay in the spools.
             with contextlib.suppress(JournalError):
                 adopt(self._journal)
 
     def _tidy(self, work: Callable[[], int | None]) -> int | None:
-        """Do what can be done later: a disk that is full or fails must not end the projections' work."""
+        """Do work that can also be done later: a full or failing disk must not stop the projections."""
         try:
             return work()
         except JournalError:
-            log.exception("the journal cannot be tidied; it is tried again")
+            log.exception("the journal cannot be cleaned up now; it will be tried again")
             return None
 
     def _prune(self) -> int:
-        """Remove entries that every projection has.
+        """Remove entries that every projection has processed.
 
-        While the journal is nearly full, the oldest go; otherwise the old ones, if a projection stores their
-        content. A journal that no projection works keeps everything.
+        While the journal is nearly full, the oldest entries go. Otherwise entries go when they are old
+        enough, if a projection stores their content. A journal without projections keeps everything.
 
-        A projection that cannot be loaded now still needs them later; so does a root that is not there, or is
-        put back to an older copy.
+        Nothing is removed while a projection cannot be loaded, or while the root is missing or is an older
+        copy: they need the entries later.
         """
         if self._has_unloadable or not self._workers:
             return 0
@@ -232,12 +236,12 @@ class Runner:
             return self._journal.prune(upto, _ANY_TIME_MS, limit=_ROOM_ENTRIES)
         if not any(worker.stores for worker in self._workers):
             return 0
-        retained_ms = int(self._settings.journal_retain_days * 86_400_000)
+        retained_ms = int(self._settings.journal_retain_days * _DAY_MS)
         return self._journal.prune(upto, time.time_ns() // 1_000_000 - retained_ms)
 
 
 class _Worker(threading.Thread):
-    """The thread of one projection; with `is_suspect` it is worked apart first."""
+    """The thread of one projection; with `is_suspect` the projection is isolated first."""
 
     def __init__(
         self,
@@ -279,7 +283,7 @@ class _Worker(threading.Thread):
 
     def _rest(self, step: Step) -> None:
         if step.problem is not None and step.retry_s is not None:
-            # A projection that backs off from its backend is not woken by new entries.
+            # New entries do not wake a projection that is backing off from its backend.
             self._stopping.wait(step.retry_s)
             return
         deadline_s = time.monotonic() + step.retry_s if step.retry_s is not None else float("inf")
@@ -288,19 +292,22 @@ class _Worker(threading.Thread):
                 return
 
     def close(self, *, finish: bool) -> None:
-        """Close the projection; with `finish` its output is completed first."""
+        """Close the projection; with `finish`, complete its output first."""
         if self._projection is None:
             return
         if finish:
             try:
                 self._projection.finish()
             except Exception:
-                log.exception("projection %s cannot finish; it is taken up later", self.projection_name)
+                log.exception(
+                    "projection %s could not complete its output; it will continue later",
+                    self.projection_name,
+                )
         self._projection.close()
         self._projection = None
 
     def _step(self) -> tuple[Step, int]:
-        """Do a step, and count what is pending if it found nothing to do."""
+        """Do a step; if there was nothing to do, count what is pending."""
         try:
             if self._is_suspect:
                 self._is_suspect = False
@@ -311,13 +318,13 @@ class _Worker(threading.Thread):
             return step, 0 if step.applied or step.problem is not None else self._projection.pending()
         except Exception as error:
             log.exception("projection %s failed", self.projection_name)
-            failed = Step(retry_s=_FAILED_RETRY_S, problem=f"{type(error).__name__}: {error}")
+            failed = Step(retry_s=_FAILED_RETRY_S, problem=_said(error))
             if is_held_up(error) or time.monotonic() < self._isolation_due_s:
                 return failed, 0
             return (Step(applied=1) if self._isolate() else failed), 0
 
     def _isolate(self) -> bool:
-        """Have the projection worked apart; if that gets it no further, it is done again much later."""
+        """Isolate the projection; if that does not help, the next isolation comes much later."""
         self.close(finish=True)
         moved = False
         try:
@@ -329,7 +336,7 @@ class _Worker(threading.Thread):
                 stopping=self._stopping,
             )
         except Exception:
-            log.exception("projection %s cannot be worked apart", self.projection_name)
+            log.exception("projection %s cannot be isolated", self.projection_name)
         if not moved:
             self._isolation_due_s = time.monotonic() + _ISOLATE_EVERY_S
         return moved
@@ -338,7 +345,7 @@ class _Worker(threading.Thread):
         if step.problem is None and self._reported.problem is None:
             return
         name = self.projection_name
-        with contextlib.suppress(Exception):  # it is tried again after the next step
+        with contextlib.suppress(Exception):  # tried again after the next step
             seq = self._journal.cursor(name) if step.problem else 0
             status = ProjectionStatus(problem=step.problem, to_correct=step.to_correct, seq=seq)
             if status == self._reported:
@@ -347,6 +354,13 @@ class _Worker(threading.Thread):
                 log.error("projection %s: %s", name, step.problem)
             self._journal.commit(_RUNNER, put={name: msgspec.json.encode(status)})
             self._reported = status
+
+
+def _said(error: Exception) -> str:
+    """An error as the problem of a projection; of one that was not foreseen, the type tells most."""
+    if isinstance(error, (OSError, WaybillError)):
+        return sentence_of(error)
+    return f"{type(error).__name__}: {error}"
 
 
 _START: Final = msgspec.msgpack.Decoder(_Start)

@@ -1,4 +1,4 @@
-"""The supervisor: an emitter's side of the runner. It starts one as a child process where there is none."""
+"""The supervisor: the part of an emitter that starts a runner, as a child process, if there is none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from waybill.transport import locks
-from waybill.transport.config import API_KEY_VARIABLES, agreeing, warn_of_conflicts
+from waybill.transport.config import API_KEY_VARIABLES, agreeing, apply_command, warn_of_conflicts
 from waybill.transport.errors import JournalError
 from waybill.transport.fork_safety import without_forks
 from waybill.transport.permissions import open_private
@@ -32,9 +32,9 @@ _LOG_BYTES_MAX: Final = 2**20
 
 
 class Supervisor:
-    """Sees to it that the home has a runner while events are emitted; made by `Supervisor.open`.
+    """Makes sure that the home has a runner while events are emitted; made by `Supervisor.open`.
 
-    It works by the agreed settings, and warns if they come to differ from those that were given.
+    It follows the agreed settings, and warns if they come to differ from the given ones.
     """
 
     def __init__(
@@ -55,34 +55,37 @@ class Supervisor:
 
     @classmethod
     def open(cls, journal: Journal, given: Settings, *, look_every_s: float = _LOOK_EVERY_S) -> Supervisor:
-        """Agree on the home's settings, see `agreeing`; start a runner if one is wanted and none is alive."""
+        """Agree on the home's settings (see `agreeing`); start a runner if one is wanted and missing."""
         with agreeing(journal, given) as (settings, lease):
             supervisor = cls(journal, settings, given=given, look_every_s=look_every_s)
             if lease is not None:
                 supervisor.start(lease)
         if not settings.provenance_enabled:
             log.warning(
-                "provenance_enabled is off: events are kept in %s and become provenance files once it is on",
+                "provenance_enabled is off: events are kept in %s and become provenance files once it is on, "
+                "as after `%s`",
                 journal.path,
+                apply_command(journal.home, {"provenance_enabled": True}),
             )
         return supervisor
 
     def start(self, lease: locks.Lease) -> None:
-        """Hand the lease to a runner of its own, if one is wanted."""
+        """Hand the lease to a new runner, if one is wanted."""
         if self.settings.runner == "child":
             self._start(lease)
 
     def ensure_runner(self) -> None:
-        """Start a runner if the last one has ended; looks at most once a second, else only at the clock."""
+        """Start a runner if the last one has ended; checks at most once a second, and is cheap otherwise."""
         now_s = time.monotonic()
         if now_s < self._look_due_s or self.settings.runner == "none":
             return
-        # Set first, so that other threads do not start one, too.
+        # Set first, so that other threads do not start one as well.
         self._look_due_s = now_s + self._pause_s
         if self._pid != os.getpid():
-            # The runner is a child of this fork's parent.
+            # This process is a fork; the runner is its parent's child.
             self._pid, self._runner = os.getpid(), None
-        # For example, there may be no descriptor left. The event is kept, and that is all an emitter needs.
+        # There may be no file descriptor left, for example. An emitter only needs the event to be kept, and
+        # it is.
         with contextlib.suppress(OSError, JournalError):
             if locks.is_held(self._journal.home):
                 self._pause_s = self._look_every_s
@@ -101,15 +104,16 @@ class Supervisor:
 
     def _start(self, lease: locks.Lease) -> None:
         self._runner = _start_runner(self._journal.home, self.settings, lease)
-        # A runner that keeps dying is started ever more rarely; its log says why.
+        # A runner that keeps dying is restarted less and less often; its log says why it dies.
         self._pause_s = min(self._pause_s * 2, _LOOK_EVERY_S_MAX)
         self._look_due_s = time.monotonic() + self._pause_s
 
 
 class _Child:
-    """A runner that this process has started; either may end first.
+    """A runner that this process started; either of the two may end first.
 
-    `subprocess` warns of a child that nobody waited for, so it is made to believe that this one has ended.
+    `subprocess` warns about a child that nobody waited for, so it is made to believe that the child has
+    ended.
     """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -118,23 +122,23 @@ class _Child:
         process.returncode = 0
 
     def has_ended(self) -> bool:
-        """Whether it has ended; asking lets the system remove what is left of it."""
+        """Whether it has ended; the check lets the system remove a zombie."""
         if not self._ended:
             try:
                 self._ended = os.waitpid(self._pid, os.WNOHANG)[0] != 0
-            except ChildProcessError:  # a child of this fork's parent, or somebody else has waited for it
+            except ChildProcessError:  # the child of a parent process, or somebody else has waited for it
                 self._ended = True
         return self._ended
 
 
 _children: list[_Child] = []
-"""Runners that may not have ended yet, including those of supervisors that no longer exist."""
+"""Runners that may still be running, including those of supervisors that no longer exist."""
 
 
 def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child | None:
     """Start a home's runner as a process that outlives this one; None if it cannot be started.
 
-    A pipeline never fails for the lack of a runner: its events wait in the journal for the next one.
+    A missing runner never fails a pipeline: its events wait in the journal for the next one.
     """
     log_file = home / LOG_NAME
     try:
@@ -160,7 +164,7 @@ def _start_runner(home: Path, settings: Settings, lease: locks.Lease) -> _Child 
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """What a runner gets: this process's own variables, but no key that is not for the home's backend."""
+    """A runner's environment: this process's variables, without keys that are not for the home's backend."""
     own = dict(os.environ)
     if settings.marquez_api_key is None:
         for variable in API_KEY_VARIABLES:

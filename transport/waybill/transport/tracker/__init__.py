@@ -1,3 +1,3 @@
-"""The Tracker: a Python program says what happens to each file, as it happens."""
+"""The Tracker: a Python program reports each file's progress as it happens."""
 
 from waybill.transport.tracker.tracker import TrackedFile as TrackedFile, Tracker as Tracker

@@ -1,42 +1,55 @@
-"""A file run: one file's passage through its flows, and the OpenLineage run events that tell it.
+"""A file run: one file's passage through its flows, and the OpenLineage run events that report it.
 
-A file is a run of the job named after its data source. Its beginning is START; every end of every path is a
-terminal event that carries the whole record in the facet `waybill_deltaFile`, so that each can be understood
-alone. FILTERED and SPLIT are COMPLETE to OpenLineage: the run did what it was meant to. Each event names the
-same datasets, those of the job; the facet says by which sink a file left.
+A file is a run of the job that is named after its data source. Its beginning is START. Every end of every
+path is a terminal event that carries the whole record in the facet `waybill_deltaFile`, so each can be
+understood alone. FILTERED and SPLIT are COMPLETE in OpenLineage, because the run did what it was meant to do.
+Each event names the same datasets, those of the job; the facet says which sink a file left by. A sink whose
+dataset is known is named as that dataset, with the sink's name in the standard facet `symlinks`.
 
-The OpenLineage client is imported where an event is made, so that importing the Tracker does not load it.
+The OpenLineage client is imported only where an event is made, so that importing the Tracker does not load
+it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import traceback
 from collections.abc import Mapping  # msgspec reads it at run time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import msgspec
 
-from waybill.facets import DELTA_FILE_FACET, PRODUCER, FinalState
+from waybill.facets import DATA_SINK, DELTA_FILE_FACET, PRODUCER, FinalState
 from waybill.transport.errors import AdmissionError
+from waybill.transport.tracker.datasets import Dataset, dataset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from openlineage.client.event_v2 import RunEvent
+    from openlineage.client.event_v2 import OutputDataset, RunEvent
     from openlineage.client.facet_v2 import RunFacet
 
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+    from waybill.transport.tracker.datasets import DatasetName
+
+    DataSinks = Iterable[str] | Mapping[str, DatasetName | None]
+    """The names of sinks; or, by their names, the datasets that they write, where they are known."""
 
 _EVENT_TYPES: Final = {None: "START", FinalState.ERROR: "FAIL", FinalState.CANCELLED: "ABORT"}
 
 SINKS_MAX: Final = 32
-"""A data source with more sinks names them after its files, so that they are not ends of one flow."""
+"""A data source with more sinks names them after its files, so they are not the ends of one flow."""
+
+JOINED_MAX: Final = 1_000
+"""The most files that one join takes: each event of the new file names them all, in about 100 bytes each."""
+
+_Name = TypeVar("_Name", bound="str | os.PathLike[str]")
 
 _SOURCES_MAX: Final = 1_000
-"""The sinks of more data sources are not remembered."""
+"""The maximum number of data sources whose sinks are remembered."""
 
 
 def _new_did() -> str:
@@ -46,16 +59,19 @@ def _new_did() -> str:
 
 
 class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """What stays the same about a file on all its paths.
+    """The properties of a file that are the same on all its paths.
 
     Attributes:
-        did: a UUIDv7; also the id of its OpenLineage run.
-        system_name: the instance that handles it, the namespace of its job.
-        data_source: the flow it came in by, the name of its job.
+        did: a UUIDv7, which is also the id of its OpenLineage run.
+        system_name: the instance that handles it; the namespace of its job.
+        data_source: the flow that it arrived by; the name of its job.
+        parent: the file that it was split from, or the first of those that were joined.
+        joined: all files that were joined into it, without their own parents; empty if it was not joined.
     """
 
     did: str = msgspec.field(default_factory=_new_did)
     parent: FileIdentity | None = None
+    joined: tuple[FileIdentity, ...] = ()
     system_name: str
     data_source: str
     filename: str
@@ -63,76 +79,85 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What went wrong with a file: the exception's type and text, or the words given."""
+    """Why a file failed: the exception's type and message, or the given message."""
 
     message: str
     stack_trace: str | None = None
 
 
 class PathState(msgspec.Struct, frozen=True, kw_only=True):
-    """What one event says of a path: that the file has begun, or with a final state, how the path ended."""
+    """What one event reports: that the file has begun or, with a final state, how the path ended.
+
+    Attributes:
+        dataset: what the sink writes; None: as said before, or the sink itself.
+        columns: the names and types of the dataset's columns, if they are known.
+    """
 
     at_ms: int
     annotations: Mapping[str, str]
     final_state: FinalState | None = None
     transforms: tuple[str, ...] = ()
     data_sink: str | None = None
+    dataset: Dataset | None = None
+    columns: tuple[tuple[str, str], ...] = ()
     size_bytes: int | None = None
     failure: Failure | None = None
 
 
 class OfOneProcess:
-    """What cannot be pickled, because its connection to the journal is that of its process."""
+    """An object that cannot be pickled, because it uses its process's connection to the journal."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be sent to another process; make a Tracker there, within the "
-            "function that runs there, and send it what it has to know as text"
+            "function that runs there, and pass what it needs as plain values"
         )
 
 
 class KnownSinks:
-    """The sinks of data sources: those declared, and those that files left by. Threads may share one.
+    """The sinks of data sources, both declared ones and those that files left by. Thread-safe.
 
-    Marquez takes the datasets that the last run of a job named for all that the job has. So each event of a
-    file names all sinks of its data source, whichever of them this file leaves by in the end.
+    Marquez takes the datasets of a job's last run to be all of the job's datasets. So each event of a file
+    names all sinks of its data source, whichever of them the file leaves by.
     """
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
-        self._of: Final[dict[str, frozenset[str]]] = {}
+        self._of: Final[dict[str, dict[str, Dataset | None]]] = {}
 
-    def learn(self, data_source: str, data_sinks: Iterable[str]) -> None:
-        """Remember sinks of a data source."""
-        new = frozenset(data_sinks)
-        if new <= self._of.get(data_source, frozenset()):
+    def learn(self, data_source: str, data_sinks: Mapping[str, Dataset | None]) -> None:
+        """Remember sinks of a data source, and the datasets that they write."""
+        new = dict(data_sinks)
+        known = self._of.get(data_source, {})
+        if all(name in known and dataset in (None, known[name]) for name, dataset in new.items()):
             return
         with self._lock:
-            known = self._of.get(data_source, frozenset())
+            known = self._of.get(data_source, {})
             if data_source in self._of or len(self._of) < _SOURCES_MAX:
-                # One more than the limit is kept, as the sign that there are too many.
-                self._of[data_source] = frozenset(sorted(known | new)[: SINKS_MAX + 1])
+                merged = known | {name: dataset or known.get(name) for name, dataset in new.items()}
+                # Keeping one more than the limit marks that there are too many.
+                self._of[data_source] = {name: merged[name] for name in sorted(merged)[: SINKS_MAX + 1]}
 
-    def of(self, data_source: str) -> frozenset[str]:
-        """The sinks of a data source; empty if there are too many."""
-        known = self._of.get(data_source, frozenset())
-        return known if len(known) <= SINKS_MAX else frozenset()
+    def of(self, data_source: str) -> Mapping[str, Dataset | None]:
+        """The sinks of a data source and their datasets; empty if there are too many."""
+        known = self._of.get(data_source, {})
+        return known if len(known) <= SINKS_MAX else {}
 
 
 class FileRun(OfOneProcess):
-    """What the paths of one file share: its identity, its clock, and where its events go."""
+    """The state that the paths of one file share: its identity, its clock, and where its events go."""
 
     def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
         self.recorded: Final[list[BaseException]] = []
-        """The exceptions that branches ended with; cleared when the file's own block is left."""
+        """The exceptions that ended branches; cleared when the file's own block ends."""
         self._emit: Final = emit
         self._lock: Final = threading.Lock()
         self._last_ms = identity.created_ms - 1
 
     def child(self, filename: str, data_source: str, created_ms: int) -> FileRun:
-        """Make the run of a file that was split from this one; no event is emitted yet."""
+        """Make the run of a file that was split from this one, without emitting an event."""
         identity = FileIdentity(
             parent=self.identity,
             system_name=self.identity.system_name,
@@ -143,28 +168,23 @@ class FileRun(OfOneProcess):
         return FileRun(identity, self._emit, self.sinks)
 
     def tell(self, state: PathState) -> None:
-        """Emit the event that says what has become of a path."""
+        """Emit the event that reports a path's state."""
         source = self.identity.data_source
         if state.data_sink is not None:
-            self.sinks.learn(source, [state.data_sink])
+            self.sinks.learn(source, {state.data_sink: state.dataset})
         self._emit(_event_of(self.identity, state, self.sinks.of(source)))
 
     def next_instant_ms(self) -> int:
-        """Take an instant after every earlier one of this file, whatever the clock does."""
+        """Take an instant later than all earlier ones of this file, even if the clock goes back."""
         with self._lock:
             self._last_ms = max(now_ms(), self._last_ms + 1)
             return self._last_ms
 
 
-def _event_of(file: FileIdentity, state: PathState, sinks: Iterable[str]) -> RunEvent:
-    """Build the event that says what has become of a path; the sinks are those of the file's data source."""
-    from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
-    from openlineage.client.facet_v2 import (
-        error_message_run,
-        job_type_job,
-        output_statistics_output_dataset,
-        parent_run,
-    )
+def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset | None]) -> RunEvent:
+    """Build the event that reports a path's state; the sinks are those of the file's data source."""
+    from openlineage.client.event_v2 import InputDataset, Job, Run, RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
 
     run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: _delta_file(file, state)}
     if file.parent is not None:
@@ -173,6 +193,8 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Iterable[str]) -> Run
             job=parent_run.Job(file.parent.system_name, file.parent.data_source),
             producer=PRODUCER,
         )
+    if file.joined:
+        run_facets["jobDependencies"] = _joined_from(file.joined)
     if state.failure is not None:
         run_facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
             message=state.failure.message,
@@ -183,22 +205,63 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Iterable[str]) -> Run
     job_type = job_type_job.JobTypeJobFacet(
         processingType="BATCH", integration="WAYBILL", jobType="FILE", producer=PRODUCER
     )
-    names = set(sinks) if state.data_sink is None else {*sinks, state.data_sink}
-    outputs = {name: OutputDataset(file.system_name, name) for name in sorted(names)}
-    if state.data_sink is not None and state.size_bytes is not None:
-        size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-            size=state.size_bytes, fileCount=1, producer=PRODUCER
-        )
-        outputs[state.data_sink].outputFacets = {"outputStatistics": size}
     return RunEvent(
         eventTime=_instant(state.at_ms),
         eventType=RunState(_EVENT_TYPES.get(state.final_state, "COMPLETE")),
         run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source)],
-        outputs=list(outputs.values()),
+        outputs=_outputs_of(file.system_name, state, sinks),
         producer=PRODUCER,
     )
+
+
+def _outputs_of(
+    system_name: str, state: PathState, sinks: Mapping[str, Dataset | None]
+) -> list[OutputDataset]:
+    """The datasets of all sinks, each once; with statistics and columns of the one that the file went to."""
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import (
+        output_statistics_output_dataset,
+        schema_dataset,
+        symlinks_dataset,
+    )
+
+    own = state.data_sink
+    named = dict(sinks) if own is None else {**sinks, own: state.dataset or sinks.get(own)}
+    outputs: dict[Dataset, OutputDataset] = {}
+    links: dict[Dataset, list[symlinks_dataset.Identifier]] = {}
+    for sink, written in sorted(named.items()):
+        dataset = written or Dataset(system_name, sink)
+        output = outputs.setdefault(dataset, OutputDataset(*dataset))
+        facets = output.facets = output.facets or {}
+        if written is not None:
+            known = links.setdefault(dataset, [])
+            known.append(symlinks_dataset.Identifier(system_name, sink, DATA_SINK))
+            facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet(identifiers=known, producer=PRODUCER)
+        if sink == own and state.columns:
+            fields = [schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in state.columns]
+            facets["schema"] = schema_dataset.SchemaDatasetFacet(fields=fields, producer=PRODUCER)
+        if sink == own and state.size_bytes is not None:
+            size = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+                size=state.size_bytes, fileCount=1, producer=PRODUCER
+            )
+            output.outputFacets = {"outputStatistics": size}
+    return list(outputs.values())
+
+
+def _joined_from(files: Iterable[FileIdentity]) -> RunFacet:
+    """Name the files that were joined: the standard `parent` facet has room for one only."""
+    from openlineage.client.facet_v2 import job_dependencies_run as dependencies
+
+    upstream = [
+        dependencies.JobDependency(
+            job=dependencies.JobIdentifier(file.system_name, file.data_source),
+            run=dependencies.RunIdentifier(file.did),
+        )
+        for file in files
+    ]
+    return dependencies.JobDependenciesRunFacet(upstream=upstream, producer=PRODUCER)
 
 
 def _delta_file(file: FileIdentity, state: PathState) -> WaybillDeltaFileRunFacet:
@@ -231,7 +294,7 @@ def now_ms() -> int:
 
 
 def failure_of(cause: BaseException | str) -> Failure:
-    """Describe what went wrong, even if the exception cannot be printed."""
+    """Describe a failure, even if the exception cannot be printed."""
     if isinstance(cause, str):
         return Failure(text_of(cause))
     kind = type(cause)
@@ -239,22 +302,27 @@ def failure_of(cause: BaseException | str) -> Failure:
     try:
         words = str(cause)
         trace = "".join(traceback.format_exception(cause))
-    except Exception:  # noqa: BLE001 - the exception's own code runs here, and may raise anything
+    except Exception:  # noqa: BLE001 - the exception's own code runs here and may raise anything
         return Failure(name)
     return Failure(text_of(f"{name}: {words}" if words else name), text_of(trace))
 
 
 def text_of(text: str) -> str:
-    """Escape what some backends refuse: NUL, and the lone surrogates of file names that are not UTF-8."""
+    """Escape what some backends refuse: NUL, and lone surrogates in file names that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
+def filename_of(name: str | os.PathLike[str]) -> str:
+    """Turn a file's name or path into text."""
+    return text_of(os.fsdecode(name))
+
+
 def annotations_of(annotations: Mapping[str, object] | None) -> dict[str, str]:
-    """Turn annotations into texts: `str(value)`, and true or false for a bool. None is refused."""
+    """Turn annotations into strings: `str(value)`, or true or false for a bool. None is refused."""
     texts = {}
     for key, value in (annotations or {}).items():
         if value is None:
-            raise AdmissionError(f"annotations.{key}", "is None", "leave it out, or give it a text")
+            raise AdmissionError(f"annotations.{key}", "is None", "leave it out, or give it a value")
         texts[text_of(key)] = text_of(str(value).lower() if isinstance(value, bool) else str(value))
     return texts
 
@@ -266,13 +334,23 @@ def name_of(what: str, name: str) -> str:
     return text_of(name)
 
 
-def list_of(what: str, names: Iterable[str]) -> list[str]:
-    """List names, and refuse a single text, whose characters would be taken for names."""
-    if isinstance(names, str):
-        raise AdmissionError(what, f"is the single text {names!r}", "give a list of names")
+def list_of(what: str, names: Iterable[_Name]) -> list[_Name]:
+    """List names, and refuse a single string, whose characters would be taken for names."""
+    if isinstance(names, (str, os.PathLike)):
+        raise AdmissionError(what, f"is the single name {str(names)!r}", "give a list of names")
     return list(names)
 
 
-def sinks_of(names: Iterable[str]) -> list[str]:
-    """Check the names of the sinks of a flow."""
-    return [name_of("data_sinks", name) for name in list_of("data_sinks", names)]
+def written_by_sink(given: DatasetName) -> Dataset:
+    """Check the dataset that a sink writes."""
+    return Dataset(*map(text_of, dataset_of(given)))
+
+
+def sinks_of(given: DataSinks) -> dict[str, Dataset | None]:
+    """Check the names of the sinks of a flow, and the datasets that they write."""
+    if isinstance(given, Mapping):
+        return {
+            name_of("data_sinks", name): None if dataset is None else written_by_sink(dataset)
+            for name, dataset in given.items()
+        }
+    return {name_of("data_sinks", name): None for name in list_of("data_sinks", given)}

@@ -1,4 +1,4 @@
-"""The Tracker: a Python program says what happens to each file, as it happens.
+"""The Tracker: a Python program reports each file's progress as it happens.
 
     tracker = Tracker()
     with tracker.file("orders.csv.gz", data_source="sftp-in") as f:
@@ -6,35 +6,42 @@
             ...
         f.egress("warehouse")
 
-The beginning of a file and each end of a path are OpenLineage run events, handed to the client before the
-call returns, so that they survive a kill of the process. The rules:
+The beginning of a file and each end of a path become OpenLineage run events. They are handed to the client
+before the call returns, so they survive if the process is killed. The rules:
 
-- `Tracker.file` and `split` say that a file has begun; `with` only makes sure that it ends.
-- `egress` may be called several times: a record each, with the same transforms. `branch` begins a further
-  path, which has its own copy of the transforms and annotations so far.
-- `filter`, `error`, `cancel` and `split` end a path for good. After `egress` a path can only `egress` again,
-  `branch`, or fail (`error`, `cancel`). Anything else is a `TrackerStateError`, and records nothing.
-- A block that is left without any of these is COMPLETE without a sink, unless the file went on in branches.
-- An exception that leaves a block goes on to the caller. It makes the path ERROR, or CANCELLED if it only
-  stops the work (Ctrl-C, a closed generator, a cancelled task: no `Exception`; `SystemExit` is ERROR). It is
-  recorded once: not for a path that had ended already, and not again for the file whose branch it left.
-- The ends of one file have instants of their own, at least 1 ms apart, because two ends with the same sink,
-  transforms and instant are the same record.
-- A child of `split` that is not used further has begun, but has no record: nothing more is known of it.
+- `Tracker.file` and `split` record that a file has begun; `with` only makes sure that it ends.
+- `egress` may be called several times: each call makes a record, with the same transforms. `branch` begins
+  another path, with its own copy of the transforms and annotations so far.
+- `filter`, `error`, `cancel` and `split` end a path permanently. After `egress` a path can only `egress`
+  again, `branch`, or fail (`error`, `cancel`). Any other call raises `TrackerStateError` and records nothing.
+- If a block ends without any of these calls, the path is COMPLETE without a sink, unless it has branches.
+- An exception that leaves a block reaches the caller unchanged. It makes the path ERROR, or CANCELLED if it
+  only stops the work: Ctrl-C, a closed generator or a cancelled task, none of which is an `Exception`.
+  (`SystemExit` is ERROR.) The exception is recorded once: not for a path that has already ended, and not
+  again for the file whose branch it left.
+- The ends of one file are at least 1 ms apart, because two ends with the same sink, transforms and instant
+  are the same record.
+- `Tracker.join` records that several files became one. A file that goes on ends as COMPLETE without a sink;
+  one that has left by a sink, or whose block has ended, keeps the records that it has.
+- A child of `split` that is never used has begun but has no record: nothing more is known about it.
 
-Files may be tracked in many threads through one Tracker; a path belongs to one thread at a time.
+Many threads may share one Tracker, but a path belongs to one thread at a time.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
+import warnings
 from typing import TYPE_CHECKING, Final, Self
 
+from msgspec.structs import replace
+
 from waybill.facets import FinalState
-from waybill.facets.causes import telling
 from waybill.transport.config import Settings
-from waybill.transport.errors import AdmissionError, TrackerStateError
+from waybill.transport.errors import AdmissionError, SettingsError, TrackerStateError
+from waybill.transport.tracker.datasets import columns_of
 from waybill.transport.tracker.file_run import (
+    JOINED_MAX,
     FileIdentity,
     FileRun,
     KnownSinks,
@@ -42,32 +49,48 @@ from waybill.transport.tracker.file_run import (
     PathState,
     annotations_of,
     failure_of,
+    filename_of,
     list_of,
     name_of,
     now_ms,
     sinks_of,
     text_of,
+    written_by_sink,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from openlineage.client import OpenLineageClient
 
-    from waybill.transport.tracker.file_run import Failure
+    from waybill.transport.tracker.datasets import Dataset, DatasetName, DatasetSchema
+    from waybill.transport.tracker.file_run import DataSinks, Failure
+
+
+_ORIGIN: Final = "Tracker"
+"""The origin that messages name for a value passed to the Tracker."""
+
+
+_JOINED: Final = "join()"
+_LEFT: Final = "the end of its block"
+"""The ends of a path that do not keep its file from being joined."""
 
 
 class Tracker(OfOneProcess):
-    """Tracks files: each from `file` to its ends.
+    """Tracks files, each from `file` to its ends.
 
     Args:
-        client: where the events go; the caller closes it. None: a client of its own over `WaybillTransport`.
+        client: receives the events; the caller closes it. None: the Tracker's own client over
+            `WaybillTransport`.
         system_name: the instance's name in the records; None: the setting of that name.
-        settings: for both; None: those that `Settings.load` finds.
+        settings: for the client and the system name; None: those that `Settings.load` finds.
+        **given: more settings by name, which override all others, for example ``home="/var/lib/waybill"`` or
+            ``provenance_enabled=True``. Only for the Tracker's own client.
 
     Raises:
-        SettingsError: a setting cannot be used.
+        SettingsError: a setting cannot be used, or would have no effect.
         JournalError: the home cannot be opened.
         AdmissionError: the system name is empty.
     """
@@ -78,8 +101,13 @@ class Tracker(OfOneProcess):
         *,
         system_name: str | None = None,
         settings: Settings | None = None,
+        **given: object,
     ) -> None:
-        settings = Settings.load() if settings is None else settings
+        if given and not (client is None and settings is None):
+            name = next(iter(given))
+            what = "would have no effect here; put it into the `settings` or the client that you pass in"
+            raise SettingsError(name, Settings.load(given, origin=_ORIGIN).shown(name), _ORIGIN, what)
+        settings = Settings.load(given, origin=_ORIGIN) if settings is None else settings
         self.system_name: Final = name_of(
             "system_name", settings.system_name if system_name is None else system_name
         )
@@ -95,41 +123,91 @@ class Tracker(OfOneProcess):
 
     def file(
         self,
-        filename: str,
+        filename: str | os.PathLike[str],
         *,
         data_source: str,
-        data_sinks: Iterable[str] = (),
+        data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
     ) -> TrackedFile:
-        """Say that a file has come in; use what is returned in a `with`.
+        """Record that a file has arrived; use the returned file in a `with`.
 
         Args:
-            filename: its name, kept as given.
-            data_source: the flow it came in by.
-            data_sinks: the flows that files of this data source leave by, whether this one will or not; each
-                of their events names them as outputs. Sinks that a file left by need not be declared.
-            annotations: what is known of it already, as for `TrackedFile.annotate`.
+            filename: its name or path, kept as given.
+            data_source: the flow that it arrived by.
+            data_sinks: the flows that files of this data source leave by, whether or not this one does; each
+                event names them as outputs. Sinks that a file has already left by need not be declared. A
+                dict gives the datasets that they write, as `TrackedFile.egress` takes them.
+            annotations: what is already known about it, as for `TrackedFile.annotate`.
 
         Raises:
-            AdmissionError: the data source or a data sink is empty, or an annotation is None.
+            AdmissionError: the data source, a data sink or its dataset is empty, or an annotation is None.
             JournalError: the event could not be kept.
         """
         known, sinks = annotations_of(annotations), sinks_of(data_sinks)
         identity = FileIdentity(
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
-            filename=text_of(filename),
+            filename=filename_of(filename),
             created_ms=now_ms(),
         )
+        return self._begin(identity, sinks, known)
+
+    def join(
+        self,
+        files: Iterable[TrackedFile],
+        filename: str | os.PathLike[str],
+        *,
+        data_source: str,
+        data_sinks: DataSinks = (),
+        annotations: Mapping[str, object] | None = None,
+    ) -> TrackedFile:
+        """Record that several files became one; use the returned file in a `with`.
+
+        The new file is recorded first, so that no file ends for a join that is not known. Then each of the
+        others that goes on ends as COMPLETE without a sink. If that fails halfway, joining again makes
+        another new file.
+
+        Args:
+            files: those that were joined, 1 to 1,000, each once, of any Tracker of this process. The first
+                is the `parent_did` in the records. A file may be joined again.
+            filename: the new file's name or path.
+            data_source: the new file's flow.
+            data_sinks: the flows that files of that data source leave by, as for `file`.
+            annotations: the new file's; it inherits none.
+
+        Raises:
+            AdmissionError: there are no files, too many, or one twice; or as for `file`.
+            TrackerStateError: a file has failed, or was filtered, cancelled or split.
+            JournalError: an event could not be kept.
+        """
+        parents = list(files)
+        known, sinks = annotations_of(annotations), sinks_of(data_sinks)
+        joined = _joinable(parents)
+        identity = FileIdentity(
+            parent=joined[0],
+            joined=joined,
+            system_name=self.system_name,
+            data_source=name_of("data_source", data_source),
+            filename=filename_of(filename),
+            created_ms=now_ms(),
+        )
+        file = self._begin(identity, sinks, known)
+        for parent in parents:
+            parent._end_joined()  # noqa: SLF001 - a join is a call on each file, too
+        return file
+
+    def _begin(
+        self, identity: FileIdentity, sinks: dict[str, Dataset | None], known: dict[str, str]
+    ) -> TrackedFile:
         self._sinks.learn(identity.data_source, sinks)
         run = FileRun(identity, self._client.emit, self._sinks)
         run.tell(PathState(at_ms=identity.created_ms, annotations=known))
         return TrackedFile(run, known)
 
     def close(self, timeout: float = -1.0) -> bool:
-        """Close the client if it is the Tracker's own; returns whether every event is durable.
+        """Close the client if it is the Tracker's own; return whether every event is durable.
 
-        It waits at most `timeout` seconds until they are; -1: as long as it takes.
+        Waits at most `timeout` seconds; -1: as long as it takes.
         """
         return self._client.close(timeout) if self._owns_client else True
 
@@ -142,20 +220,57 @@ class Tracker(OfOneProcess):
         self.close()
 
 
+def _joinable(files: list[TrackedFile]) -> tuple[FileIdentity, ...]:
+    """Check the files to join, and return their identities without their own parents."""
+    if not files:
+        raise AdmissionError("files", "is empty", "give at least one file, or begin one with file()")
+    if len(files) > JOINED_MAX:
+        what = f"has {len(files):,} files, more than {JOINED_MAX:,}"
+        raise AdmissionError("files", what, "join them in groups, and then the joined files")
+    seen: set[str] = set()
+    for file in files:
+        if file.did in seen:
+            raise AdmissionError("files", f"has {file!r} twice", "give each file once, by one of its paths")
+        seen.add(file.did)
+        file._require_joinable()  # noqa: SLF001 - as above
+    identities = [file._run.identity for file in files]  # noqa: SLF001 - as above
+    return tuple(replace(identity, parent=None, joined=()) for identity in identities)
+
+
+class _Block:
+    """The block of a transform: it shows where the transform is in the code; its end has no effect."""
+
+    def __init__(self, name: str) -> None:
+        self._name: Final = name
+        self._entered = False
+
+    def __enter__(self) -> None:
+        self._entered = True
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __del__(self) -> None:
+        if not self._entered:
+            call = f"transform({self._name!r})"
+            what = f"{call} is recorded, but its block was never entered; write `with f.{call}:`"
+            warnings.warn(what, RuntimeWarning, stacklevel=2)
+
+
 class TrackedFile(OfOneProcess):
-    """One file on one path; made by `Tracker.file`, `split` and `branch`.
+    """One file on one path; made by `Tracker.file`, `Tracker.join`, `split` and `branch`.
 
-    Use it in a `with`, which makes sure that the path has an end. A call that cannot follow what was said
-    before raises `TrackerStateError`; the rules are at the top of this module.
+    Use it in a `with`, which makes sure that the path ends. Calls after the path has ended raise
+    `TrackerStateError`; the rules are at the top of this module.
 
-    Whatever ends a path raises `JournalError` if that could not be kept. Then the path has not ended, and its
-    end may be said again.
+    Every call that ends a path raises `JournalError` if the end could not be kept. Then the path has not
+    ended, and the call may be repeated.
     """
 
     def __init__(
         self, run: FileRun, annotations: Mapping[str, str], transforms: Iterable[str] | None = None
     ) -> None:
-        # Only a branch is given transforms, even if there are none.
+        # Only a branch is given transforms, even if the list is empty.
         self._run: Final = run
         self._annotations: Final = dict(annotations)
         self._transforms: Final = list(transforms or ())
@@ -171,106 +286,134 @@ class TrackedFile(OfOneProcess):
 
     @property
     def parent_did(self) -> str | None:
-        """The file it was split from."""
+        """The did of the file that it was split from, or of the first that it was joined from."""
         parent = self._run.identity.parent
         return parent.did if parent else None
 
     @property
+    def parent_dids(self) -> tuple[str, ...]:
+        """The dids of all files that it was split or joined from, `parent_did` first."""
+        identity = self._run.identity
+        parents = identity.joined or ((identity.parent,) if identity.parent else ())
+        return tuple(parent.did for parent in parents)
+
+    @property
     def filename(self) -> str:
-        """Its name."""
+        """The file's name."""
         return self._run.identity.filename
 
     @property
     def data_source(self) -> str:
-        """The flow it came in by."""
+        """The flow that it arrived by."""
         return self._run.identity.data_source
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
-        """Note something about the file on this path; a later value replaces an earlier one.
+        """Add annotations to the file on this path; a later value replaces an earlier one.
 
-        Values are kept as text: ``str(value)``, and true or false for a bool.
+        Values are stored as strings: ``str(value)``, or ``true`` or ``false`` for a bool.
 
         Raises:
             AdmissionError: a value is None.
         """
-        self._require_open("annotate()", "annotate before the end, so that the record can hold it")
+        self._require_open(
+            "annotate()", "annotate before the path ends, so that its record has the annotation"
+        )
         self._annotations.update(annotations_of(annotations) | annotations_of(more))
 
-    @contextlib.contextmanager
-    def transform(self, name: str) -> Iterator[None]:
-        """Pass through a flow: adds it to the path for good, even if an exception leaves the block.
+    def transform(self, name: str) -> AbstractContextManager[None]:
+        """Add a flow to the path, in a ``with``. It stays there even if an exception leaves the block.
+
+        A call without ``with`` adds it too, and warns that its block was never entered.
 
         Raises:
             AdmissionError: the name is empty.
         """
-        self._require_open("transform()", "transform before the end, or on a branch() of the file")
+        self._require_open("transform()", "transform before the path ends, or on a branch() of the file")
         self._transforms.append(name_of("transform", name))
-        yield
+        return _Block(self._transforms[-1])
 
     def branch(self) -> TrackedFile:
-        """Begin a further path of the same file, with a copy of this one's transforms and annotations."""
-        self._require_going_on("branch()", "open branches before the end")
+        """Begin another path of the same file, with a copy of this one's transforms and annotations."""
+        self._require_going_on("branch()", "branch before the path ends")
         self._branched = True
         return TrackedFile(self._run, self._annotations, self._transforms)
 
-    def egress(self, data_sink: str, *, size_bytes: int | None = None) -> None:
-        """Say that the file has left by a sink: COMPLETE. Say it once for every sink it left by.
+    def egress(
+        self,
+        data_sink: str,
+        *,
+        dataset: DatasetName | None = None,
+        schema: DatasetSchema | None = None,
+        size_bytes: int | None = None,
+    ) -> None:
+        """Record that the file has left by a sink: COMPLETE. Call it once for every sink.
 
         Args:
-            data_sink: the flow it left by.
-            size_bytes: how much went there, for backends; no part of the record.
+            data_sink: the flow that it left by.
+            dataset: the dataset that the sink writes, as a whole: a path, a URI, or a namespace and a name.
+                Backends then draw the sink as that dataset.
+            schema: the dataset's columns: a dict of types by name, a ``pyarrow.Schema`` or Spark's
+                ``StructType``; at most 1,000 columns and 16 KiB.
+            size_bytes: how many bytes went there.
+
+        The dataset, its schema and the size are for backends; they are not part of the record.
 
         Raises:
-            AdmissionError: the name is empty, or the size below 0.
+            AdmissionError: the name or the dataset is empty, the schema too large, or the size negative.
         """
-        self._require_going_on("egress()", "egress before the end, or on a branch() opened before it")
+        self._require_going_on("egress()", "egress before the path ends, or on a branch() made before that")
         sink = name_of("data_sink", data_sink)
+        columns = [] if schema is None else columns_of(schema)
         if size_bytes is not None and size_bytes < 0:
             raise AdmissionError("size_bytes", f"is {size_bytes}", "give how many bytes went to the sink")
-        self._end(FinalState.COMPLETE, data_sink=sink, size_bytes=size_bytes)
+        self._end(
+            FinalState.COMPLETE,
+            data_sink=sink,
+            dataset=None if dataset is None else written_by_sink(dataset),
+            columns=tuple((text_of(column), text_of(kind)) for column, kind in columns),
+            size_bytes=size_bytes,
+        )
         self._egressed = True
 
     def filter(self, reason: str) -> None:
-        """Say that the file goes no further on purpose: FILTERED, with the annotation `filteredCause`."""
-        self._require_open("filter()", "filter before the end, or on a branch() of the file")
+        """Record that the file was dropped on purpose: FILTERED, with the annotation `filteredCause`."""
+        self._require_open("filter()", "filter before the path ends, or on a branch() of the file")
         self._end(FinalState.FILTERED, {"filteredCause": text_of(reason)})
         self._ended = "filter()"
 
     def error(self, cause: BaseException | str) -> None:
-        """Say that the file failed: ERROR, with the cause's telling part as the annotation `errorCause`.
+        """Record that the file failed: ERROR. The gist of the cause becomes its record's `errorCause`.
 
-        The whole cause, with the stack trace of an exception, goes into OpenLineage's `errorMessage` facet.
+        The whole cause, including an exception's stack trace, goes into OpenLineage's `errorMessage` facet.
+        The gist is derived from what `redact` leaves of that.
         """
-        self._require_going_on(
-            "error()", "say the error first, or track what failed as a branch() of its own"
-        )
-        failure = failure_of(cause)
-        self._end(FinalState.ERROR, {"errorCause": telling(failure.message)}, failure=failure)
+        self._require_going_on("error()", "call error() first, or track the failing part as its own branch()")
+        self._end(FinalState.ERROR, failure=failure_of(cause))
         self._ended = "error()"
         if self._is_branch and isinstance(cause, BaseException):
             self._run.recorded.append(cause)
 
     def cancel(self) -> None:
-        """Say that somebody stopped the work on this file: CANCELLED."""
-        self._require_going_on("cancel()", "cancel before the end")
+        """Record that the work on this file was stopped: CANCELLED."""
+        self._require_going_on("cancel()", "cancel before the path ends")
         self._end(FinalState.CANCELLED)
         self._ended = "cancel()"
 
     def split(
         self,
-        filenames: Iterable[str],
+        filenames: Iterable[str | os.PathLike[str]],
         *,
         data_source: str | None = None,
-        data_sinks: Iterable[str] = (),
+        data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
     ) -> list[TrackedFile]:
-        """Say that the file was split into others: SPLIT. The children begin as the parent ends.
+        """Record that the file was split into others: SPLIT. The children begin when the parent ends.
 
-        The children are recorded first, so that a parent that is SPLIT always has its children. If that fails
-        half-way, splitting again makes new ones.
+        The children are recorded first, so that a SPLIT parent always has its children. If that fails
+        halfway, splitting again makes new ones.
 
         Args:
-            filenames: the children's names, at least one.
+            filenames: the children's names or paths, at least one.
             data_source: the children's; None: the parent's.
             data_sinks: the flows that files of that data source leave by, as for `Tracker.file`.
             annotations: the children's; None: a copy of the parent's on this path.
@@ -279,14 +422,13 @@ class TrackedFile(OfOneProcess):
             The children, in the same order, to be used like files of `Tracker.file`.
 
         Raises:
-            AdmissionError: no names, the data source or a data sink is empty, or an annotation is None.
+            AdmissionError: there are no names, the data source or a data sink is empty, or an annotation is
+                None.
         """
-        self._require_open("split()", "split before the end, or on a branch() of the file")
-        names = [text_of(name) for name in list_of("filenames", filenames)]
+        self._require_open("split()", "split before the path ends, or on a branch() of the file")
+        names = [filename_of(name) for name in list_of("filenames", filenames)]
         if not names:
-            raise AdmissionError(
-                "filenames", "is empty", "call filter(reason) if there was nothing in the file"
-            )
+            raise AdmissionError("filenames", "is empty", "call filter(reason) if the file contained nothing")
         source = self.data_source if data_source is None else name_of("data_source", data_source)
         known = self._annotations if annotations is None else annotations_of(annotations)
         self._run.sinks.learn(source, sinks_of(data_sinks))
@@ -299,7 +441,7 @@ class TrackedFile(OfOneProcess):
         return [TrackedFile(child, known) for child in children]
 
     def __enter__(self) -> Self:
-        self._require_going_on("a block", "say the ends of a path inside its block")
+        self._require_going_on("a block", "end a path inside its block")
         return self
 
     def __exit__(
@@ -311,7 +453,7 @@ class TrackedFile(OfOneProcess):
             elif self._ended is None and not (self._egressed or self._branched):
                 self._end(FinalState.COMPLETE)
         finally:
-            self._ended = self._ended or "the end of its block"
+            self._ended = self._ended or _LEFT
             if not self._is_branch:
                 self._run.recorded.clear()
             elif raised is not None:
@@ -319,6 +461,17 @@ class TrackedFile(OfOneProcess):
 
     def __repr__(self) -> str:
         return f"<file {self.filename!r} {self.did}>"
+
+    def _require_joinable(self) -> None:
+        if self._ended not in (None, _JOINED, _LEFT):
+            way_out = "join only files that came through, or a branch() made before that"
+            raise TrackerStateError(repr(self), "join()", self._ended, way_out)
+
+    def _end_joined(self) -> None:
+        if self._ended is None:
+            if not self._egressed:
+                self._end(FinalState.COMPLETE)
+            self._ended = _JOINED
 
     def _fail(self, raised: BaseException) -> None:
         if self._ended is not None or any(raised is one for one in self._run.recorded):
@@ -329,7 +482,7 @@ class TrackedFile(OfOneProcess):
             else:
                 self.cancel()
         except Exception as lost:  # noqa: BLE001 - the caller's own exception must reach it
-            raised.add_note(f"Waybill could not keep how {self!r} ended: {lost}")
+            raised.add_note(f"Waybill could not record the end of {self!r}: {lost}")
 
     def _end(
         self,
@@ -337,6 +490,8 @@ class TrackedFile(OfOneProcess):
         cause: Mapping[str, str] | None = None,
         *,
         data_sink: str | None = None,
+        dataset: Dataset | None = None,
+        columns: tuple[tuple[str, str], ...] = (),
         size_bytes: int | None = None,
         failure: Failure | None = None,
         at_ms: int | None = None,
@@ -348,6 +503,8 @@ class TrackedFile(OfOneProcess):
                 transforms=tuple(self._transforms),
                 annotations=self._annotations | dict(cause or {}),
                 data_sink=data_sink,
+                dataset=dataset,
+                columns=columns,
                 size_bytes=size_bytes,
                 failure=failure,
             )

@@ -1,0 +1,99 @@
+"""`waybill close-stale`: end files and runs that have been open and silent for a long time."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+import typer
+
+from waybill.cli import console, open_files
+from waybill.cli.arguments import Csv, JsonLines, moment, word
+from waybill.cli.home import as_agreed, existing_journal
+from waybill.cli.options import with_settings
+from waybill.cli.records import iso
+from waybill.transport import Kind, Settings
+
+if TYPE_CHECKING:
+    from waybill.exporter.query import OpenRunSeen
+
+
+class End(StrEnum):
+    """The final state that an open run is given."""
+
+    ERROR = "ERROR"
+    CANCELLED = "CANCELLED"
+
+
+_EVENT_TYPES: Final[dict[End, Literal["ABORT", "FAIL"]]] = {End.ERROR: "FAIL", End.CANCELLED: "ABORT"}
+
+
+@with_settings("home")
+def close_stale(
+    settings: Settings,
+    *,
+    since_ms: Annotated[
+        int,
+        typer.Option(
+            "--older-than",
+            parser=moment,
+            metavar="AGE",
+            help="End those silent for this long: 90m, 6h, 2d, or since 2026-01-31.",
+        ),
+    ],
+    end: Annotated[End, word("--as", of=End, help="The final state to give them.")],
+    why: Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, for their records.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
+    as_json: JsonLines = False,
+    as_csv: Csv = False,
+) -> None:
+    """End files and runs that have been open and silent for a long time.
+
+    Each gets a record that gives the reason and says that the end was inferred. If a run reports its own end
+    later, that replaces the inferred one. `waybill find --open` lists what is open. If a file of the archive
+    cannot be read, it may hold the end of some runs, so none are ended: exit code 1.
+
+    Examples:
+
+    \b
+      waybill close-stale --older-than 1d --as ERROR --dry-run
+      waybill close-stale --older-than 1d --as CANCELLED --why "the cluster was shut down"
+    """
+    from waybill.exporter.query import IncompleteError, open_runs
+
+    if since_ms > time.time_ns() // 1_000_000:
+        raise typer.BadParameter(
+            "it is in the future; give an age or a time in the past", param_hint="--older-than"
+        )
+    silent: list[OpenRunSeen] = []
+    unread: list[str] = []
+    with existing_journal(settings) as journal:
+        if journal is not None:
+            agreed = as_agreed(settings, journal)
+            silent = [run for run in open_runs(journal, agreed, unread) if run.last_ms < since_ms]
+        if unread:  # the ends of some runs may be in those files
+            raise IncompleteError(tuple(unread))
+        if journal is not None and not dry_run:
+            now_ms = time.time_ns() // 1_000_000
+            journal.append_many(
+                (
+                    Kind.OPENLINEAGE,
+                    run.begun.end(now_ms, why or _reason_of(run), _EVENT_TYPES[end]),
+                    run.begun.system_name,
+                )
+                for run in silent
+            )
+    if as_json:
+        for run in silent:
+            console.json(open_files.as_json(run))
+    elif silent or as_csv:
+        open_files.show(silent, as_csv=as_csv)
+    done = "would end" if dry_run else "ended"
+    console.note(
+        f"{done} {len(silent):,} as {end.value}" if silent else "nothing has been open and silent that long"
+    )
+
+
+def _reason_of(run: OpenRunSeen) -> str:
+    return f"nothing was heard from it since {iso(run.last_ms)}, so `waybill close-stale` ended it"

@@ -1,0 +1,189 @@
+"""`waybill trace`: the journey of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from waybill.cli import console, records
+from waybill.cli.arguments import JsonObject
+from waybill.cli.arrow import arrow_alone
+from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
+from waybill.cli.options import with_settings
+from waybill.facets.annotations import REASONS
+from waybill.facets.record import passage_of
+from waybill.transport import NotFoundError, Settings
+from waybill.transport.files import Files, publish
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+    from waybill.lineage import Journey, JourneyFile, Lineage
+    from waybill.lineage.drawing import Line
+
+
+@with_settings("home", "root")
+@arrow_alone()
+def trace(
+    settings: Settings,
+    *,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="DID|FILENAME", help="The file's did, or its name; of several, the newest."),
+    ],
+    up: Annotated[bool, typer.Option("--up", help="Only the files that it came from.")] = False,
+    down: Annotated[bool, typer.Option("--down", help="Only the files that came from it.")] = False,
+    depth: Annotated[
+        int | None,
+        typer.Option(
+            metavar="COUNT", min=0, help="At most this many generations each way.", show_default="all"
+        ),
+    ] = None,
+    unfold: Annotated[
+        bool, typer.Option("--unfold", help="Show each file of a wide split, not their number.")
+    ] = False,
+    annotations: Annotated[bool, typer.Option("--annotations", help="Show the annotations.")] = False,
+    tz: Annotated[str, typer.Option(metavar="UTC|local|NAME", help="The time zone of the output.")] = "UTC",
+    as_mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid flowchart.")] = False,
+    as_dot: Annotated[bool, typer.Option("--dot", help="Print a graph in Graphviz's language.")] = False,
+    svg_file: Annotated[
+        Path | None, typer.Option("--svg", metavar="FILE", help="Write a drawing for a browser.")
+    ] = None,
+    graphml_file: Annotated[
+        Path | None,
+        typer.Option("--graphml", metavar="FILE", help="Write GraphML, with every file and record."),
+    ] = None,
+    as_json: JsonObject = False,
+) -> None:
+    """Show the journey of a file: where it came from, what was done to it, and what became of it.
+
+    Shows a tree of all files that it came from and all that came from it, with their paths, states and
+    durations. Thirteen files or more that were split from the same file are shown as one line. A joined file
+    is below the first of the files that it was made of. "no record" means that a file has not ended, or has
+    aged off, or that it is the application of a Spark run. A run that has ended but may still change is left
+    out. Exit code 1 if a file could not be read, so records may be missing; 2 if the file is unknown.
+
+    Examples:
+
+    \b
+      waybill trace orders.csv
+      waybill trace 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11 --down --annotations
+      waybill trace orders.csv --unfold --svg journey.svg
+    """
+    from waybill.lineage import Lineage, drawing
+
+    forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
+    _refuse_several(forms | {"--json": as_json})
+    zone = records.zone_of(tz)
+    with existing_journal(settings) as journal:
+        agreed = as_agreed(settings, journal)
+        root = checked_root(agreed)
+        is_of_home = journal is not None and files_into(journal, root)
+    lineage = Lineage.open(agreed.home if is_of_home else root)
+    journey = _journey_of(lineage, file, up=up or not down, down=down or not up, depth=depth)
+    if as_json:
+        console.json(_as_plain(journey))
+        return
+    if graphml_file is not None:
+        _write(graphml_file, drawing.graphml(journey))
+        return
+    lines = drawing.outline(journey, folded_from=None if unfold else drawing.FOLDED_FROM)
+    pictures: dict[Callable[..., str], bool] = {drawing.mermaid: as_mermaid, drawing.dot: as_dot}
+    for draw, is_asked in pictures.items():
+        if is_asked:
+            console.body(draw(lines, about=journey.did).rstrip("\n").encode())
+            return
+    if svg_file is not None:
+        _write(svg_file, drawing.svg(lines, about=journey.did))
+        return
+    for line in lines:
+        _show(line, journey, zone, with_annotations=annotations)
+
+
+def _journey_of(lineage: Lineage, file: str, *, up: bool, down: bool, depth: int | None) -> Journey:
+    """The journey of a did or, if there is no such did, of the newest file of this name."""
+    from waybill.exporter import Query
+    from waybill.exporter.query import PatternError
+
+    try:
+        return lineage.trace(file, up=up, down=down, depth=depth)
+    except NotFoundError:
+        try:
+            named = lineage.find(Query(filename=file))
+        except PatternError as error:
+            raise typer.BadParameter(str(error), param_hint="FILENAME") from None
+    dids = list(dict.fromkeys(record.did for record in named))
+    if not dids:
+        raise NotFoundError(
+            f"no file has the did or the name {file!r}; `waybill find --filename '*'` shows the newest"
+        )
+    if len(dids) > 1:
+        console.note(
+            f"{len(dids):,} files have this name, and this is the newest; "
+            f"`waybill find --filename {file!r}` shows the dids of all"
+        )
+    return lineage.trace(dids[0], up=up, down=down, depth=depth)
+
+
+def _refuse_several(forms: Mapping[str, object]) -> None:
+    asked = [option for option, value in forms.items() if value]
+    if len(asked) > 1:
+        raise typer.BadParameter(f"give only one of {', '.join(asked)}", param_hint=asked[-1])
+
+
+def _write(path: Path, text: str) -> None:
+    publish(Files(), path.absolute(), text.encode(errors="backslashreplace"))
+    console.note(f"wrote {path}")
+
+
+def _as_plain(journey: Journey) -> dict[str, object]:
+    files = [
+        {"did": file.did, "parents": file.parents, "records": [records.as_plain(one) for one in file.records]}
+        for file in journey.files.values()
+    ]
+    return {"did": journey.did, "files": files}
+
+
+def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations: bool) -> None:
+    from waybill.lineage.drawing import Fold, said_of, state_of
+
+    *above, is_last = line.is_last or (True,)
+    indent = "".join("   " if ended else "│  " for ended in above)
+    branch, beside = ("", "") if not line.is_last else ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+    state = state_of(line.of)
+    style = "dim" if state is None else records.STATE_STYLES[state]
+    if isinstance(line.of, Fold):
+        console.line(f"{indent}{branch}", (console.shown(said_of(line.of)), style))
+        return
+    file = line.of
+    weight = f"bold {style}" if file.did == journey.did else style
+    name = console.shown(file.filename or file.did)
+    if line.is_repeat:
+        console.line(f"{indent}{branch}", (name, weight), ("  see above", "dim"))
+        return
+    console.line(f"{indent}{branch}", (name, weight), (f"  {_did_of(file)}", "dim"))
+    has_below = any(did in journey.files for did in file.children)
+    under = f"{indent}{beside}{'│  ' if has_below else '   '}"
+    for record in file.records:
+        for text in _said_of(record, zone, with_annotations=with_annotations):
+            console.line((under, ""), (console.shown(text), "dim"))
+
+
+def _did_of(file: JourneyFile) -> str:
+    return file.did if file.records else "no record"
+
+
+def _said_of(record: ProvenanceRecord, zone: tzinfo | None, *, with_annotations: bool) -> list[str]:
+    from waybill.lineage.drawing import duration_of
+
+    ended = records.instant_of(record.completed, zone)[:19]
+    said = [f"{ended}  {record.final_state}  {passage_of(record)}  {duration_of(record)}"]
+    annotations = record.annotations or {}
+    if with_annotations:
+        said += [f"{key}={value}" for key, value in sorted(annotations.items())]
+    else:
+        said += [annotations[reason] for reason in REASONS if reason in annotations]
+    return said

@@ -1,0 +1,107 @@
+"""The documentation page of the collector's HTTP interface, generated from its OpenAPI description."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from waybill.collector.openapi import description
+
+_Json = Mapping[str, Any]
+
+_HEAD: Final = """\
+# The HTTP interface
+
+This page is made of the collector's OpenAPI description, which every collector serves at `/openapi.json`, and
+at `/docs` for people; `python -m waybill.cli.reference` writes it. What an answer means, and which limits
+there are, is told in [the collector](collector.md).
+
+Every request needs a key as soon as there is one (`Authorization: Bearer …`), but for those that say
+otherwise.
+"""
+
+
+def http_page() -> str:
+    """The page."""
+    said = description()
+    parts = [_HEAD]
+    for path, methods in said["paths"].items():
+        for method, operation in methods.items():
+            parts.append("\n".join(_operation(method.upper(), path, operation)))
+    parts.append("## Schemas\n")
+    for name, schema in sorted(said["components"]["schemas"].items()):
+        parts.append("\n".join(_schema(name, schema)))
+    return "\n".join(parts)
+
+
+def _operation(method: str, path: str, operation: _Json) -> Iterator[str]:
+    yield f"## {method} {path}\n"
+    yield f"{operation['summary']}.{' Needs no key.' if operation.get('security') == [] else ''}\n"
+    if parameters := operation.get("parameters"):
+        fields = {one["name"]: {**one["schema"], **one} for one in parameters}
+        required = {one["name"] for one in parameters if one.get("required")}
+        yield from _fields("parameter", fields, required)
+    if body := operation.get("requestBody"):
+        yield f"Takes {_contents(body)}.\n"
+    refused = [status for status, answer in operation["responses"].items() if "$ref" in answer]
+    given = [
+        (status, _contents(answer) or answer["description"])
+        for status, answer in operation["responses"].items()
+        if status not in refused
+    ]
+    problem = [(", ".join(refused), "a [problem](#problem) (RFC 9457)")] if refused else []
+    yield from _table(("answer", "with"), given + problem)
+
+
+def _schema(name: str, schema: _Json) -> Iterator[str]:
+    yield f"### {name}\n"
+    if said := schema.get("description"):
+        yield f"{said}\n"
+    if fields := schema.get("properties"):
+        yield from _fields("field", fields, schema.get("required", ()))
+    else:
+        yield f"{_type(schema)}\n"
+
+
+def _fields(title: str, fields: Mapping[str, _Json], required: Collection[str]) -> Iterator[str]:
+    rows = [
+        (f"`{name}`{' (required)' if name in required else ''}", _type(kind), kind.get("description", ""))
+        for name, kind in fields.items()
+    ]
+    yield from _table((title, "type", "meaning"), rows)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A table without its empty columns."""
+    kept = [number for number, _ in enumerate(titles) if any(row[number] for row in rows)]
+    for row in (titles, ["---"] * len(titles), *rows):
+        cells = (" ".join(row[number].replace("|", "\\|").split()) for number in kept)
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _contents(holder: _Json) -> str:
+    """The possible contents of a body, by media type."""
+    return ", or ".join(
+        f"`{media}`: {_type(one.get('schema', {}))}" for media, one in holder.get("content", {}).items()
+    )
+
+
+def _type(schema: _Json) -> str:
+    """A schema in a few words, with links to named schemas."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            return " or ".join(_type(one) for one in schema[key])
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kind = schema.get("type", "any value")
+    if isinstance(kind, list):
+        return " or ".join(_type({**schema, "type": one}) for one in kind)
+    if kind == "array":
+        return f"array of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_type(schema['additionalProperties'])}"
+    return str(kind)

@@ -1,0 +1,58 @@
+"""The display of files and runs that have not ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, Final
+
+from waybill.cli import console
+from waybill.cli.records import instant_of, iso, name_of
+
+if TYPE_CHECKING:
+    from waybill.exporter.query import OpenRunSeen
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 60 * _MINUTE_MS
+_DAY_MS: Final = 24 * _HOUR_MS
+
+
+def as_json(run: OpenRunSeen) -> dict[str, Any]:
+    """An open run as plain values."""
+    return {
+        "did": run.did,
+        "system_name": run.system_name,
+        "data_source": run.data_source,
+        "filename": run.filename,
+        "began": iso(run.began_ms),
+        "last_heard": iso(run.last_ms),
+    }
+
+
+def show(runs: Sequence[OpenRunSeen], zone: tzinfo | None = UTC, *, as_csv: bool = False) -> None:
+    """Print open runs, one line each."""
+    now_ms = time.time_ns() // 1_000_000
+    console.table(
+        (f"began ({name_of(zone)})", "last heard", "file", "source", "system", "did"),
+        (
+            (
+                instant_of(run.began_ms, zone)[:19],
+                f"{ago(now_ms - run.last_ms)} ago",
+                run.filename or "",
+                run.data_source,
+                run.system_name,
+                run.did,
+            )
+            for run in runs
+        ),
+        as_csv=as_csv,
+    )
+
+
+def ago(span_ms: int) -> str:
+    """A span of time in the largest unit that fits: ``3 d``, ``5 h``, ``12 min``."""
+    for unit, size_ms in (("d", _DAY_MS), ("h", _HOUR_MS), ("min", _MINUTE_MS)):
+        if span_ms >= size_ms:
+            return f"{span_ms // size_ms} {unit}"
+    return f"{max(span_ms, 0) // 1_000} s"

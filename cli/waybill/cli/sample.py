@@ -1,0 +1,47 @@
+"""The settings as a commented YAML file, for `waybill init` and for the sample in the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from waybill.transport import Settings
+from waybill.transport.config import SETTINGS
+
+_HEAD: Final = """\
+# Settings of Waybill. A line without the sign # counts, unless an option or the environment says otherwise.
+# `waybill settings` shows what counts and why, `waybill init --check` what is better changed.
+"""
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    field.name: field.default for field in msgspec.structs.fields(Settings) if field.name in SETTINGS
+}
+"""The default of each setting; no value for one that depends on the machine."""
+
+
+def sample(values: Mapping[str, Any]) -> str:
+    """A file with a line for each setting: its value, or else its default as a comment.
+
+    Args:
+        values: plain JSON values, by the names of the settings.
+    """
+    parts = [_HEAD]
+    for name, setting in SETTINGS.items():
+        told = f"{setting.help} [default: {setting.default}]" if setting.default else setting.help
+        if name in values:
+            line = line_of(name, values[name])
+        else:
+            default = DEFAULTS[name]
+            has_default = isinstance(default, (str, bool, int, float))
+            line = f"# {line_of(name, default) if has_default else f'{name}: {setting.metavar}'}"
+        parts.append(f"\n# {told}\n{line}\n")
+    return "".join(parts)
+
+
+def line_of(name: str, value: object) -> str:
+    """A setting with its value, as a line of YAML."""
+    import yaml
+
+    return yaml.safe_dump({name: value}, allow_unicode=True, sort_keys=False, width=10_000).rstrip("\n")

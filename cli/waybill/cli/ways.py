@@ -1,0 +1,28 @@
+"""Ways to change a setting: the line to write or the command to run, ready to paste."""
+
+from __future__ import annotations
+
+from waybill.cli.options import ORIGIN
+from waybill.cli.sample import line_of
+from waybill.transport import Journal, Settings, locks
+from waybill.transport.config import apply_command, settings_files
+
+
+def way(settings: Settings, name: str, value: object) -> str:
+    """Instructions that give a setting this value from now on.
+
+    A value that somebody gave must be changed where it was given, since it applies again with the next emit;
+    other values are the home's, if there is one. A live runner does not adopt changes by itself.
+    """
+    origin = settings.origins[name]
+    command = f"`{apply_command(settings.home, {name: value})}`"
+    line = f"`{line_of(name, value)}`"
+    if origin in map(str, settings_files()):
+        first = f"write {line} into {origin}"
+    elif settings.explicit(name) and origin != ORIGIN:
+        first = f"set `{origin.removeprefix('environment ')}={value}`"
+    elif Journal.exists(settings.home):
+        return command
+    else:
+        return f"write {line} into waybill.yaml"
+    return f"{first}, then {command}" if locks.is_held(settings.home) else first

@@ -1,0 +1,199 @@
+"""The stored state of the layout's runs in progress, and how others read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from waybill.exporter.names import LAYOUT
+from waybill.facets import EVIDENCE, ProvenanceRecord, RunState, merge_states
+from waybill.facets.folding import ParentSeen
+from waybill.facets.spark_writes import LISTENER_ONLY
+from waybill.transport.runner import read_head
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
+SETTLE_S: Final = 10.0
+"""A derived run has settled when it got no event for this long after its end."""
+
+# State keys. A run's part of them is its id; see `key_of`.
+RUN: Final = "run:"  # of the runs
+PIECE: Final = "piece:"  # of the pieces beside a run's own row: run, number of the piece, number of the row
+DUE: Final = "due:"  # of the runs that ended and have not settled
+OPEN: Final = (
+    "open:"  # of the runs that have begun and not ended: each one's first entry, and when it arrived
+)
+
+PLAIN_SPARK: Final = "plain spark"
+"""The state key that is there once a record was written that `rests_on_listener`."""
+
+ROW_BYTES: Final = 2**20
+"""The size of a piece's rows."""
+
+KEY_CHARS_MAX: Final = 512
+"""Longer ids are hashed."""
+
+_HASHED: Final = "#"
+_COUNTED_ENTRIES_MAX: Final = 50_000  # which takes a second or so
+_COUNTED_BYTES_AT_ONCE: Final = 8 * 2**20
+_RUN_BYTES_MAX: Final = 160 * 2**20  # a larger run gets no further outputs, because it is folded in memory
+_OUTPUT_BYTES: Final = 200  # the size of an output without its name, which is counted by its bytes
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a run's state, encoded, in its own rows."""
+
+    number: int
+    size_bytes: int
+    outputs: int = 0
+
+    def keys(self, key: str) -> list[str]:
+        """The keys of the piece's rows."""
+        rows = -(-self.size_bytes // ROW_BYTES)
+        return [f"{PIECE}{key}:{self.number}:{row}" for row in range(rows)]
+
+
+class RunProgress(msgspec.Struct, array_like=True):
+    """The stored state of one run.
+
+    Attributes:
+        touched_ms: when its last entry was received.
+        state: the folded state of its last events. None, with no pieces: an event carried the facet, and
+            nothing else counts.
+        published: the records written for it, if an earlier version stored them.
+        pieces: the state of its earlier events, largest piece first.
+        written: how many pieces its written records follow from; one more means from `state` too.
+        ended: whether a terminal event is in the pieces.
+        parent: the run that started it, according to the pieces.
+    """
+
+    touched_ms: int
+    state: RunState | None
+    published: tuple[ProvenanceRecord, ...] = ()
+    pieces: list[Piece] = []
+    written: int = 0
+    ended: bool = False
+    parent: ParentSeen | None = None
+
+    @property
+    def is_faceted(self) -> bool:
+        """Whether an event of the run carried the facet."""
+        return self.state is None and not self.pieces
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it may get more outputs."""
+        taken_bytes = sum(piece.size_bytes + _OUTPUT_BYTES * piece.outputs for piece in self.pieces)
+        return taken_bytes <= _RUN_BYTES_MAX
+
+    @property
+    def is_all_written(self) -> bool:
+        """Whether its written records follow from all of its row and pieces."""
+        return self.written == len(self.pieces) + (self.state is not None)
+
+
+class StoredRun(NamedTuple):
+    """The stored state of a run, read as a whole.
+
+    Attributes:
+        touched_ms: when its last entry was received.
+        state: the folded state of its events; None: an event carried the facet, and nothing else counts.
+        is_written: whether the records for all of this state are written.
+    """
+
+    touched_ms: int
+    state: RunState | None
+    is_written: bool
+
+
+def read_run(key: str, state_get: Callable[[str], bytes | None]) -> StoredRun | None:
+    """Read a run by its key from the stored state; None if it is not stored, or changes during the read."""
+    stored = state_get(RUN + key)
+    if stored is None:
+        return None
+    run = RUN_DECODER.decode(stored)
+    if run.is_faceted:
+        return StoredRun(run.touched_ms, None, is_written=True)
+    try:
+        states = [read_piece(key, piece, {}, state_get) for piece in run.pieces]
+    except msgspec.DecodeError:
+        return None
+    states += [] if run.state is None else [run.state]
+    return StoredRun(run.touched_ms, merge_states(*states), run.is_all_written)
+
+
+def is_stored(journal: Journal, key: str) -> bool:
+    """Whether a run is stored, open or not."""
+    return journal.state_get(LAYOUT, RUN + key) is not None
+
+
+class OpenCount(NamedTuple):
+    """How many files and runs are open."""
+
+    runs: int
+    is_least: bool
+    """Whether there may be more, because too many entries were not in files to read them all."""
+
+
+def count_open(journal: Journal, *, max_entries: int = _COUNTED_ENTRIES_MAX) -> OpenCount:
+    """Count the files and runs that have begun and not ended, by what the layout noted and the entries since.
+
+    Of these entries at most the newest `max_entries` are read, and none from the archive, so that the answer
+    comes soon; the layout takes in none while `provenance_enabled` is off.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    filed, last_seq, oldest = journal.cursor(LAYOUT), journal.last_seq(), journal.first()
+    after = max(filed, last_seq - max_entries, oldest.seq - 1 if oldest else last_seq)
+    is_least = after > filed
+    # Of those that the layout noted, any may have ended in what is not read.
+    found = set() if is_least else {row.removeprefix(OPEN) for row in journal.state(LAYOUT, OPEN)}
+    ended: set[str] = set()
+    while entries := journal.read(after, max_bytes=_COUNTED_BYTES_AT_ONCE):
+        after = entries[-1].seq
+        for entry in entries:
+            if entry.damage is not None or (head := read_head(entry)) is None:
+                continue
+            key = key_of(head.run.run_id)
+            if head.is_end:
+                found.discard(key)
+                ended.add(key)
+            elif key not in ended and key not in found and not is_stored(journal, key):
+                found.add(key)
+    return OpenCount(len(found), is_least)
+
+
+def rests_on_listener(record: ProvenanceRecord) -> bool:
+    """Whether a record has nothing but the word of Spark's listener, which misses some failures."""
+    return LISTENER_ONLY in (record.annotations or {}).get(EVIDENCE, "")
+
+
+def has_plain_spark(journal: Journal) -> bool:
+    """Whether the layout has written records that rest on the word of Spark's listener alone."""
+    return journal.state_get(LAYOUT, PLAIN_SPARK) is not None
+
+
+def read_piece(
+    key: str, piece: Piece, put: Mapping[str, bytes], state_get: Callable[[str], bytes | None]
+) -> RunState:
+    """Read a piece of a run from the state about to be stored, or from the stored state."""
+    encoded = bytearray()
+    for row in piece.keys(key):
+        encoded += put[row] if row in put else state_get(row) or b""
+    return _STATE_DECODER.decode(encoded)
+
+
+def key_of(run_id: str) -> str:
+    """Return the run's part of its state keys: its id, or the hash of a long id."""
+    if len(run_id) <= KEY_CHARS_MAX and not run_id.startswith(_HASHED):
+        return run_id
+    return _HASHED + blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+RUN_DECODER: Final = msgspec.msgpack.Decoder(RunProgress)
+_STATE_DECODER: Final = msgspec.msgpack.Decoder(RunState)

@@ -1,0 +1,144 @@
+"""Answers from all accepted records: layout, journal, and archive."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from waybill.exporter.incomplete import IncompleteError
+from waybill.exporter.parquet import ALWAYS, WINDOW_ROWS
+from waybill.exporter.query.backlog import (
+    TOO_FAR_BEHIND,
+    UNFILED_BYTES_MAX,
+    BacklogError,
+    poison_note,
+    read_backlog,
+)
+from waybill.exporter.query.query import Query
+from waybill.exporter.query.reader import scan
+from waybill.exporter.query.unsettled import read_unsettled
+from waybill.facets.arrow import SCHEMA, from_table, to_table
+from waybill.transport.config import obey
+from waybill.transport.errors import NotFoundError
+from waybill.transport.journal import Journal
+from waybill.transport.root import check_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from waybill.facets import ProvenanceRecord
+    from waybill.transport.config import Settings
+
+log = logging.getLogger("waybill.exporter")
+
+
+def find(
+    folder: Path | str, query: Query | None = None, *, window_rows: int = WINDOW_ROWS
+) -> list[ProvenanceRecord]:
+    """Find the records of a home or of a root that answer a query, newest first.
+
+    In a home, this finds every record accepted until now, in files or not, as `waybill find` does; it leaves
+    out a run that has ended and may still change. In a root alone, it reads the files. It logs a warning if
+    entries are poison, since no answer has their records.
+
+    Args:
+        folder: a home, or a root that is no home.
+        query: the conditions; None: all records.
+        window_rows: about how many rows are looked at together.
+
+    Raises:
+        NotFoundError: there is no such folder.
+        IncompleteError: a file or an entry could not be read, or a file is in quarantine.
+        RootError: the home's root is not there, or is another folder.
+        JournalError: the journal cannot be read.
+        OSError: a folder could not be read.
+    """
+    folder, query = Path(folder), query or Query()
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
+    if not Journal.exists(folder):
+        return _records_of(scan(folder, query, window_rows=window_rows))
+    with contextlib.closing(Journal(folder)) as journal:
+        settings = obey(journal)
+        check_root(journal, settings.root)
+        # This comes first: records that are filed meanwhile are then found in the files.
+        runs = read_unsettled(journal, settings, query, now_ms=time.time_ns() // 1_000_000)
+        found = _records_of(answer(journal, settings, query, window_rows=window_rows, derived=runs.settled))
+        if not runs.is_whole:
+            log.warning(
+                "more unfiled runs exist than fit into memory; some runs without the facet are missing"
+            )
+        if (poison := poison_note(journal)) is not None:
+            log.warning("%s", poison)
+    return found
+
+
+def _records_of(tables: Iterator[pa.Table]) -> list[ProvenanceRecord]:
+    return [record for table in tables for record in from_table(table)]
+
+
+def answer(
+    journal: Journal,
+    settings: Settings,
+    query: Query,
+    *,
+    window_rows: int = WINDOW_ROWS,
+    columns: Sequence[str] = SCHEMA.names,
+    derived: Sequence[ProvenanceRecord] = (),
+    backlog_bytes_max: int = UNFILED_BYTES_MAX,
+    backlogs_max: int | None = None,
+) -> Iterator[pa.Table]:
+    """The records of a home that answer a query, each once, as `scan` gives those of a root.
+
+    An acknowledged record is found at once, whether or not `provenance_enabled` is on. If the unfiled records
+    do not fit into `backlog_bytes_max`, they are read again for each span of time that does fit.
+
+    Args:
+        journal: the home's journal.
+        settings: the home's agreed settings.
+        query: the conditions.
+        window_rows: about how many rows are looked at together.
+        columns: the columns of the tables.
+        derived: further records that may not be in files yet: the settled ones of `read_unsettled`.
+        backlog_bytes_max: how many bytes of unfiled records may be in memory.
+        backlogs_max: how often the backlog may be read; None: as often as it takes.
+
+    Raises:
+        IncompleteError: something could not be read; all readable records came before.
+        BacklogError: there are more unfiled records than the limits allow.
+        JournalError: the journal cannot be read.
+        OSError: a folder could not be read.
+    """
+    unread: dict[str, None] = {}
+    left, until_ms, backlogs = query.limit, query.until_ms, 0
+    while True:
+        if backlogs_max is not None and backlogs >= backlogs_max:
+            raise BacklogError(TOO_FAR_BEHIND)
+        backlogs += 1
+        asked = msgspec.structs.replace(query, until_ms=until_ms, limit=left)
+        # The journal is read first: a record that is filed meanwhile is then found in the files, once.
+        backlog = read_backlog(journal, settings, asked, max_bytes=backlog_bytes_max)
+        if derived:
+            backlog = backlog._replace(records=pa.concat_tables([backlog.records, to_table(derived)]))
+        is_last = backlog.since_ms == ALWAYS.since_ms
+        if not is_last:
+            asked = msgspec.structs.replace(asked, since_ms=backlog.since_ms)
+        try:
+            for table in scan(
+                settings.root, asked, unfiled=backlog, window_rows=window_rows, columns=columns
+            ):
+                left = None if left is None else left - table.num_rows
+                yield table
+        except IncompleteError as error:
+            unread |= dict.fromkeys(error.unread)
+        if is_last or (left is not None and left <= 0):
+            break
+        until_ms = backlog.since_ms
+    if unread:
+        raise IncompleteError(tuple(unread))

@@ -1,0 +1,83 @@
+"""Which annotations of a record are written, and which names among them are Waybill's own.
+
+Waybill's own annotations have reserved names until a rule is applied. So a sender's annotation with the same
+plain name is not mistaken for one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from waybill.facets.causes import shortened
+
+EVIDENCE: Final = "waybill.evidence"
+"""The annotation with the evidence for a derived record, if that is weaker than the run's own end event.
+
+It is Waybill's own: no rule removes it, and no sender can set it.
+"""
+
+REASONS: Final[Mapping[str, str]] = {"errorCause": "ERROR", "filteredCause": "FILTERED"}
+"""The annotations with the reason why a path ended, each with the final state that it explains."""
+
+ERROR_CAUSE: Final = "waybill.errorCause"
+FILTERED_CAUSE: Final = "waybill.filteredCause"
+_OWN: Final = {"errorCause": ERROR_CAUSE, "filteredCause": FILTERED_CAUSE}
+"""The reserved name of each reason that Waybill derived."""
+
+RESERVED: Final = frozenset({EVIDENCE, *_OWN.values()})
+"""The names of annotations that only Waybill itself sets; a sender's are dropped."""
+
+
+class AnnotationRule(msgspec.Struct, frozen=True):
+    """Which annotations of a record are written.
+
+    Attributes:
+        allowed: the keys that a sender's annotations may have.
+        reasons: whether the reasons that Waybill derived are written even if `allowed` does not name them.
+    """
+
+    allowed: frozenset[str] = frozenset()
+    reasons: bool = True
+
+    @property
+    def sent_keys(self) -> tuple[str, ...]:
+        """The keys of a sender's annotations that are kept, sorted."""
+        return tuple(sorted(self.allowed - RESERVED))
+
+    def kept(self, annotations: Mapping[str, str] | None) -> dict[str, str] | None:
+        """The annotations that are written, sorted by key; None rather than empty.
+
+        A reason gets its plain name. If a sender's own annotation of that name is allowed, that one is
+        written.
+        """
+        if not annotations:
+            return None
+        allowed = self.allowed
+        found = {key: value for key, value in annotations.items() if key in allowed}
+        if not RESERVED.isdisjoint(annotations):
+            found = {key: value for key, value in found.items() if key not in RESERVED}
+            if EVIDENCE in annotations:
+                found[EVIDENCE] = annotations[EVIDENCE]
+            for name, own in _OWN.items():
+                if own in annotations and (self.reasons or name in allowed):
+                    found.setdefault(name, annotations[own])
+        return dict(sorted(found.items())) if found else None
+
+
+def as_sent(annotations: Mapping[str, str | None] | None) -> dict[str, str] | None:
+    """A sender's valid annotations, sorted by key: those that have a value, but none of ours."""
+    if not annotations:
+        return None
+    said = sorted(annotations.items())
+    return {key: value for key, value in said if value is not None and key not in RESERVED} or None
+
+
+def with_filtered_cause(annotations: dict[str, str] | None) -> dict[str, str] | None:
+    """The annotations of a filtered file from our Tracker: `filteredCause` gets the reserved name."""
+    if not annotations or "filteredCause" not in annotations:
+        return annotations
+    others = {key: value for key, value in annotations.items() if key != "filteredCause"}
+    return dict(sorted({**others, FILTERED_CAUSE: shortened(annotations["filteredCause"])}.items()))

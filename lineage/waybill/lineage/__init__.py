@@ -1,0 +1,22 @@
+"""Answers about files: where they came from, and what became of them."""
+
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.lineage.journey import Journey as Journey, JourneyFile as JourneyFile
+    from waybill.lineage.lineage import Lineage as Lineage
+    from waybill.lineage.tracing import trace as trace
+
+_PACKAGES = {
+    "waybill.lineage.journey": {"Journey", "JourneyFile"},
+    "waybill.lineage.lineage": {"Lineage"},
+    "waybill.lineage.tracing": {"trace"},
+}
+"""The package of each name."""
+
+__all__ = [name for names in _PACKAGES.values() for name in names]
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,0 +1,121 @@
+"""A journey as text for other programs: Mermaid, Graphviz's DOT, GraphML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+from xml.sax.saxutils import escape, quoteattr
+
+import msgspec
+
+from waybill.lineage.drawing.lines import Fold, Line
+from waybill.lineage.drawing.wording import state_of, words_of
+from waybill.lineage.journey import JourneyFile
+
+if TYPE_CHECKING:
+    from waybill.lineage.journey import Journey
+
+COLOURS: Final = {
+    "COMPLETE": ("#e6f4ea", "#1e7e34"),
+    "ERROR": ("#fdecea", "#b3261e"),
+    "FILTERED": ("#fff8e1", "#8a6d00"),
+    "CANCELLED": ("#fff8e1", "#8a6d00"),
+    "SPLIT": ("#e8f0fe", "#1a56b0"),
+    None: ("#f1f3f4", "#5f6368"),
+}
+"""For each state, the colours of a box and of its border."""
+
+_KEYS: Final = ("filename", "final_state", "records")
+"""The data of a node in GraphML."""
+
+_NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def mermaid(lines: Iterable[Line], *, about: str) -> str:
+    """A flowchart in the language of Mermaid; the file that the journey is about has a thick border.
+
+    Args:
+        lines: of `outline`.
+        about: the did of that file.
+    """
+    nodes, edges = _graph(lines)
+    text = ["flowchart LR"]
+    for name, of in nodes.items():
+        label = "<br>".join(map(_of_mermaid, words_of(of)))
+        text.append(f'  {name}["{label}"]')
+    text += [f"  {parent} --> {child}" for parent, child in edges]
+    for name, of in nodes.items():
+        fill, border = COLOURS[state_of(of)]
+        width = ",stroke-width:3px" if of.did == about and not isinstance(of, Fold) else ""
+        text.append(f"  style {name} fill:{fill},stroke:{border}{width}")
+    return "\n".join(text) + "\n"
+
+
+def dot(lines: Iterable[Line], *, about: str) -> str:
+    """A graph in Graphviz's language DOT; for the arguments see `mermaid`."""
+    nodes, edges = _graph(lines)
+    text = [
+        "digraph journey {",
+        "  rankdir=LR;",
+        '  node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=10];',
+    ]
+    for name, of in nodes.items():
+        label = "\\n".join(map(_of_dot, words_of(of)))
+        fill, border = COLOURS[state_of(of)]
+        width = ", penwidth=3" if of.did == about and not isinstance(of, Fold) else ""
+        text.append(f'  {name} [label="{label}", fillcolor="{fill}", color="{border}"{width}];')
+    text += [f"  {parent} -> {child};" for parent, child in edges]
+    return "\n".join([*text, "}"]) + "\n"
+
+
+def graphml(journey: Journey) -> str:
+    """The whole journey in GraphML, with nothing folded: each file is a node with its records as JSON."""
+    text = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">',
+        *(f'  <key id="{key}" for="node" attr.name="{key}" attr.type="string"/>' for key in _KEYS),
+        '  <graph id="journey" edgedefault="directed">',
+    ]
+    for file in journey.files.values():
+        records = msgspec.json.encode(file.records).decode()
+        values = (file.filename or "", state_of(file) or "", records)
+        told = zip(_KEYS, values, strict=True)
+        data = "".join(f'<data key="{key}">{escape(xml_text(value))}</data>' for key, value in told)
+        text.append(f"    <node id={quoteattr(xml_text(file.did))}>{data}</node>")
+    for parent, child in journey.edges():
+        ends = f"source={quoteattr(xml_text(parent))} target={quoteattr(xml_text(child))}"
+        text.append(f"    <edge {ends}/>")
+    return "\n".join([*text, "  </graph>", "</graphml>"]) + "\n"
+
+
+def _graph(lines: Iterable[Line]) -> tuple[dict[str, JourneyFile | Fold], list[tuple[str, str]]]:
+    """The places of a picture by a short name, and the edges between these names."""
+    nodes: dict[str, JourneyFile | Fold] = {}
+    names: dict[str, str] = {}
+    edges = []
+    for line in lines:
+        is_file = isinstance(line.of, JourneyFile)
+        name = names.get(line.of.did) if is_file else None
+        if name is None:
+            name = f"n{len(nodes)}"
+            nodes[name] = line.of
+            if is_file:
+                names[line.of.did] = name
+        if line.parent is not None:
+            edges.append((names[line.parent], name))
+    return nodes, edges
+
+
+def _of_mermaid(text: str) -> str:
+    """A text as a part of a quoted label, in which ``#`` begins a character's number."""
+    return "".join(one if one.isalnum() or one in " .,:_-/()" else f"#{ord(one)};" for one in text)
+
+
+def _of_dot(text: str) -> str:
+    return "".join(f"\\{one}" if one in '"\\' else one if one.isprintable() else " " for one in text)
+
+
+def xml_text(text: str) -> str:
+    """A text that XML can have: most control characters cannot be written there at all."""
+    return _NOT_XML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,0 +1,52 @@
+"""The words for a file or a fold, the same in every picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from waybill.facets import FinalState
+from waybill.facets.record import passage_of
+from waybill.lineage.drawing.lines import Fold
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+    from waybill.lineage.journey import JourneyFile
+
+_SECOND_MS = 1_000
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))
+
+
+def duration_of(record: ProvenanceRecord) -> str:
+    """How long a path took, in its largest unit and with one digit after the point: ``1.5 s``."""
+    took_ms = max(record.completed - record.created, 0)
+    unit, size_ms = next(((unit, size) for unit, size in _UNITS if took_ms >= size), _UNITS[-1])
+    return f"{took_ms / size_ms:.1f} {unit}" if size_ms > 1 else f"{took_ms} ms"
+
+
+def words_of(of: JourneyFile | Fold) -> list[str]:
+    """The lines of text of one place in a picture."""
+    if isinstance(of, Fold):
+        return [said_of(of)]
+    if not of.records:
+        return [of.did, "no record"]
+    return [
+        of.filename or of.did,
+        *(f"{one.final_state}: {passage_of(one)}, {duration_of(one)}" for one in of.records),
+    ]
+
+
+def said_of(fold: Fold) -> str:
+    """A fold in one line: ``312 files: 309 COMPLETE > lake, 3 ERROR``."""
+    ends = [
+        f"{end.paths:,} {end.final_state}{f' > {end.data_sink}' if end.data_sink else ''}"
+        for end in fold.ends
+    ]
+    beyond = f", and {fold.descendants:,} that came from them" if fold.descendants else ""
+    files = "1 file" if fold.files == 1 else f"{fold.files:,} files"
+    return f"{files}: {', '.join(ends) or 'no record'}{beyond}"
+
+
+def state_of(of: JourneyFile | Fold) -> FinalState | None:
+    """The state that colours a place: ERROR if any path of it failed, else the first; None: no record."""
+    states = [one.final_state for one in (of.ends if isinstance(of, Fold) else of.records)]
+    return FinalState.ERROR if FinalState.ERROR in states else next(iter(states), None)

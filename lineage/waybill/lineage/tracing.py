@@ -1,0 +1,120 @@
+"""Following a file through its splits, up to where it came from and down to what became of it.
+
+Each generation is one question about many files. So a journey takes about as many questions as it has
+generations, however many files there are.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from waybill.exporter import Query
+from waybill.facets import ProvenanceRecord
+from waybill.lineage.journey import Journey, JourneyFile
+from waybill.transport.errors import NotFoundError
+
+Ask = Callable[[Query], Iterable[ProvenanceRecord]]
+"""Answers a query with all its records, in any order."""
+
+_DIDS_AT_ONCE: Final = 20_000
+
+_Found = dict[str, list[ProvenanceRecord]]
+"""The records of each file of the journey, by its did; none for a file of which only the did is known."""
+
+
+def trace(ask: Ask, did: str, *, up: bool = True, down: bool = True, depth: int | None = None) -> Journey:
+    """The journey of a file: its ancestors, itself and its descendants.
+
+    A file without a record is in the journey if another file names it as its parent: it may not have ended,
+    it may have aged off, or it may be no file but an application. Files that name each other as parents, in
+    a circle, are each in the journey once.
+
+    Args:
+        ask: where the records come from.
+        did: the file; a UUID may be spelled in any way.
+        up: whether to follow its ancestors.
+        down: whether to follow its descendants.
+        depth: follow at most this many generations each way; None: all.
+
+    Raises:
+        NotFoundError: no record has this did, as its own or as its parent's.
+        Exception: the errors of `ask`.
+    """
+    found: _Found = {}
+    _add(found, ask(Query(did=did)))
+    start = next(iter(found), None) or _as_its_children_spell(ask, did)
+    found.setdefault(start, [])
+    if up:
+        _follow_up(ask, start, found, depth)
+    if down:
+        _follow_down(ask, start, found, depth)
+    return _journey(start, found)
+
+
+def _as_its_children_spell(ask: Ask, did: str) -> str:
+    """The did of a file without a record; raises `NotFoundError` if no other file names it either."""
+    for record in ask(Query(parent_did=did, limit=1)):
+        return str(record.parent_did)
+    raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
+
+
+def _follow_up(ask: Ask, start: str, found: _Found, depth: int | None) -> None:
+    generation = {start}
+    while generation and depth != 0:
+        named = {record.parent_did for did in generation for record in found[did]}
+        generation = {did for did in named if did and did not in found}
+        for did in generation:
+            found[did] = []
+        _add(found, _records_of(ask, generation))
+        depth = depth and depth - 1
+
+
+def _follow_down(ask: Ask, start: str, found: _Found, depth: int | None) -> None:
+    generation, reached = {start}, {start}
+    while generation and depth != 0:
+        named = [ask(Query(parent_dids=dids)) for dids in _parts(generation)]
+        generation = {record.did for records in named for record in records} - reached
+        reached |= generation
+        depth = depth and depth - 1
+    # Only now its records: those that name another parent, or none, answered none of the questions.
+    _add(found, _records_of(ask, reached - found.keys()))
+
+
+def _records_of(ask: Ask, dids: Iterable[str]) -> Iterator[ProvenanceRecord]:
+    for part in _parts(dids):
+        yield from ask(Query(dids=part))
+
+
+def _parts(dids: Iterable[str]) -> Iterator[frozenset[str]]:
+    """So many dids at a time as one question may be about."""
+    wanted = sorted(dids)
+    for at in range(0, len(wanted), _DIDS_AT_ONCE):
+        yield frozenset(wanted[at : at + _DIDS_AT_ONCE])
+
+
+def _add(found: _Found, records: Iterable[ProvenanceRecord]) -> None:
+    for record in records:
+        found.setdefault(record.did, []).append(record)
+
+
+def _journey(start: str, found: _Found) -> Journey:
+    parents: dict[str, tuple[str, ...]] = {}
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    for records in found.values():
+        records.sort(key=lambda one: (one.completed, one.data_sink or "", one.transforms))
+    for did in sorted(found, key=lambda did: _place_of(did, found[did])):
+        parents[did] = tuple(sorted({record.parent_did for record in found[did] if record.parent_did}))
+        for parent in parents[did]:
+            children[parent].append(did)
+    files = {
+        did: JourneyFile(did=did, records=tuple(records), parents=parents[did], children=tuple(children[did]))
+        for did, records in found.items()
+    }
+    return Journey(did=start, files=files)
+
+
+def _place_of(did: str, records: list[ProvenanceRecord]) -> tuple[int, str, str]:
+    """The place of a file among its siblings: by its beginning, and those of one split by their names."""
+    return (records[0].created, records[0].filename, did) if records else (0, "", did)

@@ -1,0 +1,100 @@
+"""The events of Waybill's own runs, each of which counts many files.
+
+Marquez shows a start only for a run with a START, and an end only if it is later than the start. So each run
+has two events; the first is derived from the second.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from waybill.facets import PRODUCER, SUMMARY_FACET, FinalState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from waybill.facets import WaybillSummaryRunFacet
+
+OPENLINEAGE_SPEC: Final = "https://openlineage.io/spec"
+
+
+def run_event(
+    run_id: str,
+    job: Mapping[str, object],
+    facet: WaybillSummaryRunFacet,
+    *,
+    cause: str,
+    inputs: list[dict[str, object]],
+    outputs: list[dict[str, object]],
+    facets: Mapping[str, object],
+) -> bytes:
+    """The end of a run that counts files: FAIL if one of them failed, and `cause` says why."""
+    import attrs
+
+    failed = FinalState.ERROR in facet.byFinalState
+    first, last = facet.windowStart, facet.windowEnd
+    nominal = standard_facet("1-0-1", "NominalTimeRunFacet", nominalStartTime=first, nominalEndTime=last)
+    said = {key: value for key, value in attrs.asdict(facet).items() if value is not None}
+    of_run: dict[str, object] = {"nominalTime": nominal, SUMMARY_FACET: said, **facets}
+    if failed and cause:
+        error = {"message": cause, "programmingLanguage": "UNKNOWN"}
+        of_run["errorMessage"] = standard_facet("1-0-1", "ErrorMessageRunFacet", **error)
+    return msgspec.json.encode(
+        {
+            "eventType": "FAIL" if failed else "COMPLETE",
+            "eventTime": last,
+            "producer": PRODUCER,
+            "schemaURL": f"{OPENLINEAGE_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent",
+            "run": {"runId": run_id, "facets": of_run},
+            "job": dict(job),
+            "inputs": inputs,
+            "outputs": outputs,
+        }
+    )
+
+
+def start_of(body: bytes) -> bytes | None:
+    """The START of one of Waybill's own runs, from its end; None for any other event."""
+    if _MARK not in body:
+        return None
+    event: dict[str, Any] = msgspec.json.decode(body)
+    facets = event["run"]["facets"]
+    if event["producer"] != PRODUCER or SUMMARY_FACET not in facets or "nominalTime" not in facets:
+        return None
+    facets.pop("errorMessage", None)
+    started = {"eventType": "START", "eventTime": facets["nominalTime"]["nominalStartTime"]}
+    return msgspec.json.encode({**event, **started})
+
+
+_MARK: Final = SUMMARY_FACET.encode()
+
+
+def counts(states: Mapping[FinalState, int]) -> dict[str, Any]:
+    """The fields of a summary's facet with counts by final state; also flat, for Marquez's page to unfold."""
+    return {
+        "byFinalState": {str(state): states[state] for state in sorted(states)},
+        **{state.lower(): count for state, count in states.items()},
+    }
+
+
+def window_of(first_ms: int, last_ms: int) -> dict[str, Any]:
+    """The fields of a summary's facet with its window; at least 1 ms long, or the run would have no end."""
+    return {"windowStart": instant(first_ms), "windowEnd": instant(max(last_ms, first_ms + 1))}
+
+
+def instant(time_ms: int) -> str:
+    """A time as OpenLineage writes it."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def standard_facet(version: str, name: str, **members: object) -> dict[str, object]:
+    """A facet of OpenLineage's own, of a version of its schema."""
+    return {
+        "_producer": PRODUCER,
+        "_schemaURL": f"{OPENLINEAGE_SPEC}/facets/{version}/{name}.json#/$defs/{name}",
+        **members,
+    }

@@ -1,0 +1,98 @@
+"""Links both ways: from Marquez's page to the collector's records, and from files to their jobs there.
+
+Marquez's page shows the first 30 characters of a text in a facet. So the link of a summary is short: it has
+the number of the first entry that went into the summary, in base 36.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import time
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlencode
+
+from waybill.transport.config import MARQUEZ
+
+if TYPE_CHECKING:
+    from waybill.transport.journal import Journal
+
+SUMMARIES_PATH: Final = "/s/"
+RECORDS_PATH: Final = "/api/v1/records"
+
+_LISTENS_AT: Final = "collector_url"
+"""The home's note of the address at which its collector listens, or last did."""
+_LOOK_EVERY_S: Final = 1.0
+_DIGITS: Final = string.digits + string.ascii_lowercase
+_NOT_IN_NAMESPACES: Final = re.compile(r"[^a-z:/A-Z0-9\-_.@+]")
+_NUMBER: Final = re.compile(r"[0-9a-z]{1,12}")
+
+
+def note_collector(journal: Journal, url: str) -> None:
+    """Note the address at which the home's collector listens, for the links in events."""
+    if journal.meta(_LISTENS_AT) != url:
+        journal.set_meta(_LISTENS_AT, url)
+
+
+class CollectorLinks:
+    """Links to the collector; there are none while its address is not known.
+
+    Args:
+        public_url: the address for users from the settings; it takes precedence over the noted one.
+    """
+
+    def __init__(self, journal: Journal, public_url: str | None = None) -> None:
+        self._journal = journal
+        self._public_url = public_url
+        self._noted = ""
+        self._look_s = float("-inf")
+
+    @property
+    def base(self) -> str:
+        """The collector's address; empty if it is not known."""
+        if self._public_url:
+            return self._public_url.rstrip("/")
+        if time.monotonic() >= self._look_s:
+            self._noted = self._journal.meta(_LISTENS_AT) or ""
+            self._look_s = time.monotonic() + _LOOK_EVERY_S
+        return self._noted
+
+    def of_summary(self, seq: int, backend: str) -> str:
+        """The link to the records of the summary that an entry stands for; empty if there is no address."""
+        named = "" if backend == MARQUEZ else f"?{urlencode({'backend': backend})}"
+        return f"{self.base}{SUMMARIES_PATH}{_to_base_36(seq)}{named}" if self.base else ""
+
+
+def summary_number(text: str) -> int | None:
+    """The number in the link of a summary; None if the text is no such number."""
+    return int(text, 36) if _NUMBER.fullmatch(text) else None
+
+
+def records_url(base: str, system_name: str, data_source: str) -> str:
+    """The address of the collector's records of one data source; always the same text."""
+    return f"{base}{RECORDS_PATH}?{urlencode({'system_name': system_name, 'data_source': data_source})}"
+
+
+def namespace_in_marquez(namespace: str) -> str:
+    """The name under which Marquez keeps a namespace: it replaces some characters by an underscore."""
+    return _NOT_IN_NAMESPACES.sub("_", namespace)
+
+
+def page_url(base: str, namespace: str, name: str, *, whole: bool = False) -> str:
+    """The address of a job on Marquez's page, with its panel open.
+
+    Its graph shows everything before and after the job; if `whole`, everything that is connected with it.
+    """
+    namespace = namespace_in_marquez(namespace)
+    job = f"{quote(namespace, safe='')}/{quote(name, safe='')}"
+    graph = "depth=20&isFull=true&" if whole else ""
+    panel = f"tableLevelNode={quote(f'job:{namespace}:{name}', safe='')}"
+    return f"{base.rstrip('/')}/lineage/job/{job}?{graph}{panel}"
+
+
+def _to_base_36(number: int) -> str:
+    digits = ""
+    while number or not digits:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits

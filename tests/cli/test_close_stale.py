@@ -1,0 +1,221 @@
+"""`waybill close-stale` and `waybill find --open`: files and runs that began and never ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from waybill.exporter.archive import archived_files, read_entries
+from waybill.exporter.layout import Layout, count_open
+from waybill.exporter.query import backlog, not_ended
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
+from waybill.transport.config import agree, change
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Run
+
+    from waybill.transport.journal import Entry
+
+DAY_S = 86_400.0
+
+
+def event(run: str, kind: str, **facets: object) -> tuple[Kind, bytes, str]:
+    """An event of a client that knows nothing of Waybill."""
+    body = {
+        "eventTime": f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}",
+        "eventType": kind,
+        "producer": "https://example.com",
+        "run": {"runId": run, "facets": facets},
+        "job": {"namespace": "ns", "name": "job"},
+    }
+    return Kind.OPENLINEAGE, json.dumps(body).encode(), ""
+
+
+class Left:
+    """A home where a file and a run were begun and left open, a day ago and more."""
+
+    def __init__(self, called: Run, settings: Settings, *, is_on: bool) -> None:
+        self.called = called
+        self.home = settings.home
+        self.settings = msgspec.structs.replace(settings, provenance_enabled=is_on)
+        self.journal = Journal(self.home)
+        self.settings = agree(self.journal, self.settings)
+        self.tracker = Tracker(settings=self.settings)
+        self.file = self.tracker.file("left.csv", data_source="in", annotations={"customer": "acme"})
+        with self.tracker.file("ended.csv", data_source="in"):
+            pass
+        self.journal.append_many([event("run", "START"), event("ended", "START"), event("ended", "COMPLETE")])
+
+    def work(self) -> None:
+        """Have the layout do what there is to do, if it is on."""
+        if self.settings.provenance_enabled:
+            assert Layout(self.journal, self.settings, linger_s=0).step().applied
+
+    def ask(self, *words: str) -> list[dict[str, Any]]:
+        done = self.called(*words, "--home", self.home, "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def open(self) -> set[str]:
+        return {one["did"] for one in self.ask("find", "--open")}
+
+
+@pytest.fixture(params=[True, False], ids=["on", "off"])
+def left(
+    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Left]:
+    made = Left(called, settings, is_on=request.param)
+    now_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns() + int(1.5 * DAY_S * 1e9))
+    yield made
+    made.tracker.close()
+    made.journal.close()
+
+
+def test_what_began_and_has_not_ended_is_found_with_how_long_ago_that_was(left: Left) -> None:
+    for _ in range(2):
+        file, run = sorted(left.ask("find", "--open"), key=lambda one: one["filename"] or "~")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", file.pop("began"))
+        assert file.pop("last_heard") >= file.get("began", "")
+        told = {"did": left.file.did, "system_name": "tests", "data_source": "in", "filename": "left.csv"}
+        assert file == told
+        assert (run["did"], run["system_name"], run["data_source"]) == ("run", "ns", "job")
+        left.work()
+    shown = left.called("find", "--open", "--home", left.home, "--filename", "left*").stdout
+    assert ("1 d ago" in shown, "left.csv" in shown, "\trun" in shown) == (True, True, False)
+    assert left.called("find", "--open", "--state", "error", "--home", left.home).returncode == 2
+
+
+def test_status_counts_what_is_open_whether_or_not_files_are_written(left: Left) -> None:
+    for _ in range(2):
+        status = json.loads(left.called("status", "--home", left.home, "--json").stdout)
+        assert (status["open_runs"], status["open_runs_is_least"]) == (2, False)
+        shown = left.called("status", "--home", left.home).stdout
+        assert "open      2 files and runs have not ended (`waybill find --open`)" in shown
+        left.work()
+    left.file.egress("lake")
+    assert count_open(left.journal).runs == 1
+
+
+def test_of_more_entries_than_can_be_counted_at_once_the_newest_count(left: Left) -> None:
+    left.journal.append_many([event("late", "START"), event("over", "START"), event("over", "COMPLETE")])
+    assert count_open(left.journal, max_entries=3) == (1, True)
+    assert count_open(left.journal) == (3, False)
+
+
+@pytest.mark.parametrize("state", ["ERROR", "CANCELLED"])
+def test_what_is_stale_is_ended_with_a_reason_only_when_somebody_asks(left: Left, state: str) -> None:
+    left.work()
+    given = ("close-stale", "--as", state, "--why", "the cluster is gone")
+    assert left.ask(*given, "--older-than", "2d") == []
+    both = {left.file.did, "run"}
+    assert {one["did"] for one in left.ask(*given, "--older-than", "1d", "--dry-run")} == both
+    assert left.open() == both, "nothing was done yet"
+    assert len(left.ask(*given, "--older-than", "1d")) == 2
+    assert left.open() == set()
+    found = left.ask("find", "--state", state)
+    assert {one["did"] for one in found} == both
+    reason = {"errorCause": "the cluster is gone"} if state == "ERROR" else {}
+    assert [one["annotations"] for one in found] == [
+        reason | {"waybill.evidence": "inferred: the cluster is gone"}
+    ] * 2
+    assert {one["filename"] for one in found} == {"left.csv", "job"}
+
+
+def test_the_runs_own_end_takes_the_place_of_the_one_that_was_inferred(left: Left) -> None:
+    left.work()
+    assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
+    assert (
+        "nothing was heard from it since" in left.ask("find", "--did", "run")[0]["annotations"]["errorCause"]
+    )
+    left.work()
+    left.file.egress("lake")
+    left.journal.append_many([event("run", "COMPLETE")])
+    assert flush(left.settings).problems == {}
+    found = {one["did"]: one["final_state"] for one in left.ask("find")}
+    assert (found["run"], found[left.file.did]) == ("COMPLETE", "COMPLETE")
+    assert left.open() == set()
+
+
+def test_the_runner_ends_what_is_stale_once_the_home_agrees_on_when(left: Left) -> None:
+    left.work()
+    for days, open_then in (("2", {left.file.did, "run"}), ("1", set[str]())):
+        given = {"home": left.home, "close_stale_after": days}
+        change(left.journal, Settings.load(given, origin="tests", env={}))
+        for _ in range(2):
+            assert left.called("flush", "--home", left.home).returncode == 0
+        assert left.open() == open_then
+    found = left.ask("find", "--state", "CANCELLED")
+    assert {one["did"] for one in found} == {left.file.did, "run"}
+    for one in found:
+        evidence = one["annotations"]["waybill.evidence"]
+        assert evidence.startswith("inferred: nothing was heard of it since 2")
+        assert evidence.endswith(", and close_stale_after ended it")
+
+
+def test_what_is_open_may_be_csv(left: Left) -> None:
+    shown = left.called("find", "--open", "--csv", "--home", left.home, "--filename", "left*").stdout
+    heading, row = shown.splitlines()
+    assert heading.startswith("began (UTC),")
+    assert "left.csv,in,tests" in row
+
+
+def test_ends_go_into_a_journal_only_as_far_as_its_agreed_limit_allows(left: Left) -> None:
+    given = {"home": left.home, "journal_max_bytes": "1MiB"}
+    change(left.journal, Settings.load(given, origin="tests", env={}))
+    left.journal.append_many(event(f"{n}", "COMPLETE", x=os.urandom(40_000).hex()) for n in range(40))
+    done = left.called("close-stale", "--as", "ERROR", "--older-than", "1d", "--home", left.home)
+    assert (done.returncode, "journal_max_bytes" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_file_that_another_client_described_wrongly_is_open_and_the_others_can_be_ended(left: Left) -> None:
+    facets = {"waybill_deltaFile": {"did": 5, "filename": "odd.csv"}}
+    left.journal.append_many([event("odd", "START", **facets)])
+    assert left.open() == {left.file.did, "run", "odd"}
+    assert len(left.ask("close-stale", "--older-than", "1d", "--as", "error")) == 2
+
+
+def test_open_runs_in_a_damaged_file_of_the_archive_are_told_and_nothing_is_ended(left: Left) -> None:
+    left.work()
+    assert flush(left.settings).left == {}
+    left.journal.append_many([event("new", "START")])
+    last = left.journal.last_seq()
+    assert left.journal.prune(last - 1, 2**60)
+    paths = [path for _, path in archived_files(left.settings.root)]
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:-9])
+    asked = {"find": ("--open",), "close-stale": ("--older-than", "1d", "--as", "error")}
+    for command, words in asked.items():
+        done = left.called(command, *words, "--home", left.home, "--json")
+        assert (done.returncode, any(str(path) in done.stderr for path in paths)) == (1, True), done.stderr
+        assert ('"new"' in done.stdout) == (command == "find")
+    assert left.journal.last_seq() == last
+
+
+def test_what_began_open_runs_is_read_from_the_archive_once(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left.work()
+    assert flush(left.settings).left == {}
+    left.journal.append_many([event("new", "START")])
+    assert left.journal.prune(left.journal.last_seq() - 1, 2**60)
+    opened: list[Path] = []
+
+    def counting(path: Path, **given: Any) -> Iterator[list[Entry]]:  # noqa: ANN401 - whatever it takes
+        opened.append(path)
+        return read_entries(path, **given)
+
+    for module in (not_ended, backlog):
+        monkeypatch.setattr(module, "read_entries", counting)
+    found = {one["did"]: one["filename"] for one in left.ask("find", "--open")}
+    assert found == {left.file.did: "left.csv", "run": None, "new": None}
+    assert len(opened) == len(set(opened)) >= 1

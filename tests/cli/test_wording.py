@@ -1,0 +1,296 @@
+"""The command line in plain words: the help's parts, errors about values, and what a shell completes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from waybill.cli.app import app
+from waybill.cli.records import as_plain
+from waybill.transport import (
+    Journal,
+    MissingExtraError,
+    NotFoundError,
+    Settings,
+    SettingsError,
+    Tracker,
+    WaybillError,
+    flush,
+)
+from waybill.transport.config import SETTINGS
+
+if TYPE_CHECKING:
+    from conftest import Kept, Run
+    from typer.core import TyperCommand, TyperGroup
+
+    from waybill.cli.commanding import Deferred
+
+OF_A_LIBRARY: Final = re.compile(
+    r"Input should|Value error|validation|unable to parse|pydantic|Expected `|enum value|Input data|malformed"
+    r"|Object (missing|contains)|at `\$|Errno|Schema\b|Traceback|Overflow",
+    re.IGNORECASE,
+)
+
+
+def every_command() -> list[tuple[str, TyperCommand]]:
+    found: list[tuple[str, Any]] = []
+    for name, listed in cast("TyperGroup", typer.main.get_command(app)).commands.items():
+        own = cast("Deferred", listed).loaded
+        parts = getattr(own, "commands", None)
+        found += [(f"{name} {part}", one) for part, one in parts.items()] if parts else [(name, own)]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "command"), every_command(), ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_no_wording_of_a_library_is_shown(name: str, command: TyperCommand) -> None:
+    said = []
+    for param in command.params:
+        if param.param_type_name == "option" and not getattr(param, "is_flag", False):
+            for value in ("nonsense", "-99999999", "99999999"):
+                try:
+                    command.make_context(name, [param.opts[0], value])
+                except typer.BadParameter as error:
+                    said.append(error.format_message())
+    assert [one for one in said if OF_A_LIBRARY.search(one)] == []
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_wording_of_a_library_is_shown_of_a_setting(name: str, tmp_path: Path) -> None:
+    said = []
+    for value in (
+        "nonsense",
+        "[",
+        '{"a": 1}',
+        '[{"backend": "x"}]',
+        "-1",
+        "9" * 25,
+        "nan",
+        "\0",
+        ["x"],
+        {"a": 1},
+    ):
+        try:
+            Settings.load({name: value}, env={}, cwd=tmp_path)
+        except SettingsError as error:
+            said.append(str(error))
+    assert [one for one in said if OF_A_LIBRARY.search(one)] == []
+
+
+@pytest.mark.parametrize("value", ["[", '{"a": 1}', '[{"name": "x", "backend": "foo"}]'])
+def test_no_wording_of_a_library_is_shown_where_settings_are_read_later(called: Run, value: str) -> None:
+    done = called("settings", "--backends", value)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "give a list" in done.stderr
+    assert OF_A_LIBRARY.search(done.stderr) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("find", "--state", "DONE"), "'DONE' is not one of COMPLETE, ERROR, "),
+        (("close-stale", "--older-than", "1d", "--as", "FOO"), "'FOO' is not one of ERROR, CANCELLED"),
+        (("close-stale", "--older-than", "1d"), "ERROR,"),
+        (("find", "orders.csv"), "to find files of this name, give --filename orders.csv"),
+        (("find", "a b", "c"), "unexpected: 'a b' c; to find files of this name, give --filename 'a b'"),
+        (("find", "019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"), "give --did 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11"),
+        (("repair", "orders.csv"), "unexpected: orders.csv\n"),
+        (("close-stale", "--older-than", "2999-01-01", "--as", "error"), "it is in the future; give an age"),
+        (("keys", "add", "", "--role", "emit"), "a key needs a name"),
+        (("find", "--limit", "0"), "give 1 or more"),
+        (("find", "--limit", "9223372036854775807"), "give 1000000000 or less"),
+        (("find", "--limit", "x"), "give a whole number"),
+        (("flush", "--timeout", "x"), "give a number"),
+        (("serve", "--workers", "99"), "give 64 or less"),
+        (("find", "--json", "--csv"), "give --json or --csv, not both"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_error_about_a_value_says_what_to_give(called: Run, words: tuple[str, ...], says: str) -> None:
+    done = called(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_settings_are_a_part_of_the_help_and_many_are_only_named(called: Run) -> None:
+    few, many = (called(name, "--help").stdout.partition("\nSettings:\n")[2] for name in ("find", "flush"))
+    assert "journal and the runner's log" in few
+    assert "journal and the runner's log" not in many
+    assert "--journal-retain-days DAYS, " in " ".join(many.split())
+    assert "`waybill settings --help` explains them" in " ".join(many.split())
+
+
+def completed(line: str) -> list[str]:
+    """What a shell offers for the last word of a line."""
+    environment = {
+        "_WAYBILL_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(line.split()) - 1),
+    }
+    return CliRunner().invoke(app, [], prog_name="waybill", env=environment).stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("flush --durability p", {"power", "process"}),
+        ("find --state e", {"ERROR"}),
+        ("find --state Er", {"ERROR"}),
+        ("find --state ER", {"ERROR"}),
+        ("close-stale --as C", {"CANCELLED"}),
+        ("rebuild --from e", {"events"}),
+        ("verify --from j", {"journal", "jsonl"}),
+        ("dead-letters list --backend m", {"marquez"}),
+        ("poison list --home {home} --projection l", {"layout"}),
+        ("find --home {home} --system t", {"tests"}),
+        ("compact --engine s", {"spark"}),
+    ],
+)
+def test_a_shell_completes_values(kept: Kept, words: str, offered: set[str]) -> None:
+    found = completed(f"waybill {words.format(home=kept.home)}")
+    assert {one.upper() for one in found} == {one.upper() for one in offered}
+
+
+@pytest.mark.parametrize(("typed", "completed"), [("e", "error"), ("E", "ERROR"), ("Er", "Error")])
+def test_bash_completes_a_state_however_it_is_typed(script: Path, typed: str, completed: str) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash")
+    # As bash does at a tab; what it offers has to begin with what was typed.
+    at_tab = (
+        f"source <({script} --show-completion bash)\n"
+        f"COMP_WORDS=(waybill find --state {typed}) COMP_CWORD=3\n"
+        f"_waybill_completion {script}\n"
+        'echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run([bash, "-c", at_tab], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == (f"{completed}\n", "")
+
+
+def test_a_shell_completes_systems_by_their_own_names(settings: Settings) -> None:
+    odd = msgspec.structs.replace(settings, system_name="North Sea/1")
+    with Tracker(settings=odd) as tracker, tracker.file("a.csv", data_source="in"):
+        pass
+    flush(odd)
+    for given in (f"--home {odd.home}", f"--root {odd.root}"):
+        assert completed(f"waybill find {given} --system N") == ["North Sea/1"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("find",),
+        ("sql", "SELECT * FROM provenance"),
+        ("settings",),
+        ("keys", "list"),
+        ("close-stale", "--older-than", "1d", "--as", "ERROR", "--dry-run"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_table_may_be_csv(called: Run, kept: Kept, words: tuple[str, ...]) -> None:
+    done = called(*words, "--home", kept.home, "--csv")
+    assert done.returncode == 0, done.stderr
+    heads, *rows = csv.reader(io.StringIO(done.stdout))
+    assert {len(row) for row in rows} <= {len(heads)}
+    assert bool(rows) is (words[0] not in {"keys", "close-stale"})
+    if words == ("find",):
+        assert any("no header" in cell for row in rows for cell in row)
+
+
+INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
+def leaves(value: object) -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [pair for name, one in value.items() for pair in [(name, one), *leaves(one)]]
+    return [pair for one in value for pair in leaves(one)] if isinstance(value, list) else []
+
+
+def test_instants_in_json_are_of_one_form(called: Run, kept: Kept) -> None:
+    called("keys", "add", "spark", "--role", "emit", "--home", kept.home)
+    with_instants = {
+        "find": ["created", "completed"],
+        "keys list": ["created"],
+        f"explain {kept.first}": ["created", "completed"],
+        "root show": ["created"],
+        "status": ["oldest"],
+    }
+    for words, names in with_instants.items():
+        done = called(*words.split(), "--home", kept.home, "--json")
+        found = [pair for line in done.stdout.splitlines() for pair in leaves(json.loads(line))]
+        assert [name for name, _ in found if name.endswith("_ms")] == [], words
+        for name in names:
+            values = [value for key, value in found if key == name]
+            assert values, (words, name)
+            assert [value for value in values if not INSTANT.fullmatch(str(value))] == [], (words, name)
+    _, row = csv.reader(io.StringIO(called("keys", "list", "--home", kept.home, "--csv").stdout))
+    assert INSTANT.fullmatch(row[2])
+    called("keys", "revoke", "spark", "--home", kept.home)
+
+
+def test_what_is_changed_by_number_or_name_is_told_as_json(called: Run, home: Path) -> None:
+    Journal(home).close()
+
+    def told(*words: str) -> dict[str, object]:
+        done = called(*words, "--home", home, "--json")
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert told("keys", "add", "spark", "--role", "emit").keys() == {"name", "roles", "key"}
+    assert told("keys", "revoke", "spark") == {"revoked": "spark"}
+    assert told("dead-letters", "drop", "--all") == {"dropped": []}
+    assert told("dead-letters", "replay", "--all") == {"delivered": [], "left": {}}
+    assert told("poison", "drop", "--all", "--yes") == {"dropped": []}
+    assert told("poison", "retry", "--all") == {"applied": [], "left": []}
+    assert told("rejects", "drop", "--all") == {"dropped": []}
+    assert told("rejects", "replay", "--all") == {"kept": [], "refused": {}}
+
+
+def test_a_command_without_json_passes_the_output_of_another_program_through() -> None:
+    options = {
+        name: {one for param in command.params for one in param.opts} for name, command in every_command()
+    }
+    assert {name for name, given in options.items() if "--json" not in given} == {"spark submit", "dev logs"}
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (WaybillError("it failed; do it again"), 1),
+        (SettingsError("home", "x", "a file", "give a folder"), 2),
+        (NotFoundError("it is not there; give another"), 2),
+        (MissingExtraError("SQL", "sql"), 2),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_that_another_command_line_mends_is_exit_code_2_and_others_are_1(
+    called: Run, monkeypatch: pytest.MonkeyPatch, home: Path, error: WaybillError, code: int
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("waybill.cli.commands.flush.check_home", fail)
+    done = called("flush", "--home", home)
+    assert (done.returncode, done.stderr) == (code, f"waybill: {error}\n")
+
+
+def test_annotations_whose_keys_end_like_instants_are_shown_as_they_are() -> None:
+    plain = as_plain({"began_ms": 0, "took_ms": "12", "annotations": {"took_ms": "12", "created": "x"}})
+    assert plain == {
+        "began": "1970-01-01T00:00:00.000Z",
+        "took_ms": "12",
+        "annotations": {"took_ms": "12", "created": "x"},
+    }

@@ -1,0 +1,203 @@
+"""The rules of annotations that files name, and the checks of their rows by these rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from layouts import NODE, Layout, event, record
+
+from waybill.exporter import Compactor, Wanted, check, compare, explain, export, open_destination, rebuild
+from waybill.exporter.archive import Archive
+from waybill.exporter.compaction import RawWriter, squash_hour
+from waybill.exporter.layout import Layout as Projection
+from waybill.exporter.names import RawName, hour_of
+from waybill.exporter.parquet import Rules, keys_apart, open_file
+from waybill.exporter.query import Difference, find
+from waybill.exporter.rebuilding import rule_for
+from waybill.exporter.sources import EventsSource, Source
+from waybill.facets import AnnotationRule
+from waybill.transport import Journal, Kind, Settings
+
+NONE, YEAR = AnnotationRule(), AnnotationRule(frozenset({"year"}))
+CAUSE = AnnotationRule(frozenset({"errorCause"}), reasons=False)
+SILENT = AnnotationRule(reasons=False)
+HOUR = hour_of(record("a").completed)
+
+
+def rules_of(path: Path) -> frozenset[AnnotationRule | None]:
+    return Rules.read(open_file(path).metadata.metadata).distinct
+
+
+def write(root: Path, at: int, rule: AnnotationRule | None) -> None:
+    RawWriter(root, rule=rule).write(RawName(NODE, at, at), [record(f"d{at}")])
+
+
+def test_a_file_names_each_rule_that_its_rows_were_written_by(layout: Layout, tmp_path: Path) -> None:
+    for at, rule in enumerate([NONE, YEAR], 1):
+        write(layout.root, at, rule)
+    squash_hour(layout.root, HOUR, node=NODE)
+    (squashed,) = layout.raw()
+    assert rules_of(squashed) == {NONE, YEAR}
+    layout.compactor().compact()
+    write(layout.root, 3, None)
+    layout.compactor().compact()
+    (compacted,) = layout.compacted()
+    assert rules_of(compacted) == {NONE, YEAR, None}
+    there = Layout(tmp_path / "there")
+    write(there.root, 4, CAUSE)
+    there.compactor().compact()
+    export(layout.root, open_destination(str(there.root)))
+    (merged,) = there.compacted()
+    assert rules_of(merged) == {NONE, YEAR, None, CAUSE}
+
+
+def test_a_file_of_an_earlier_version_names_no_rule(layout: Layout) -> None:
+    layout.write(record("a"))
+    layout.compactor().compact()
+    (compacted,) = layout.compacted()
+    assert rules_of(compacted) == {None}
+    assert b"waybill.rule" not in open_file(compacted).metadata.metadata
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "apart"),
+    [
+        ([NONE], [NONE], ""),
+        ([], [YEAR], ""),
+        ([NONE], [YEAR], "year"),
+        ([NONE, YEAR], [YEAR], "year"),
+        ([NONE, YEAR], [YEAR, NONE], ""),
+        ([NONE], [SILENT], "errorCause filteredCause"),
+        # A sender's annotation of this name takes precedence over the one that Waybill derived.
+        ([NONE], [CAUSE], "errorCause filteredCause"),
+        ([CAUSE], [AnnotationRule(frozenset({"errorCause"}))], "filteredCause"),
+        # An earlier version wrote no separate reasons, and presumably allowed the same keys.
+        ([None], [None], ""),
+        ([None], [YEAR], "errorCause filteredCause"),
+    ],
+)
+def test_keys_are_apart_where_rules_write_them_otherwise(
+    ours: list[AnnotationRule | None], theirs: list[AnnotationRule | None], apart: str
+) -> None:
+    one, two = Rules(frozenset(ours)), Rules(frozenset(theirs))
+    assert keys_apart(one, two) == keys_apart(two, one) == frozenset(apart.split())
+
+
+# -- a key that is allowed later ---------------------------------------------------------------------------
+
+
+class Home:
+    """A home whose second batch is filed after a key was allowed; everything is in one compacted file."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.root = settings.root
+        self.journal = Journal(settings.home)
+        self.file("old", 0)
+        self.settings = msgspec.structs.replace(settings, provenance_annotations_allowed=YEAR.allowed)
+        self.file("new", 1_000)
+
+    def file(self, did: str, at_ms: int, **more: object) -> None:
+        said = {"did": did, "finalState": "ERROR", "annotations": {"year": "2013", "k": "v"}}
+        facet = {"_producer": "p", "_schemaURL": "s", **said}
+        failed = {"errorMessage": {"message": "torn", "programmingLanguage": "PYTHON"}}
+        self.keep(
+            event(f"run-{did}", "FAIL", at_ms, facets={"waybill_deltaFile": facet}, **more),
+            event(f"derived-{did}", "FAIL", at_ms + 1, facets=failed | _tags(year="2014")),
+        )
+
+    def keep(self, *bodies: bytes) -> None:
+        self.journal.append_many((Kind.OPENLINEAGE, body, "") for body in bodies)
+        mark = self.journal.mark(b"flush")
+        layout, archive = (
+            Projection(self.journal, self.settings, workers=1),
+            Archive(self.journal, self.settings),
+        )
+        for projection in (layout, archive):
+            while self.journal.cursor(projection.name) < mark:
+                assert projection.step().problem is None
+
+    @property
+    def source(self) -> Source:
+        return EventsSource(self.root)
+
+    def is_proven(self, did: str) -> bool:
+        wanted = Wanted(system_name="tests", rule=self.settings.annotation_rule)
+        return explain(did, [self.source], self.root, wanted).is_proven
+
+    def again(self, rule: AnnotationRule) -> Path:
+        root = self.root.with_name(f"again-{len(rule.allowed)}")
+        rebuild(self.source, root, Wanted(system_name="tests", rule=rule))
+        return root
+
+
+def _tags(**said: str) -> dict[str, object]:
+    return {"tags": {"tags": [{"key": key, "value": value, "source": "USER"} for key, value in said.items()]}}
+
+
+@pytest.fixture
+def home(settings: Settings) -> Iterator[Home]:
+    made = Home(settings)
+    yield made
+    made.journal.close()
+
+
+def test_a_key_that_is_allowed_later_makes_no_row_altered(home: Home) -> None:
+    rows = {row.did: row.annotations for row in find(home.root)}
+    assert (rows["old"], rows["new"]) == (None, {"year": "2013"})
+    assert rows["derived-old"] == {"errorCause": "torn"}
+    assert rows["derived-new"] == {"errorCause": "torn", "year": "2014"}
+    assert [did for did in rows if not home.is_proven(did)] == []
+    left_out: set[str] = set()
+    assert list(compare(home.root, home.again(YEAR), left_out=left_out)) == []
+    assert left_out == {"year"}
+    # Each file was written by the rules that it names.
+    assert [finding for checked in check(home.root) for finding in checked.findings] == []
+
+
+@pytest.mark.parametrize("annotations", [{"errorCause": "whole"}, {"errorCause": "torn", "k": "v"}, None])
+def test_what_no_rule_of_a_file_writes_is_altered(home: Home, annotations: dict[str, str] | None) -> None:
+    (row,) = [one for one in find(home.root) if one.did == "derived-old"]
+    forged = msgspec.structs.replace(row, annotations=annotations)
+    again = home.again(NONE)
+    others = [one for one in find(again) if one.did != row.did]
+    elsewhere = home.root.with_name("forged")
+    RawWriter(elsewhere, rule=NONE).write(RawName("f0", 1, 1), [*others, forged])
+    Compactor(elsewhere, nodes=["f0"], workers=1).compact()
+    assert list(compare(elsewhere, home.root)) == [Difference(forged, row)]
+    RawWriter(home.root, rule=YEAR).write(RawName("f0", 1, 1), [forged])
+    found = explain(row.did, [home.source], home.root, Wanted(system_name="tests"))
+    assert [seen.as_folded for seen in found.rows] == [False, True]
+
+
+def test_rows_of_an_earlier_version_that_have_no_reasons_are_no_altered_ones(home: Home) -> None:
+    again, earlier = home.again(YEAR), home.root.with_name("earlier")
+    rows = []
+    for row in find(again):
+        said = {key: value for key, value in (row.annotations or {}).items() if key != "errorCause"}
+        rows.append(msgspec.structs.replace(row, annotations=said or None))
+    RawWriter(earlier).write(RawName("f0", 1, 1), rows)
+    wanted = Wanted(system_name="tests", rule=YEAR)
+    assert all(explain(row.did, [home.source], earlier, wanted).is_proven for row in rows)
+    left_out: set[str] = set()
+    assert list(compare(earlier, again, left_out=left_out)) == []
+    assert left_out == {"errorCause"}
+
+
+def test_a_rebuild_goes_by_the_rule_of_the_newest_files_unless_somebody_chose_one(home: Home) -> None:
+    nobody = Settings.load({"home": home.root}, env={}, cwd=home.root)
+    assert rule_for(nobody, home.root) == YEAR
+    assert rule_for(nobody, "s3://bucket/there") == rule_for(nobody, home.root / "none") == NONE
+    chosen = Settings.load({"home": home.root, "provenance_reasons": False}, env={}, cwd=home.root)
+    assert rule_for(chosen, home.root) == SILENT
+
+
+def test_merged_rows_may_have_what_either_rule_wrote(home: Home) -> None:
+    # The same record comes from another sender, and is filed by the current rule.
+    home.file("old", 0, producer="https://example.org/other")
+    (row,) = [one for one in find(home.root) if one.did == "old"]
+    assert row.annotations == {"year": "2013"}
+    assert home.is_proven("old")

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from hypothesis import given, strategies as st
+from layouts import record
+
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.lineage import Journey, trace
+from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
+
+if TYPE_CHECKING:
+    from waybill.exporter import Query
+
+GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = 'a"b\\c<d>&#;`|{}[]()\x00\x1b\n\u202e%% --> end ü 🚀'
+
+
+def journey_of(records: list[ProvenanceRecord], did: str) -> Journey:
+    def ask(query: Query) -> list[ProvenanceRecord]:
+        return [
+            one
+            for one in records
+            if (query.did is None or one.did == query.did)
+            and (query.dids is None or one.did in query.dids)
+            and (query.parent_did is None or one.parent_did == query.parent_did)
+            and (query.parent_dids is None or one.parent_did in query.parent_dids)
+        ]
+
+    return trace(ask, did)
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> list[ProvenanceRecord]:
+    """The records of a tree of up to 40 files, some of which have two paths."""
+    records = [record("f0", filename=HOSTILE)]
+    for at in range(1, draw(st.integers(1, 40))):
+        parent = draw(st.integers(0, at - 1) | st.just(0))
+        state = draw(st.sampled_from(FinalState))
+        records += [
+            record(f"f{at}", parent_did=f"f{parent}", at_ms=at, final_state=state, data_sink=sink)
+            for sink in draw(st.sampled_from([(None,), ("lake",), ("lake", "report")]))
+        ]
+    return records
+
+
+@given(records=forests(), folded_from=st.none() | st.integers(1, 5), data=st.data())
+def test_every_file_is_in_one_line_or_counted_in_one_fold(
+    records: list[ProvenanceRecord], folded_from: int | None, data: st.DataObject
+) -> None:
+    dids = list(dict.fromkeys(one.did for one in records))
+    journey = journey_of(records, data.draw(st.sampled_from(dids)))
+    lines = list(outline(journey, folded_from=folded_from))
+    shown = [line.of.did for line in lines if not isinstance(line.of, Fold)]
+    folds = [line.of for line in lines if isinstance(line.of, Fold)]
+    assert len(shown) == len(set(shown))
+    assert len(shown) + sum(fold.files + fold.descendants for fold in folds) == len(journey.files)
+    assert {journey.did, *(file.did for file in journey.ancestors())} <= set(shown)
+    assert folds == [] or folded_from is not None
+    for fold in folds:
+        children = [journey.files[did] for did in journey.files[fold.did].children]
+        hidden = [file for file in children if file.did not in shown]
+        assert len(hidden) == fold.files
+        assert sum(end.paths for end in fold.ends) == sum(len(file.records) for file in hidden)
+
+
+@given(records=forests(), folded_from=st.none() | st.integers(1, 5))
+def test_each_picture_has_the_edges_of_the_lines(
+    records: list[ProvenanceRecord], folded_from: int | None
+) -> None:
+    journey = journey_of(records, "f0")
+    lines = list(outline(journey, folded_from=folded_from))
+    edges = sum(line.parent is not None for line in lines)
+    flowchart = mermaid(lines, about="f0").splitlines()
+    assert flowchart[0] == "flowchart LR"
+    assert sum(bool(re.fullmatch(r"  n\d+ --> n\d+", line)) for line in flowchart) == edges
+    assert sum(bool(re.fullmatch(r'  n\d+\["[^"]*"\]', line)) for line in flowchart) == len(lines)
+    drawn = ET.fromstring(svg(lines, about="f0"))  # noqa: S314 - our own text
+    assert len(drawn.findall(f"{SVG}path")) == edges
+    assert len(drawn.findall(f"{SVG}circle")) == len(lines)
+    assert [text.text for text in drawn.findall(f"{SVG}text") if text.get("font-weight")] != []
+
+
+@given(records=forests())
+def test_graphml_has_every_file_with_its_records(records: list[ProvenanceRecord]) -> None:
+    journey = journey_of(records, "f0")
+    graph = ET.fromstring(graphml(journey)).find(f"{GRAPHML}graph")  # noqa: S314 - our own text
+    assert graph is not None
+    nodes = {node.get("id"): node for node in graph.findall(f"{GRAPHML}node")}
+    assert nodes.keys() == journey.files.keys()
+    told = [
+        one
+        for node in nodes.values()
+        for data in node
+        if data.get("key") == "records"
+        for one in msgspec.json.decode(data.text or "", type=list[ProvenanceRecord])
+    ]
+    assert sorted(map(repr, told)) == sorted(map(repr, records))
+    edges = [(edge.get("source"), edge.get("target")) for edge in graph.findall(f"{GRAPHML}edge")]
+    assert sorted(edges, key=str) == sorted(journey.edges())
+
+
+def test_graphviz_reads_what_dot_writes() -> None:
+    program = shutil.which("dot")
+    if program is None:
+        pytest.skip("Graphviz is not on the PATH")
+    records = [record("a", filename=HOSTILE), record("b", parent_did="a", data_source=HOSTILE)]
+    text = dot(outline(journey_of(records, "b")), about="b")
+    done = subprocess.run([program, "-Tplain"], input=text, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()].count("edge") == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()].count("node") == 2
+
+
+def test_no_name_leaves_its_label() -> None:
+    records = [record("a", filename=HOSTILE, data_source=HOSTILE, data_sink=HOSTILE)]
+    lines = list(outline(journey_of(records, "a")))
+    [label] = re.findall(r'n0\["(.*)"\]', mermaid(lines, about="a"))
+    assert not set(label.replace("<br>", "")) & set('"<>&`|{}[]%\n')
+    [node] = [line for line in dot(lines, about="a").splitlines() if line.startswith("  n0")]
+    [quoted] = re.findall(r'label="((?:[^"\\]|\\.)*)", fillcolor', node)
+    assert quoted.isprintable()
+    assert "<d>" not in svg(lines, about="a")
+
+
+def test_a_wide_split_is_one_line_that_says_how_its_files_ended() -> None:
+    kept = [record(f"c{at}", parent_did="a", data_sink="lake") for at in range(309)]
+    failed = [
+        record(f"e{at}", parent_did="a", data_sink=None, final_state=FinalState.ERROR) for at in range(3)
+    ]
+    below = record("below", parent_did="c7", data_sink="lake")
+    journey = journey_of([record("a"), *kept, *failed, below], "a")
+    [_, folded] = outline(journey)
+    assert isinstance(folded.of, Fold)
+    assert said_of(folded.of) == ("312 files: 309 COMPLETE > lake, 3 ERROR, and 1 that came from them")
+    assert len(list(outline(journey, folded_from=None))) == 314
+
+
+def test_the_file_asked_about_is_never_folded() -> None:
+    journey = journey_of([record("a"), *(record(f"c{at}", parent_did="a") for at in range(100))], "c50")
+    lines: list[Line] = list(outline(journey))
+    assert [line.of.did for line in lines] == ["a", "c50"]
+
+
+def test_a_chain_of_thousands_is_drawn() -> None:
+    chain = [record(f"f{at}", parent_did=f"f{at - 1}" if at else None) for at in range(3_000)]
+    journey = journey_of(chain, "f0")
+    assert len(list(outline(journey))) == 3_000

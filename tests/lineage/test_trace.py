@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from layouts import FILES, NODE, record
+
+from waybill.exporter import Compactor, Query
+from waybill.exporter.compaction import RawWriter
+from waybill.exporter.names import RawName
+from waybill.lineage import Journey, Lineage
+from waybill.transport import NotFoundError, Settings, Tracker
+
+if TYPE_CHECKING:
+    from waybill.facets import ProvenanceRecord
+
+DIDS = [f"did-{number}" for number in range(9)]
+DID = "0198f000-0000-7000-8000-000000000001"
+
+NAMED = st.sets(st.none() | st.sampled_from(DIDS), min_size=1, max_size=2)
+PARENTS = st.dictionaries(st.sampled_from(DIDS), NAMED)
+"""By file, the parents that its records name: of trees mostly, but also of joins and circles."""
+
+
+def records_of(parents: Mapping[str, set[str | None]]) -> list[ProvenanceRecord]:
+    """A record for each parent of each file."""
+    return [
+        record(did, parent_did=parent, data_sink=f"sink-{at}", at_ms=at)
+        for did, named in parents.items()
+        for at, parent in enumerate(sorted(named, key=str))
+    ]
+
+
+def reached(edges: set[tuple[str, str]], start: str, depth: int | None) -> set[str]:
+    """All that edges lead to from a start, in at most so many steps."""
+    seen, now = {start}, {start}
+    for _ in range(len(DIDS) if depth is None else depth):
+        now = {to for of, to in edges if of in now} - seen
+        seen |= now
+    return seen - {start}
+
+
+def lineage_of(root: Path, records: list[ProvenanceRecord], compacted: int) -> Lineage:
+    """The door to a root with these records, the first of them in compacted files."""
+    for at, part in enumerate((records[:compacted], records[compacted:])):
+        if part:
+            RawWriter(root).write(RawName(NODE, at * 1000 + 1, at * 1000 + len(part)), part)
+        if not at:
+            Compactor(root).compact()
+    return Lineage.open(root)
+
+
+@settings(FILES, max_examples=25)
+@given(
+    parents=PARENTS,
+    did=st.sampled_from(DIDS),
+    up=st.booleans(),
+    down=st.booleans(),
+    depth=st.none() | st.integers(0, 3),
+    compacted=st.integers(0, 18),
+)
+def test_a_journey_has_what_following_each_edge_by_hand_has(
+    *,
+    parents: dict[str, set[str | None]],
+    did: str,
+    up: bool,
+    down: bool,
+    depth: int | None,
+    compacted: int,
+) -> None:
+    edges = {(parent, child) for child, named in parents.items() for parent in named if parent is not None}
+    with tempfile.TemporaryDirectory() as folder:
+        lineage = lineage_of(Path(folder), records_of(parents), compacted)
+        if did not in parents and not any(parent == did for parent, _ in edges):
+            with pytest.raises(NotFoundError, match=did):
+                lineage.trace(did)
+            return
+        journey = lineage.trace(did, up=up, down=down, depth=depth)
+    above = reached({(child, parent) for parent, child in edges}, did, depth) if up else set()
+    below = reached(edges, did, depth) if down else set()
+    assert journey.files.keys() == {did} | above | below
+    if not (up and down):  # in a circle, a cut journey may lead on over what the other way found
+        assert {file.did for file in journey.ancestors()} >= above
+        assert {file.did for file in journey.descendants()} >= below
+    for file in journey.files.values():
+        assert {one.parent_did for one in file.records} == parents.get(file.did, set())
+        assert set(file.parents) == {one for one in parents.get(file.did, set()) if one is not None}
+    assert set(journey.edges()) == {edge for edge in edges if journey.files.keys() >= set(edge)}
+    assert {file.did for file in journey.origins()} <= journey.files.keys()
+    assert journey.origins()
+
+
+def test_a_file_that_only_its_children_name_is_in_their_journey_without_a_record(tmp_path: Path) -> None:
+    lineage = lineage_of(tmp_path, [record("child", parent_did=DID)], 1)
+    journey = lineage.trace(DID.upper())
+    assert journey.did == DID
+    assert journey.file.records == ()
+    assert [file.did for file in journey.descendants()] == ["child"]
+    assert [file.did for file in lineage.ancestors("child")] == [DID]
+
+
+def test_a_uuid_may_be_spelled_in_any_way(tmp_path: Path) -> None:
+    lineage = lineage_of(tmp_path, [record(DID), record("child", parent_did=DID)], 2)
+    for spelled in (DID.upper(), DID.replace("-", ""), f"{{{DID}}}"):
+        assert lineage.trace(spelled).did == DID
+        assert [file.did for file in lineage.descendants(spelled)] == ["child"]
+
+
+def test_the_nearest_come_first_and_siblings_are_in_order_of_their_beginning_and_name(tmp_path: Path) -> None:
+    records = [
+        record("a"),
+        record("c2", parent_did="a", filename="2.csv"),
+        record("c1", parent_did="a", filename="1.csv"),
+        record("d", parent_did="c2"),
+    ]
+    lineage = lineage_of(tmp_path, records, 4)
+    assert [file.did for file in lineage.descendants("a")] == ["c1", "c2", "d"]
+    assert [file.did for file in lineage.ancestors("d")] == ["c2", "a"]
+
+
+def test_a_generation_of_thousands_is_one_question(tmp_path: Path) -> None:
+    wide = [record(f"c{at}", parent_did="a", at_ms=at) for at in range(3_000)]
+    deep = [record(f"d{at}", parent_did=f"c{at}", at_ms=at) for at in range(3_000)]
+    lineage = lineage_of(tmp_path, [record("a"), *wide, *deep], 7_000)
+    asked: list[Query | None] = []
+    find, lineage.find = lineage.find, lambda query=None: asked.append(query) or find(query)  # type: ignore[method-assign, func-returns-value]
+    assert len(lineage.descendants("a")) == 6_000
+    assert len(asked) == 5  # the file, two generations, an empty one, and the records of all
+
+
+def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None:
+    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none"}
+    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    with Tracker(settings=settings) as tracker, tracker.file("year.csv", data_source="in") as year:
+        (part,) = year.split(["part.csv"], data_source="parts")
+        with part:
+            part.egress("lake")
+    journey = Lineage.open(tmp_path / "home").trace(part.did)
+    assert isinstance(journey, Journey)
+    assert [file.filename for file in journey.ancestors()] == ["year.csv"]
+    assert journey.file.filename == "part.csv"
+
+
+def test_no_folder_is_no_lineage(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="there is no folder"):
+        Lineage.open(tmp_path / "nothing")

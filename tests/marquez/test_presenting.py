@@ -1,0 +1,414 @@
+"""What Marquez is sent of an event: what its page shows is right, and the record of it stays the same."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import jsonschema
+import msgspec
+import pytest
+import requests
+from hypothesis import example, given, strategies as st
+
+from waybill import facets
+from waybill.facets import PRESENTED_FACET, RunEvent, decode_event, fold
+from waybill.marquez.envelope import envelope_of
+from waybill.marquez.graph import JobGraph, Node, file_event_of, present
+from waybill.marquez.graph.event_facets import JobFacets, Owner
+from waybill.marquez.graph.job_graph import Path as FilePath
+from waybill.marquez.graph.names import full_name
+from waybill.transport import Journal, Kind, Settings, Tracker
+
+if TYPE_CHECKING:
+    from conftest import Worker
+
+    from waybill.transport.config import Detail
+
+SCHEMAS = importlib.resources.files(facets) / "schemas" / "facets"
+DATASETS = st.lists(
+    st.fixed_dictionaries(
+        {"namespace": st.just("s"), "name": st.sampled_from(["in", "lake", "clean · in", "other"])},
+        optional={"facets": st.sampled_from([None, {}, {"documentation": {"description": "mine"}}, 5])},
+    ),
+    max_size=2,
+)
+FACETS = st.fixed_dictionaries(
+    {},
+    optional={
+        "parent": st.fixed_dictionaries(
+            {
+                "run": st.fixed_dictionaries({"runId": st.sampled_from(["p", "q"])}),
+                "job": st.fixed_dictionaries(
+                    {"namespace": st.just("s"), "name": st.sampled_from(["in", "a", "a.in"])}
+                ),
+            },
+            optional={"root": st.just({"run": {"runId": "o"}, "job": {"namespace": "s", "name": "top"}})},
+        ),
+        "waybill_inferred": st.just({"reason": "gone"}),
+        "errorMessage": st.just({"message": "torn"}),
+        "waybill_summary": st.sampled_from([{"records": 2, "dataSource": "in"}, 5]),
+        "waybill_deltaFile": st.fixed_dictionaries(
+            {"did": st.sampled_from(["d", "e"])},
+            optional={
+                "dataSource": st.sampled_from([None, "", "in", "a"]),
+                "parentDid": st.sampled_from([None, "p"]),
+                "dataSink": st.just("lake"),
+                "systemName": st.sampled_from(["", "s"]),
+            },
+        ),
+    },
+)
+BODIES = st.fixed_dictionaries(
+    {
+        "eventTime": st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"]),
+        "eventType": st.sampled_from(["START", "complete", "FAIL", "ABORT", "odd"]),
+        "run": st.fixed_dictionaries({"runId": st.sampled_from(["r", "t"])}, optional={"facets": FACETS}),
+        "job": st.fixed_dictionaries(
+            {"namespace": st.just("s"), "name": st.sampled_from(["in", "a.in", "a"])},
+            optional={"facets": st.sampled_from([None, {}, {"documentation": {"description": "mine"}}])},
+        ),
+        "producer": st.just("https://example.com/tests"),
+    },
+    optional={"inputs": DATASETS, "outputs": DATASETS},
+).map(lambda event: json.dumps(event).encode())
+
+
+def a_graph(notes: JobFacets = JobFacets(), *, written: bool = False) -> JobGraph:  # noqa: B008 - immutable
+    graph = JobGraph({})
+    graph.learn(FilePath(Node("s", "in"), ("clean", "load"), "lake", notes=notes), 1)
+    if written:
+        identifiers = [{"namespace": "s", "name": "lake", "type": "DATA_SINK"}]
+        facets = {"symlinks": {"identifiers": identifiers}, "schema": {"fields": []}}
+        dataset = {"namespace": "file", "name": "/lake", "facets": facets}
+        graph.learn_datasets(msgspec.Raw(json.dumps([dataset]).encode()))
+    return graph
+
+
+def folded(bodies: list[bytes]) -> object:
+    try:
+        events = [event for event in map(decode_event, bodies) if isinstance(event, RunEvent)]
+        return fold(events, system_name="s")
+    except ValueError:
+        return None
+
+
+@example(
+    [
+        (
+            b'{"eventTime": "2026-01-01T00:00:00Z", "eventType": "START", "producer": "https://example.com/tests",'
+            b'"run": {"runId": "t", "facets": {"waybill_deltaFile": {"did": "d"}}}, '
+            b'"job": {"namespace": "s", "name": "in"}, "inputs": [{"namespace": "s", "name": "lake"}]}'
+        ),
+        (
+            b'{"eventTime": "2026-01-01T00:00:00Z", "eventType": "complete", "run": {"runId": "t"}, '
+            b'"job": {"namespace": "s", "name": "in"}, "producer": "https://example.com/tests"}'
+        ),
+    ],
+    True,  # noqa: FBT003
+).via("a sink as an input of a run whose end has no facet")
+@given(st.lists(BODIES, max_size=5), st.booleans())
+def test_events_give_the_same_records_as_before(bodies: list[bytes], written: bool) -> None:  # noqa: FBT001
+    graph = a_graph(written=written)
+    assert folded([one for body in bodies for one in present(body, graph)]) == folded(bodies)
+
+
+@given(BODIES, st.booleans())
+def test_what_is_presented_twice_is_as_presented_once(body: bytes, written: bool) -> None:  # noqa: FBT001
+    graph = a_graph(written=written)
+    last = present(body, graph)[-1]
+    assert present(last, graph) == [last]
+
+
+@given(BODIES)
+def test_decoded_an_event_has_its_parent_and_its_job_s_name_back(body: bytes) -> None:
+    try:
+        accepted = decode_event(body)
+    except ValueError:
+        return
+    for one in present(body, a_graph()):
+        again = decode_event(one)
+        assert isinstance(accepted, RunEvent)
+        assert isinstance(again, RunEvent)
+        assert again.job.name == accepted.job.name
+        assert again.run == accepted.run
+
+
+def an_end(**members: object) -> dict[str, Any]:
+    parent = {"run": {"runId": "p"}, "job": {"namespace": "s", "name": "year"}}
+    return {
+        "eventType": "COMPLETE",
+        "eventTime": "2026-01-01T00:00:00Z",
+        "run": {
+            "runId": "r",
+            "facets": {"parent": parent, "waybill_deltaFile": {"did": "d", "dataSource": "in"}},
+        },
+        "job": {"namespace": "s", "name": "in"},
+        **members,
+    }
+
+
+def presented(event: dict[str, Any], graph: JobGraph) -> dict[str, Any]:
+    seen: dict[str, Any] = json.loads(present(json.dumps(event).encode(), graph)[-1])
+    return seen
+
+
+def told(event: dict[str, Any]) -> list[tuple[str, bool]]:
+    """For each event that is sent, the name of its job and whether it names its parent."""
+    bodies = map(json.loads, present(json.dumps(event).encode(), a_graph()))
+    return [(one["job"]["name"], "parent" in one["run"]["facets"]) for one in bodies]
+
+
+@pytest.mark.parametrize("kind", ["START", "COMPLETE", "fail"])
+def test_a_file_s_events_go_without_its_parent(kind: str) -> None:
+    assert told(an_end(eventType=kind)) == [("year.in", False)]
+
+
+@pytest.mark.parametrize("facets", [{}, {"waybill_inferred": {"reason": "gone"}}])
+def test_the_end_of_another_run_goes_once_more_without_its_parent(facets: dict[str, object]) -> None:
+    event = an_end(eventType="FAIL")
+    event["run"]["facets"] = facets | {"parent": event["run"]["facets"]["parent"]}
+    assert told(event) == [("in", True), ("year.in", False)]
+    assert told({**event, "eventType": "START"}) == [("in", True)]
+
+
+def test_the_original_parent_is_kept_whole() -> None:
+    event = an_end()
+    root = {"run": {"runId": "o"}, "job": {"namespace": "s", "name": "top"}}
+    event["run"]["facets"]["parent"] |= {"root": root, "_producer": "x"}
+    schema = json.loads((SCHEMAS / "WaybillPresentedRunFacet.json").read_text())
+    facet = presented(event, a_graph())["run"]["facets"]["waybill_presented"]
+    assert facet["_schemaURL"] == schema["$id"] + "#/$defs/WaybillPresentedRunFacet"
+    assert schema["properties"] == {PRESENTED_FACET: {"$ref": "#/$defs/WaybillPresentedRunFacet"}}
+    definition = schema["$defs"]["WaybillPresentedRunFacet"]["allOf"][1]
+    jsonschema.validate(facet, definition)
+    assert set(facet) == {"_producer", "_schemaURL", *definition["properties"]}
+    assert (facet["jobName"], facet["parent"]) == ("in", event["run"]["facets"]["parent"])
+
+
+@pytest.mark.parametrize(
+    ("name", "parent", "full"),
+    [
+        ("days", "months", "months.days"),
+        ("app.write", "app", "app.write"),
+        ("app_write", "app", "app.app_write"),
+        ("my.app.write", "app", "app.my.app.write"),
+        ("app", "app", "app.app"),
+        ("dag.task", "dag.task", "dag.task"),
+        ("task", "dag.task", "dag.task.task"),
+        (".x", ".x", ".x"),
+    ],
+)
+def test_the_full_name_is_marquez_s(
+    name: str, parent: str, full: str, url: str, journal: Journal, new_worker: type[Worker]
+) -> None:
+    assert full_name(name, parent) == full
+    system, run = f"named-{uuid.uuid4()}", str(uuid.uuid4())
+    event = an_end(job={"namespace": system, "name": name}, producer="https://example.com/tests")
+    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
+    parents = {"run": {"runId": str(uuid.uuid4())}, "job": {"namespace": system, "name": parent}} | facet
+    event["run"] = {"runId": run, "facets": {"parent": parents}}
+    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    job = f"{url}/api/v1/namespaces/{system}/jobs/{quote(full, safe='')}"
+    assert requests.get(job, timeout=60).status_code == 404
+    for kind, state in (("START", "RUNNING"), ("FAIL", "FAILED")):
+        journal.append(Kind.OPENLINEAGE, json.dumps({**event, "eventType": kind}).encode())
+        worker.run(at_most_s=3600.0)
+        assert requests.get(job, timeout=60).status_code == 200
+        assert requests.get(f"{url}/api/v1/jobs/runs/{run}", timeout=60).json()["state"] == state
+    worker.delivery.close()
+
+
+def test_jobs_sources_and_sinks_are_described_with_their_owners_unless_they_are() -> None:
+    graph = a_graph(JobFacets("Ask Ann.", (Owner("team:flights"),)))
+    mine = {"documentation": {"description": "mine"}}
+    names = [{"namespace": "s", "name": name} for name in ("lake", "unknown")]
+    event = presented(
+        an_end(inputs=[{"namespace": "s", "name": "in"}], outputs=[*names, names[0] | {"facets": mine}]),
+        graph,
+    )
+    said = [one.get("facets", {}).get("documentation", {}).get("description") for one in event["outputs"]]
+    assert said == ["The data sink lake.", None, "mine"]
+    assert event["inputs"][0]["facets"]["documentation"]["description"] == "Files of the data source in."
+    says = event["job"]["facets"]["documentation"]["description"]
+    assert says == "Files of the data source in. Ask Ann. Owners: team:flights."
+    described = presented(an_end(job={"namespace": "s", "name": "in", "facets": mine}), graph)
+    assert described["job"]["facets"] == mine
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'{"job": 5, "run": {}}',
+        b'{"inputs": [5]}',
+        b"[" * 100_000,
+    ],
+    ids=["empty", "list", "job", "input", "deep"],
+)
+def test_an_event_that_cannot_be_read_is_sent_as_it_is(body: bytes) -> None:
+    assert present(body, a_graph()) == [body]
+
+
+def test_a_large_event_is_presented_too() -> None:
+    assert told(an_end(producer="x" * 3_000_000)) == [("year.in", False)]
+
+
+@pytest.fixture
+def flow(home: Path) -> str:
+    """A year that is split into a month that fails; the name of the system."""
+    system = f"presented-{uuid.uuid4()}"
+    given = {"home": home, "system_name": system, "runner": "none"}
+    with Tracker(settings=Settings.load(given, env={})) as tracker:
+        with tracker.file("year", data_source="years") as year, year.transform("unpack"):
+            (month,) = year.split(["month"], data_source="months")
+        with month:
+            (day,) = month.split(["day"], data_source="days")
+        with day.transform("load"):
+            day.error("torn")
+    return system
+
+
+def test_a_node_is_drawn_in_the_state_of_its_own_run_not_of_its_parent_s(
+    url: str, flow: str, journal: Journal, new_worker: type[Worker]
+) -> None:
+    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    worker.run(at_most_s=3600.0)
+    worker.delivery.close()
+    bodies = [json.loads(entry.body) for entry in journal.read(0)]
+    runs = {body["job"]["name"]: body["run"]["runId"] for body in bodies}
+    jobs = drawn(url, flow, "years")
+    for job, name in (("years.months", "months"), ("months.days", "days")):
+        assert jobs[job]["latestRun"] == runs[name]
+    for name, says in (("years", "years"), ("months", "months")):
+        known = requests.get(f"{url}/api/v1/namespaces/{flow}/datasets/{name}", timeout=60).json()
+        assert known["description"] == f"Files of the data source {says}."
+    known = requests.get(f"{url}/api/v1/namespaces/{flow}/jobs/months.days", timeout=60).json()
+    assert known["description"] == "Files of the data source days."
+
+
+@pytest.mark.parametrize("detail", ["every", "summary"])
+def test_the_button_of_each_job_leads_to_the_records_of_its_flow(
+    url: str, flow: str, journal: Journal, new_worker: type[Worker], detail: Detail
+) -> None:
+    journal.mark(b"flush")
+    worker = new_worker(
+        journal, url, draws=True, detail=detail, connect_timeout_s=10.0, answer_timeout_s=60.0
+    )
+    worker.run(at_most_s=3600.0)
+    worker.delivery.close()
+    located = {}
+    for job in ("years", "years.months", "months.days", "unpack · years", "load · days", "(split) · years"):
+        known = requests.get(f"{url}/api/v1/namespaces/{flow}/jobs/{quote(job, safe='')}", timeout=60).json()
+        located[job] = known["location"]
+    records = f"http://collector:8090/api/v1/records?system_name={flow}&data_source="
+    assert located == {
+        "years": f"{records}years",
+        "years.months": f"{records}months",
+        "months.days": f"{records}days",
+        "unpack · years": f"{records}years",
+        "load · days": f"{records}days",
+        "(split) · years": f"{records}years",
+    }
+
+
+def test_a_job_with_a_location_of_its_own_keeps_it_and_without_an_address_there_is_none() -> None:
+    own = {"sourceCodeLocation": {"type": "git", "url": "https://git.example.com/flow"}}
+    event = an_end(job={"namespace": "s", "name": "in", "facets": own})
+    base = "http://collector:8090"
+    (kept,) = present(json.dumps(event).encode(), a_graph(), collector_url=base)
+    assert json.loads(kept)["job"]["facets"]["sourceCodeLocation"] == own["sourceCodeLocation"]
+    (given,) = present(json.dumps(an_end()).encode(), a_graph(), collector_url=base)
+    location = json.loads(given)["job"]["facets"]["sourceCodeLocation"]
+    assert location["url"] == f"{base}/api/v1/records?system_name=s&data_source=in"
+    assert "sourceCodeLocation" not in presented(an_end(), a_graph())["job"]["facets"]
+    spark = an_end(run={"runId": "r", "facets": {}})
+    (of_spark,) = present(json.dumps(spark).encode(), a_graph(), collector_url=base)
+    assert "facets" not in json.loads(of_spark)["job"], "it is no flow's"
+
+
+def test_a_failed_write_is_drawn_failed_though_its_application_completes(
+    url: str, journal: Journal, new_worker: type[Worker]
+) -> None:
+    system = f"presented-{uuid.uuid4()}"
+    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
+    application, write = str(uuid.uuid4()), str(uuid.uuid4())
+    parent = {"run": {"runId": application}, "job": {"namespace": system, "name": "app"}} | facet
+
+    def an_event(kind: str, run: str, job: str, facets: dict[str, Any]) -> bytes:
+        return json.dumps(
+            an_end(
+                eventType=kind,
+                run={"runId": run, "facets": facets},
+                job={"namespace": system, "name": job},
+                outputs=[{"namespace": system, "name": "lake"}],
+                producer="https://example.com/tests",
+            )
+        ).encode()
+
+    for kind, run, job, facets_of_run in (
+        ("START", application, "app", {}),
+        ("START", write, "app.write", {"parent": parent}),
+        ("FAIL", write, "app.write", {"parent": parent}),
+        ("COMPLETE", write, "app.write", {"parent": parent}),
+        ("COMPLETE", application, "app", {}),
+    ):
+        journal.append(Kind.OPENLINEAGE, an_event(kind, run, job, facets_of_run))
+    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    worker.run(at_most_s=3600.0)
+    worker.delivery.close()
+    assert drawn(url, system, "lake")["app.write"]["latestRun"] == write
+    assert requests.get(f"{url}/api/v1/jobs/runs/{write}", timeout=60).json()["state"] == "FAILED"
+
+
+def drawn(url: str, system: str, dataset: str) -> dict[str, dict[str, Any]]:
+    """The jobs of the graph around a dataset, by name; `latestRun` is the id of the run that colours it."""
+    query = {"nodeId": f"dataset:{system}:{dataset}", "depth": "20"}
+    graph = requests.get(f"{url}/api/v1/lineage", params=query, timeout=60).json()["graph"]
+    jobs = {one["data"]["name"]: one["data"] | one for one in graph if one["type"] == "JOB"}
+    for job in jobs.values():
+        if isinstance(job["latestRun"], dict):
+            job["latestRun"] = job["latestRun"]["id"]
+    return jobs
+
+
+def test_a_run_that_marquez_invents_of_a_parent_is_ended_with_its_child(
+    url: str, journal: Journal, new_worker: type[Worker]
+) -> None:
+    system = f"presented-{uuid.uuid4()}"
+    task, application, write = (str(uuid.uuid4()) for _ in range(3))
+    tasks, applications = of_run(task, system, "dag.task"), of_run(application, system, "app")
+    runs: list[tuple[str, str, dict[str, Any]]] = [
+        (task, "dag.task", {}),
+        (application, "app", {"parent": tasks}),
+        (write, "app.write", {"parent": applications}),
+    ]
+    for kind, ordered in (("START", runs), ("COMPLETE", runs[::-1])):
+        for run, job, of_parent in ordered:
+            end = an_end(run={"runId": run, "facets": of_parent}, job={"namespace": system, "name": job})
+            body = {**end, "eventType": kind, "producer": "https://example.com/tests"}
+            journal.append(Kind.OPENLINEAGE, json.dumps(body).encode())
+    worker = new_worker(journal, url, draws=True, connect_timeout_s=10.0, answer_timeout_s=60.0)
+    worker.run(at_most_s=3600.0)
+    worker.delivery.close()
+    for job in ("dag.task", "dag.task.app", "app", "app.write"):
+        runs_of_job = f"{url}/api/v1/namespaces/{system}/jobs/{job}/runs"
+        found = requests.get(runs_of_job, timeout=60).json()["runs"]
+        assert [one["state"] for one in found] == ["COMPLETED"]
+
+
+def of_run(run: str, namespace: str, job: str) -> dict[str, Any]:
+    """A parent facet."""
+    facet = {"_producer": "x", "_schemaURL": "https://example.com/x"}
+    return {"run": {"runId": run}, "job": {"namespace": namespace, "name": job}} | facet
+
+
+def test_another_home_draws_a_presented_file_as_its_own() -> None:
+    accepted = json.dumps(an_end()).encode()
+    (sent,) = present(accepted, a_graph())
+    assert file_event_of(envelope_of(sent)) == file_event_of(envelope_of(accepted))

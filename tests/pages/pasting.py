@@ -1,0 +1,176 @@
+"""A page as a reader follows it: files are saved, commands are pasted, and what is shown is what is printed.
+
+A block with a title is a file. A block `console` is what a terminal shows: after `$ ` a command, which goes
+on after a line end with a backslash or within quotes, then what it prints. Of that, `…` stands for anything,
+ids and times for any others, and a command with nothing below it may print what it likes. In a command,
+`<did>` stands for the last id that was printed. A server is left running for the commands that follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ADDRESS = "127.0.0.1:8090"
+"""Where a collector listens by default."""
+
+PROGRAMS = Path(sys.executable).parent
+"""The programs of this environment."""
+
+_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z?"
+_ANY = re.compile(rf"…|{_UUID}|{_TIME}|\d{{8}}/\d\d\b|\s+")
+_PROGRESS = re.compile(r"^(?:[\u2800-\u28ff] |.*━━)")
+_WAIT_S = 120.0
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    language: str
+    title: str | None
+    text: str
+
+
+class Pasted(NamedTuple):
+    """A command, what the page shows of it, and what became of it."""
+
+    command: str
+    shown: str
+    printed: str
+    code: int
+
+    @property
+    def is_as_shown(self) -> bool:
+        """Whether it printed what the page shows; a page that shows nothing leaves it open."""
+        return not self.shown or bool(_pattern(self.shown).fullmatch(self.printed.strip()))
+
+
+def blocks(text: str) -> list[Block]:
+    """All fenced blocks of a page."""
+    return [Block(*found.groups()) for found in _BLOCK.finditer(text)]
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """Each command of a block `console`, and what is shown below it."""
+    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines()
+        for count in range(1, len(lines) + 1):
+            command = "\n".join(lines[:count])
+            with contextlib.suppress(ValueError):
+                shlex.split(command, comments=True)
+                if not command.endswith("\\"):
+                    break
+        yield command, "\n".join(lines[count:]).strip()
+
+
+def paste(text: str, folder: Path, *, programs: Path = PROGRAMS) -> Iterator[Pasted]:
+    """Follow a page in a folder, as somebody who has never used Waybill and has just installed it.
+
+    Args:
+        text: the page.
+        folder: everything is below it: the reader's home, and where the reader stands.
+        programs: the folder with the `waybill` and the `python` that are tried.
+    """
+    stands, seen = folder / "work", [""]
+    stands.mkdir()
+    variables, address = _environment(folder, programs), ADDRESS
+    with contextlib.ExitStack() as servers:
+        for block in blocks(text):
+            if block.title:
+                (stands / block.title).write_text(block.text, encoding="utf-8")
+            for command, shown in commands(block.text) if block.language == "console" else ():
+                called = command.replace("<did>", seen[-1]).replace(ADDRESS, address)
+                if called.startswith(("pip install", "waybill demo")):
+                    continue  # what is to be tried is installed; the demo has tests of its own
+                if called.startswith("waybill serve"):
+                    address = servers.enter_context(_served(called, stands, variables))
+                    continue
+                code, printed, stands = _run(called, stands, variables)
+                seen += re.findall(_UUID, printed)
+                yield Pasted(called, shown, printed, code)
+
+
+def _pattern(shown: str) -> re.Pattern[str]:
+    found, end = "", 0
+    for any_ in _ANY.finditer(shown):
+        kind = any_[0]
+        pattern = (
+            r".*"
+            if kind == "…"
+            else r"\s+"
+            if kind.isspace()
+            else next(one for one in (_UUID, _TIME, r"\d{8}/\d\d") if re.fullmatch(one, kind))
+        )
+        found += re.escape(shown[end : any_.start()]) + pattern
+        end = any_.end()
+    return re.compile(found + re.escape(shown[end:]), re.DOTALL)
+
+
+def _environment(folder: Path, programs: Path) -> dict[str, str]:
+    """That of a reader whose home is the folder."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "WAYBILL_"))}
+    path = os.pathsep.join((str(programs), own.get("PATH", os.defpath)))
+    shown = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "100"}
+    return {**own, **shown, "HOME": str(folder), "PATH": path}
+
+
+def _run(command: str, stands: Path, variables: dict[str, str]) -> tuple[int, str, Path]:
+    """Run a command on a terminal; returns its exit code, its output, and where the reader stands then."""
+    main, terminal = pty.openpty()
+    told = stands / ".where"
+    script = f"{command}\ncode=$?; pwd > {shlex.quote(str(told))}; exit $code"
+    with subprocess.Popen(
+        ["/bin/bash", "-c", script],
+        stdin=subprocess.DEVNULL,
+        stdout=terminal,
+        stderr=terminal,
+        env=variables,
+        cwd=stands,
+    ) as process:
+        os.close(terminal)
+        printed = b""
+        # On Linux, an error means that the other side is closed.
+        with contextlib.suppress(OSError):
+            while part := os.read(main, 65536):
+                printed += part
+    os.close(main)
+    after = Path(told.read_text(encoding="utf-8").strip()) if told.exists() else stands
+    told.unlink(missing_ok=True)
+    text = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", printed.decode())
+    lines = (line.rstrip() for line in text.splitlines())
+    return process.returncode, "\n".join(line for line in lines if not _PROGRESS.match(line)).strip(), after
+
+
+@contextlib.contextmanager
+def _served(command: str, stands: Path, variables: dict[str, str]) -> Iterator[str]:
+    """A server that answers until the page is done, at an address of its own."""
+    variables = {**variables, "WAYBILL_LISTEN": "127.0.0.1:0"}
+    log = stands / "server.log"
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            ["/bin/bash", "-c", f"exec {command}"], stdout=out, stderr=out, env=variables, cwd=stands
+        ) as server,
+    ):
+        try:
+            deadline_s = time.monotonic() + _WAIT_S
+            while not (said := re.search(r"listening at http://(\S+?),?\s", log.read_text(encoding="utf-8"))):
+                assert server.poll() is None, log.read_text(encoding="utf-8")
+                assert time.monotonic() < deadline_s, log.read_text(encoding="utf-8")
+                time.sleep(0.05)
+            yield said[1]
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=60)

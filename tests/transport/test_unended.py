@@ -1,0 +1,231 @@
+"""Runs that nobody else ends: those of an ended Spark application, and those that are silent for long."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from waybill.transport import Journal, Kind, Settings, locks
+from waybill.transport.runner import Runner, unended
+from waybill.transport.runner.unended import APPLICATION_ENDED as REASON, SETTLE_MS, UnendedRuns
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DAY_MS: Final = 86_400_000
+SPARK: Final = {"jobType": {"integration": "SPARK", "processingType": "BATCH", "jobType": "RDD_JOB"}}
+APPLICATION: Final = {"jobType": {"integration": "SPARK", "processingType": "NONE", "jobType": "APPLICATION"}}
+
+
+def event(run: str, kind: str, parent: str | None = None, facets: Any = SPARK) -> bytes:  # noqa: ANN401 - any JSON
+    of = {"parent": {"run": {"runId": parent}, "job": {"namespace": "ns", "name": parent}}}
+    return json.dumps(
+        {
+            "eventTime": "2026-01-01T00:00:00Z",
+            "eventType": kind,
+            "producer": "https://example.com/tests",
+            "run": {"runId": run, "facets": of if parent else {}},
+            "job": {"namespace": "ns", "name": f"job of {run}", "facets": facets},
+        }
+    ).encode()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    opened = Journal(tmp_path / "home")
+    yield opened
+    opened.close()
+
+
+class Home:
+    """A journal as an HTTP sender fills it, and the runner that looks at it after a while."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    def keep(self, *bodies: bytes) -> None:
+        self.journal.append_many((Kind.OPENLINEAGE, body, "tests") for body in bodies)
+
+    def ended(self, after_ms: int = SETTLE_MS + 1_000, stale_ms: int | None = None) -> dict[str, str]:
+        """Have a new runner look; the reason of each inferred end, by run."""
+        self.look(UnendedRuns(self.journal, stale_ms), after_ms)
+        return {
+            one["run"]["runId"]: one["run"]["facets"]["waybill_inferred"]["reason"] for one in self.inferred()
+        }
+
+    def look(self, runs: UnendedRuns, after_ms: int = SETTLE_MS + 1_000) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        while runs.look(now_ms):
+            pass
+        while runs.look(now_ms + after_ms):
+            pass
+
+    def inferred(self) -> list[dict[str, Any]]:
+        bodies = [one.body for one in self.journal.read(0) if b"waybill_inferred" in one.body]
+        return [json.loads(body) for body in bodies]
+
+
+@pytest.fixture
+def home(journal: Journal) -> Home:
+    return Home(journal)
+
+
+def test_a_run_of_an_event_changed_for_marquez_is_ended_under_its_own_name_and_parent(home: Home) -> None:
+    changed = json.loads(event("child", "START", "app"))
+    parent = changed["run"]["facets"].pop("parent")
+    changed["run"]["facets"]["waybill_presented"] = {"jobName": "job of child", "parent": parent}
+    changed["job"]["name"] = "app.job of child"
+    home.keep(event("app", "START", facets=APPLICATION), json.dumps(changed).encode())
+    home.keep(event("app", "COMPLETE", facets=APPLICATION))
+    assert home.ended() == {"child": REASON}
+    (end,) = home.inferred()
+    assert end["job"]["name"] == "job of child"
+    assert end["run"]["facets"]["parent"] == parent
+
+
+def test_the_runs_of_an_ended_application_are_ended_and_no_others(home: Home) -> None:
+    home.keep(
+        event("app", "START", facets=APPLICATION),
+        event("open", "START", "app"),
+        event("done", "START", "app"),
+        event("done", "COMPLETE", "app"),
+        event("other", "START", "other-app"),
+        event("python", "START", "app", facets={}),
+        event("app", "COMPLETE", facets=APPLICATION),
+    )
+    assert home.ended(after_ms=SETTLE_MS // 2) == {}, "its last events may still come"
+    assert home.ended() == {"open": REASON}
+    (ended,) = home.inferred()
+    assert (ended["eventType"], ended["job"]) == ("ABORT", {"namespace": "ns", "name": "job of open"})
+    assert ended["run"]["facets"]["parent"]["run"]["runId"] == "app"
+    assert home.ended() == {"open": REASON}
+    assert len(home.inferred()) == 1, "only once"
+    assert len(home.journal.state("programs", "run:")) == 1, "that of the other application"
+    assert home.journal.state("programs", "application:") == {}
+
+
+def test_the_end_of_another_parent_ends_nothing(home: Home) -> None:
+    airflow = {"jobType": {"integration": "AIRFLOW", "processingType": "BATCH", "jobType": "TASK"}}
+    home.keep(
+        event("task", "START", facets=airflow),
+        event("app", "START", "task", facets=APPLICATION),
+        event("sql", "START", "task"),
+        event("task", "COMPLETE", facets=airflow),
+    )
+    assert home.ended() == {}
+
+
+def test_an_own_end_that_comes_right_after_the_application_s_counts(home: Home) -> None:
+    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
+    runs = UnendedRuns(home.journal)
+    home.look(runs, after_ms=0)
+    assert runs.waits
+    home.keep(event("r", "FAIL", "app"), event("r", "RUNNING", "app"))
+    home.look(runs)
+    assert not runs.waits
+    assert home.inferred() == []
+
+
+def test_a_late_start_within_that_time_counts(home: Home) -> None:
+    home.keep(event("app", "COMPLETE", facets=APPLICATION), event("r", "START", "app"))
+    assert home.ended() == {"r": REASON}
+
+
+def test_an_application_that_is_ended_by_inference_ends_its_runs(home: Home) -> None:
+    home.keep(event("app", "START", facets=APPLICATION), event("r", "START", "app"))
+    assert home.ended() == {}
+    home.keep(event("app", "ABORT", facets={}))
+    assert home.ended() == {"r": REASON}
+
+
+def test_what_is_open_is_known_to_the_next_runner(home: Home) -> None:
+    home.keep(event("r", "START", "app"))
+    assert home.ended() == {}
+    home.keep(event("app", "FAIL", facets=APPLICATION))
+    assert home.ended(after_ms=0) == {}
+    home.journal.prune(home.journal.last_seq(), 2**62)
+    assert home.ended() == {"r": REASON}
+
+
+def test_a_crash_between_the_ends_and_the_note_of_them_ends_no_run_twice(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
+    appended = Journal.append_many
+
+    class CrashError(Exception):
+        """The process dies."""
+
+    def crashing(journal: Journal, items: Any) -> None:  # noqa: ANN401 - as the journal takes them
+        appended(journal, items)
+        raise CrashError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "append_many", crashing)
+        with pytest.raises(CrashError):
+            home.ended()
+    assert home.ended() == {"r": REASON}
+    assert len(home.inferred()) == 1
+
+
+def test_the_runs_of_a_large_application_are_ended_piece_by_piece(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unended, "_ENDS_AT_ONCE", 10)
+    monkeypatch.setattr(unended, "_OPEN_MAX", 25)
+    home.keep(*(event(f"r{n}", "START", "app") for n in range(30)))
+    home.keep(event("app", "COMPLETE", facets=APPLICATION))
+    assert set(home.ended()) == {f"r{n}" for n in range(25)}
+
+
+def test_a_clock_that_is_set_back_does_not_keep_them_open(home: Home) -> None:
+    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
+    assert home.ended(after_ms=-DAY_MS) == {"r": REASON}
+
+
+def test_odd_parents_and_damaged_entries_stop_nothing(home: Home) -> None:
+    odd = json.loads(event("odd", "START", "app"))
+    parents: tuple[Any, ...] = (5, [], {"run": {"runId": 7}}, {"run": None})
+    for parent in parents:
+        odd["run"]["facets"]["parent"] = parent
+        home.keep(json.dumps(odd).encode())
+    home.journal.append_many([(Kind.OPENLINEAGE, b"SPARK", "tests"), (Kind.PROVENANCE, b"SPARK", "tests")])
+    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
+    assert home.ended() == {"r": REASON}
+
+
+def test_a_run_that_is_silent_for_long_is_ended_only_if_the_setting_says_so(home: Home) -> None:
+    home.keep(event("r", "START", facets={}), event("done", "START"), event("done", "COMPLETE"))
+    assert home.ended(after_ms=2 * DAY_MS) == {}
+    assert home.journal.state("programs", "run:") == {}
+    assert home.ended(after_ms=DAY_MS // 2, stale_ms=DAY_MS) == {}
+    assert home.ended(after_ms=DAY_MS + 60_000, stale_ms=DAY_MS)["r"].startswith(
+        "nothing was heard of it since 2"
+    )
+    assert len(home.inferred()) == 1
+
+
+def test_runs_followed_for_that_setting_are_forgotten_without_it(home: Home) -> None:
+    home.keep(event("r", "START", facets={}), event("child", "START", "app"))
+    assert home.ended(stale_ms=DAY_MS) == {}
+    assert len(home.journal.state("programs", "run:")) == 2
+    home.keep(event("app", "COMPLETE", facets=APPLICATION))
+    assert home.ended() == {"child": REASON}
+    assert set(home.journal.state("programs")) == {"upto"}
+
+
+def test_the_runner_waits_until_the_runs_of_an_ended_application_are_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unended, "SETTLE_MS", 1_500)
+    lease = locks.take(home.journal.home)
+    assert lease is not None
+    home.keep(event("r", "START", "app"), event("app", "COMPLETE", facets=APPLICATION))
+    settings = Settings.load({"home": home.journal.home, "archive_enabled": False}, env={})
+    Runner(home.journal, settings).run(idle_s=0.0)
+    lease.release()
+    assert [one["run"]["runId"] for one in home.inferred()] == ["r"]

@@ -1,0 +1,273 @@
+"""Runs that nobody else ends: of programs that are gone, of ended Spark applications, and long silent ones.
+
+The runner follows the open runs of the journal and ends these with events that are marked as inferred. If a
+run's own terminal event comes later, it replaces the inferred one.
+
+- **A program that is gone** ends none of its runs. An emitter notes itself in the journal's state before its
+  first entry, and each of its entries names it. A run belongs to the program that last reported on it. It
+  belongs to none if an unknown sender reported last, for example over HTTP, or a scheduler, whose runs
+  outlive the process that reports them. A Tracker file that is still open when its program ends normally is
+  not ended: nothing more is expected of it.
+- **Spark's listener** begins runs that it never ends, such as those of an RDD or of a read without a schema.
+  They are ended a moment after their application, since its last events may arrive out of order. The end of
+  any other parent says nothing about its children, which may outlive it.
+- **With ``close_stale_after``**, every run that has been silent for that long is ended. Without it, only runs
+  of programs and of Spark are followed.
+
+Before runs are ended, the spools of programs that are gone are adopted, and everything up to that point is
+read. A run is forgotten when its end is read, also an inferred one, so that a crash ends no run twice.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.transport.journal import Kind, adopt
+from waybill.transport.programs import Program
+from waybill.transport.runner.open_runs import OpenRun, read_head
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from waybill.transport.journal import Entry, Journal
+    from waybill.transport.runner.open_runs import EventHead
+
+PROGRAM_GONE: Final = "the program that ran it is gone"
+APPLICATION_ENDED: Final = "its application has ended"
+SETTLE_MS: Final = 10_000
+"""An application's runs are ended this long after the application."""
+
+_NAME: Final = "programs"
+_PROGRAM: Final = "program:"
+_RUN: Final = "run:"
+_APPLICATION: Final = "application:"
+_CURSOR: Final = "upto"
+_EVERY: Final = "every"
+_ENTRIES_AT_ONCE: Final = 2_000
+_BYTES_AT_ONCE: Final = 8 * 2**20
+_ENDS_AT_ONCE: Final = 1_000
+_OPEN_MAX: Final = 100_000
+"""Further runs, or ended applications, are not followed."""
+_ENDED_MAX: Final = 10_000
+_LOOK_FOR_STALE_EVERY_MS: Final = 60_000
+_OF_SPARK: Final = b"SPARK"
+
+
+class _Followed(OpenRun, frozen=True, array_like=True):
+    """An open run: when its last event came, and for a run of Spark, the key of its application's run."""
+
+    last_ms: int = 0
+    application: str = ""
+    is_application: bool = False
+
+
+class _Round(msgspec.Struct):
+    """The causes whose runs are ended once the entries up to `upto` are read."""
+
+    upto: int
+    programs: dict[str, bool]
+    """Those that are gone, and whether they ended normally."""
+    applications: set[str]
+    looks_for_stale: bool
+
+
+def note_program(journal: Journal, program: Program, *, has_left: bool = False) -> None:
+    """Note a program before its first entry is kept, or note that it ends normally."""
+    row = msgspec.msgpack.encode((0, has_left))  # earlier versions read the journal from this number on
+    journal.commit(_NAME, put={f"{_PROGRAM}{program}": row}, durable=False)
+
+
+class UnendedRuns:
+    """Follows open runs, and ends those that nobody else ends.
+
+    Args:
+        stale_ms: how long a run may be silent; None for no limit.
+    """
+
+    def __init__(self, journal: Journal, stale_ms: int | None = None) -> None:
+        self._journal = journal
+        self._stale_ms = stale_ms
+        self._runs: dict[str, _Followed] = {}
+        self._changed: set[str] = set()
+        """The keys of runs whose rows are to be written."""
+        self._ended_ms: dict[str, int] = {}
+        """When applications ended, by key, until their runs are ended."""
+        self._known_ends: dict[str, None] = {}
+        """The latest runs to end: an event that comes after its run's end does not open it again."""
+        self._cursor: int | None = None
+        self._looked_ms = 0
+        self._round: _Round | None = None
+        self.waits = False
+        """Whether an open run may soon be ended: its application has ended, or its program can be checked."""
+
+    def look(self, now_ms: int) -> bool:
+        """Do a bounded piece of work; return whether there is more to do at once.
+
+        Raises:
+            JournalError: the journal cannot be read or written; the next call tries again.
+        """
+        if self._cursor is None:
+            self._cursor = self._load()
+        if self._round is None:
+            self._round = self._begin(now_ms)
+        self._cursor = self._follow(self._cursor)
+        if self._round is not None and self._cursor >= self._round.upto:
+            self._end_runs(self._round, now_ms)
+        programs = {one.program for one in self._runs.values() if one.program}
+        self.waits = bool(self._ended_ms) or any(Program.parse(name).is_of_here for name in programs)
+        return self._cursor < self._journal.last_seq()
+
+    def _load(self) -> int:
+        """Load the runs that the last runner followed; return where to read on, or 0 to reread."""
+        state = self._journal.state(_NAME)
+        self._runs = {
+            key.removeprefix(_RUN): _FOLLOWED.decode(value)
+            for key, value in state.items()
+            if key.startswith(_RUN)
+        }
+        self._ended_ms = {
+            key.removeprefix(_APPLICATION): int(value)
+            for key, value in state.items()
+            if key.startswith(_APPLICATION)
+        }
+        if self._stale_ms is not None and _EVERY not in state:
+            self._journal.commit(_NAME, put={_EVERY: b"", _CURSOR: b"0"}, durable=False)
+            return 0
+        if self._stale_ms is None and _EVERY in state:
+            for key, one in list(self._runs.items()):
+                self._set(key, one)
+            self._store({}, [_EVERY])
+        return int(state.get(_CURSOR, 0))
+
+    def _begin(self, now_ms: int) -> _Round | None:
+        """The round that ends what is due; None if nothing is."""
+        programs = {name: one for name, one in self._noted().items() if Program.parse(name).is_gone}
+        applications = {key for key, at_ms in self._ended_ms.items() if _is_over(at_ms, SETTLE_MS, now_ms)}
+        looks_for_stale = self._stale_ms is not None and _is_over(
+            self._looked_ms, _LOOK_FOR_STALE_EVERY_MS, now_ms
+        )
+        if not (programs or applications or looks_for_stale):
+            return None
+        adopt(self._journal)  # the spools may hold the runs' own ends
+        return _Round(self._journal.last_seq(), programs, applications, looks_for_stale)
+
+    def _noted(self) -> dict[str, bool]:
+        """The noted programs, and whether they ended normally."""
+        rows = self._journal.state(_NAME, _PROGRAM)
+        return {key.removeprefix(_PROGRAM): _NOTED.decode(value)[1] for key, value in rows.items()}
+
+    def _follow(self, cursor: int) -> int:
+        """Read the next entries; return the last one's number."""
+        entries = self._journal.read(cursor, limit=_ENTRIES_AT_ONCE, max_bytes=_BYTES_AT_ONCE)
+        if not entries:
+            return cursor
+        programs = self._noted()  # after the entries: a program is noted before its first entry
+        for entry in entries:
+            is_looked_at = (
+                self._stale_ms is not None
+                or bool(self._runs)
+                or entry.program in programs
+                or _OF_SPARK in entry.body
+            )
+            if is_looked_at and (head := read_head(entry)) is not None:
+                is_of_program = entry.program in programs and not head.is_scheduled
+                self._take(head, entry, entry.program if is_of_program else None)
+        while len(self._known_ends) > _ENDED_MAX:
+            del self._known_ends[next(iter(self._known_ends))]
+        self._store({_CURSOR: str(entries[-1].seq).encode()})
+        return entries[-1].seq
+
+    def _take(self, head: EventHead, entry: Entry, program: str | None) -> None:
+        key = _key_of(head.run.run_id)
+        known = self._runs.get(key)
+        if head.is_end:
+            self._set(key, None)
+            self._known_ends[key] = None
+            is_application = head.is_application or (known is not None and known.is_application)
+            if is_application and len(self._ended_ms) < _OPEN_MAX:
+                self._ended_ms[key] = entry.received_ms
+        elif known is not None:
+            last_ms = known.last_ms if self._stale_ms is None else max(known.last_ms, entry.received_ms)
+            self._set(key, msgspec.structs.replace(known, program=program or "", last_ms=last_ms))
+        elif key not in self._known_ends and len(self._runs) < _OPEN_MAX:
+            run = _Followed.begun_by(head, entry)
+            followed = msgspec.structs.replace(
+                run,
+                program=program or "",
+                last_ms=entry.received_ms,
+                application=_key_of(run.parent_id) if head.is_of_spark and run.parent_id else "",
+                is_application=head.is_application,
+            )
+            self._set(key, followed)
+
+    def _set(self, key: str, one: _Followed | None) -> None:
+        """Follow a run, but only as long as it can become due."""
+        if one and (one.program or one.application or one.is_application or self._stale_ms is not None):
+            if self._runs.get(key) != one:
+                self._runs[key] = one
+                self._changed.add(key)
+        elif self._runs.pop(key, None) is not None:
+            self._changed.add(key)
+
+    def _store(self, put: dict[str, bytes], delete: Iterable[str] = ()) -> None:
+        """Commit rows together with the runs that have changed."""
+        runs = {key: self._runs.get(key) for key in self._changed}
+        put |= {_RUN + key: msgspec.msgpack.encode(one) for key, one in runs.items() if one is not None}
+        put |= {_APPLICATION + key: str(at_ms).encode() for key, at_ms in self._ended_ms.items()}
+        gone = [_RUN + key for key, one in runs.items() if one is None]
+        self._journal.commit(_NAME, put=put, delete=[*delete, *gone], durable=False)
+        self._changed = set()
+
+    def _end_runs(self, due: _Round, now_ms: int) -> None:
+        """End some of the runs that are due, or the round if none is left."""
+        ends = list(islice(self._ends(due, now_ms), _ENDS_AT_ONCE))
+        if ends:
+            self._journal.append_many(
+                [(Kind.OPENLINEAGE, run.end(now_ms, reason), run.system_name) for run, reason in ends]
+            )
+            due.upto = self._journal.last_seq()
+            return
+        for key, one in list(self._runs.items()):
+            if one.program in due.programs:  # a file of a program that ended normally
+                self._set(key, msgspec.structs.replace(one, program=""))
+        for key in due.applications:
+            self._ended_ms.pop(key, None)
+        forgotten = [_PROGRAM + name for name in due.programs]
+        self._store({}, [*forgotten, *(_APPLICATION + key for key in due.applications)])
+        if due.looks_for_stale:
+            self._looked_ms = now_ms
+        self._round = None
+
+    def _ends(self, due: _Round, now_ms: int) -> Iterator[tuple[OpenRun, str]]:
+        """The runs that are due, and why."""
+        for one in self._runs.values():
+            if one.program in due.programs and not (one.file and due.programs[one.program]):
+                yield one, PROGRAM_GONE
+            elif one.application in due.applications:
+                yield one, APPLICATION_ENDED
+            elif due.looks_for_stale and 0 < one.last_ms < now_ms - (self._stale_ms or 0):
+                since = f"nothing was heard of it since {_iso(one.last_ms)}"
+                yield one, f"{since}, and close_stale_after ended it"
+
+
+def _key_of(run_id: str) -> str:
+    return blake2b(run_id.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def _is_over(since_ms: int, wait_ms: int, now_ms: int) -> bool:
+    """Whether a wait is over; it is also over if the clock was set back by more than the wait."""
+    return not since_ms - wait_ms <= now_ms < since_ms + wait_ms
+
+
+def _iso(at_ms: int) -> str:
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return at.replace("+00:00", "Z")
+
+
+_NOTED: Final = msgspec.msgpack.Decoder(tuple[int, bool])
+_FOLLOWED: Final = msgspec.msgpack.Decoder(_Followed)
