@@ -43,7 +43,7 @@ def simulate(folder: Path, seed: int, run: int, deaf: Callable[[Path], bool] = l
     """Run one home through several outages; each time everything acknowledged must still be there."""
     settings = settings_in(folder / f"run-{run}")
     chance = chance_from(seed, run)
-    ledger = Ledger()
+    ledger = Ledger(has_power_cuts=True)
     for outage in range(OUTAGES):
         within = chance_from(seed, run, outage)
         at = chance.randrange(CALLS_MAX)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from seam.emissions import did_of, emission, is_plain_run
+from seam.emissions import did_of, emission, end_alone, is_plain_run
 
 from waybill.exporter import Query, check, find
 from waybill.facets import EVIDENCE, ProvenanceRecord, record_key
@@ -114,7 +114,8 @@ def compare(
 ) -> tuple[list[ProvenanceRecord], list[ProvenanceRecord]]:
     """Find missing and wrong records, including second copies.
 
-    A run whose end was possibly not kept may have an inferred end once its program is gone.
+    A run whose end was possibly not kept may have an inferred end once its program is gone. A spool holds
+    each event by itself, so a power cut may also leave only the end of such a run.
 
     Args:
         found: the rows.
@@ -123,9 +124,14 @@ def compare(
     """
     counts = Counter[RecordKey]()
     rows: dict[RecordKey, ProvenanceRecord] = {}
-    open_dids = {did_of(number) for number in ledger.offered if is_plain_run(number) and number not in due}
+    unsure = {
+        did_of(number): number for number in ledger.offered if is_plain_run(number) and number not in due
+    }
     for record in found:
-        if record.did in open_dids and EVIDENCE in (record.annotations or {}):
+        if record.did in unsure and (
+            EVIDENCE in (record.annotations or {})
+            or (ledger.has_power_cuts and record == end_alone(unsure[record.did]))
+        ):
             continue
         counts[record_key(record)] += 1
         rows[record_key(record)] = record
