@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,12 +21,13 @@ from waybill.collector.endpoints.batches import (
     sort_elements,
 )
 from waybill.collector.endpoints.deltafi import Stats, deltafi_records, deltafi_stats
-from waybill.collector.http import NDJSON, Answer, Problem, Request, busy, json_answer, wrong_root
+from waybill.collector.endpoints.reading import Reading, problems_told
+from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import flush
 from waybill.transport.admission import check_records, record_errors
-from waybill.transport.errors import AdmissionError, JournalError, RootError
+from waybill.transport.errors import AdmissionError, JournalError
 from waybill.transport.journal import Kind
 from waybill.transport.root import check_root
 
@@ -53,14 +52,6 @@ ANSWER_BYTES_MAX: Final = 16 * 2**20
 """The maximum total size of the records in one response, unless it is one record."""
 
 _ASKED_AT_ONCE: Final = 2
-_WINDOW_ROWS: Final = 125_000
-"""A query holds at most this many rows in memory, and as many bytes as `scan` allows for them."""
-
-_BACKLOGS_MAX: Final = 8
-"""How often the unfiled entries may be read for one query, one span of time each time."""
-
-_NOT_ALL_RUNS: Final = "incomplete: too many runs are not filed yet"
-_UNREAD_NAMED_MAX: Final = 100
 _NOT_EXACT: Final = (
     "the journal no longer knows which files this summary stands for: these are all files of its flow that "
     "ended within a minute of its first one"
@@ -167,7 +158,7 @@ class ProvenanceEndpoints:
         if not found.exact:
             headers.append(("warning", f'199 waybill "{_NOT_EXACT}"'))
         lines = _lines_of(found.tables)
-        with _problems_told():
+        with problems_told():
             first = await ask(next, lines, b"")
         note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
         return Answer(HTTPStatus.OK, headers, note + first, _rest(lines, ask))
@@ -175,7 +166,7 @@ class ProvenanceEndpoints:
     def _summary(self, backend: str, number: int) -> Summarized | None:
         from waybill.exporter.query import read_summarized
 
-        with _problems_told():
+        with problems_told():
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
 
@@ -213,7 +204,7 @@ class ProvenanceEndpoints:
     ) -> Answer:
         """The result of a function over the records that match the conditions, as a response."""
         loop = asyncio.get_running_loop()
-        with _problems_told("repair them, or use partial=true to get the rest"):
+        with problems_told("repair them, or use partial=true to get the rest"):
             return await loop.run_in_executor(self._queries, self._look_up, make, params, columns)
 
     def _look_up(
@@ -222,62 +213,9 @@ class ProvenanceEndpoints:
         params: QueryParams,
         columns: Sequence[str],
     ) -> Answer:
-        from waybill.exporter.query import IncompleteError, answer, poison_note, read_unsettled
-
-        check_root(self._journal, self._settings.root)
-        warnings: list[str] = []
-        # This comes first: entries that are filed in the meantime are found in the files.
-        now_ms = time.time_ns() // 1_000_000
-        runs = read_unsettled(self._journal, self._settings, params.query, now_ms=now_ms)
-        if not runs.is_whole:
-            is_on = self._settings.provenance_enabled
-            todo = "try again later" if is_on else "turn provenance_enabled on"
-            warnings.append(f"{_NOT_ALL_RUNS}; {todo}")
-
-        def tables() -> Iterator[pa.Table]:
-            try:
-                yield from answer(
-                    self._journal,
-                    self._settings,
-                    params.query,
-                    window_rows=_WINDOW_ROWS,
-                    columns=columns,
-                    derived=runs.settled,
-                    backlogs_max=_BACKLOGS_MAX,
-                )
-            except IncompleteError as error:
-                if not params.is_partial:
-                    raise
-                warnings.append(f"incomplete: {_count_of(error.unread)}")
-
-        value = make(tables())
-        # An entry that was set aside in the meantime became poison when the cursor passed it, so this comes
-        # last.
-        if (note := poison_note(self._journal)) is not None:
-            warnings.append(note)
-        header = ", ".join(f'199 waybill "{text}"' for text in warnings)
-        return json_answer(value, headers=[("warning", header)] if header else ())
-
-
-@contextlib.contextmanager
-def _problems_told(to_do: str = "repair them") -> Iterator[None]:
-    """Answer with a problem if the records cannot be read; `to_do` is for those that may be missing."""
-    from waybill.exporter.query import BacklogError, IncompleteError
-
-    try:
-        yield
-    except BacklogError as error:
-        raise busy(str(error)) from None
-    except IncompleteError as error:
-        count = _count_of(error.unread)
-        detail = f"{count}, so records may be missing; {to_do}"
-        errors = error.unread[:_UNREAD_NAMED_MAX]
-        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, errors=errors, reason=count) from None
-    except RootError as error:
-        raise wrong_root(error) from None
-    except OSError as error:
-        detail = f"the files cannot be read now ({error}); check the disk and its permissions"
-        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the files cannot be read") from None
+        reading = Reading(self._journal, self._settings, is_partial=params.is_partial)
+        value = make(reading.tables(params.query, columns))
+        return json_answer(value, headers=reading.headers())
 
 
 def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -291,16 +229,12 @@ def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
 async def _rest(lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | None]]) -> AsyncIterator[bytes]:
     """The further parts of an answer that has begun; a problem is its last line."""
     try:
-        with _problems_told():
+        with problems_told():
             while (part := await ask(next, lines, None)) is not None:
                 yield part
     except (Problem, JournalError) as error:
         problem = error if isinstance(error, Problem) else Problem(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
         yield problem.answer().body + b"\n"
-
-
-def _count_of(unread: Sequence[str]) -> str:
-    return f"{len(unread):,} files or entries could not be read"
 
 
 def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRecord]:
