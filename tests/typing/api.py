@@ -103,7 +103,7 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.lineage import Journey, JourneyFile, Lineage, trace
+from waybill.lineage import Journey, JourneyFile, Lineage, ToldFile, ToldJourney, trace
 from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
     Backend,
@@ -629,6 +629,9 @@ def the_journey_of_a_file() -> None:
     assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
     assert_type([file.did for file in lineage.descendants("0193")], list[str])
     assert_type(trace(lineage.find, "0193"), Journey)
+    assert_type(journey.told(), ToldJourney)
+    assert_type(journey.told().files, tuple[ToldFile, ...])
+    assert_type(Journey.of(journey.told()), Journey)
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
     assert_type(graphml(journey), str)

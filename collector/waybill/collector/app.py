@@ -15,15 +15,18 @@ from waybill.collector.endpoints import (
     LINEAGE_PATH,
     PROVENANCE_PATH,
     SUMMARY_PATH,
+    TRACE_PATH,
+    VERSIONED_TRACE_PATH,
     HealthEndpoints,
     LineageEndpoints,
     ProvenanceEndpoints,
+    TraceEndpoints,
 )
 from waybill.collector.http import Answer, Handler, Problem, Request, json_answer
 from waybill.collector.keys import Role
 from waybill.collector.logs import about
 from waybill.collector.openapi import HTML, SCHEMA_JSON, SCHEMAS_PATH, description, facet_schemas, page
-from waybill.marquez.links import RECORDS_PATH, SUMMARIES_PATH
+from waybill.marquez.links import RECORDS_PATH
 
 if TYPE_CHECKING:
     from granian.rsgi import Scope
@@ -45,7 +48,9 @@ Routes = Mapping[str, Mapping[str, Route]]
 """By path and method."""
 
 
-def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health: HealthEndpoints) -> Routes:
+def routes_of(
+    lineage: LineageEndpoints, provenance: ProvenanceEndpoints, trace: TraceEndpoints, health: HealthEndpoints
+) -> Routes:
     """Every path of the collector."""
     return {
         LINEAGE_PATH: {"POST": Route(Role.EMIT, lineage.event)},
@@ -56,6 +61,8 @@ def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health
         f"{PROVENANCE_PATH}/flush": {"POST": Route(Role.ADMIN, provenance.flush)},
         RECORDS_PATH: {"GET": Route(Role.READ, provenance.records)},
         SUMMARY_PATH: {"GET": Route(Role.READ, provenance.summary)},
+        TRACE_PATH: {"GET": Route(Role.READ, trace.trace)},
+        VERSIONED_TRACE_PATH: {"GET": Route(Role.READ, trace.trace)},
         f"{RECORDS_PATH}/stats": {"GET": Route(Role.READ, provenance.stats)},
         "/health/live": {"GET": Route(None, health.live)},
         "/health/ready": {"GET": Route(None, health.ready)},
@@ -67,9 +74,13 @@ def routes_of(lineage: LineageEndpoints, provenance: ProvenanceEndpoints, health
     }
 
 
+_PATTERNS: Final = (SUMMARY_PATH, TRACE_PATH, VERSIONED_TRACE_PATH)
+"""The paths of routes that end with what the request is about."""
+
+
 def _pattern_of(path: str) -> str:
     """The path of the route that serves a request's path."""
-    return SUMMARY_PATH if path.startswith(SUMMARIES_PATH) else path
+    return next((one for one in _PATTERNS if path.startswith(one.partition("{")[0])), path)
 
 
 async def _openapi(_: Request) -> Answer:

@@ -16,8 +16,11 @@ import msgspec
 from waybill.collector.endpoints import (
     BATCH_PATH,
     LINEAGE_PATH,
+    MEDIA,
     PROVENANCE_PATH,
     SUMMARY_PATH,
+    TRACE_PATH,
+    VERSIONED_TRACE_PATH,
     BatchResult,
 )
 from waybill.collector.http import JSON, NDJSON, PROBLEM_JSON
@@ -113,6 +116,8 @@ def description() -> _Json:
                 "get": _asking("Count records by kind", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED)
             },
             SUMMARY_PATH: {"get": _summarized()},
+            TRACE_PATH: {"get": _traced()},
+            VERSIONED_TRACE_PATH: {"get": _traced()},
             "/health/live": {"get": _asking("Check that the collector is alive", {"type": "object"}, [], ())},
             "/health/ready": {"get": _ready()},
             "/metrics": {"get": _asking("Metrics for Prometheus", _TEXT, [], _REFUSED, media="text/plain")},
@@ -152,10 +157,11 @@ def _answers() -> _Json:
     """The schemas of the responses, generated from their types."""
     from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Stats, Taken
     from waybill.collector.receipt_status import ReceiptStatus
+    from waybill.lineage import ToldJourney
 
     types = (
         *(BatchResult, Taken, Stats, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
-        *(DeltaFiRecord, DeltaFiStats),
+        *(DeltaFiRecord, DeltaFiStats, ToldJourney),
     )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
@@ -216,6 +222,25 @@ def _summarized() -> _Json:
     return asking
 
 
+def _traced() -> _Json:
+    summary = "Show the journey of a file: all files that it came from, and all that came from it"
+    parameters = [
+        {"name": "did", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}},
+        _parameter("up", _FLAG | {"description": "Follow the files that it came from; default: not `down`."}),
+        _parameter("down", _FLAG | {"description": "Follow the files that came from it; default: not `up`."}),
+        _parameter(
+            "depth", {"type": "integer", "minimum": 0, "description": "So many generations each way."}
+        ),
+        _parameter("format", {"type": "string", "enum": list(MEDIA), "description": "Default: as `Accept`."}),
+        _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split."}),
+        _parameter("partial", _FLAG | {"default": False}),
+    ]
+    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND)
+    asking = _asking(summary, _ref("ToldJourney"), parameters, refused)
+    asking["responses"]["200"]["content"] |= {media: {"schema": _TEXT} for media in list(MEDIA.values())[1:]}
+    return asking
+
+
 def _flushing() -> _Json:
     refused = (*_REFUSED, HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     flushing = _asking("Flush: run every projection over all entries now", _ref("FlushReport"), [], refused)
@@ -238,6 +263,7 @@ def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:
 
 
 _TEXT: Final = {"type": "string"}
+_FLAG: Final = {"type": "boolean"}
 _INSTANT: Final = {"type": "integer", "minimum": 1, "description": "Epoch milliseconds."}
 _TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
 _ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")

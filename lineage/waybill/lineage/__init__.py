@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
-    from waybill.lineage.journey import Journey as Journey, JourneyFile as JourneyFile
+    from waybill.lineage.journey import (
+        Journey as Journey,
+        JourneyFile as JourneyFile,
+        ToldFile as ToldFile,
+        ToldJourney as ToldJourney,
+    )
     from waybill.lineage.lineage import Lineage as Lineage
     from waybill.lineage.tracing import trace as trace
 
 _PACKAGES = {
-    "waybill.lineage.journey": {"Journey", "JourneyFile"},
+    "waybill.lineage.journey": {"Journey", "JourneyFile", "ToldFile", "ToldJourney"},
     "waybill.lineage.lineage": {"Lineage"},
     "waybill.lineage.tracing": {"trace"},
 }

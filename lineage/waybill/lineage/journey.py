@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -31,6 +31,26 @@ class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.records[0].filename if self.records else None
 
 
+class ToldFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a journey as programs exchange it; for the fields see `JourneyFile`."""
+
+    did: str
+    parents: tuple[str, ...]
+    records: tuple[ProvenanceRecord, ...]
+
+
+class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
+    """A journey as programs exchange it: its files in a list, without the children, which the parents imply.
+
+    Attributes:
+        did: the file that the journey is about.
+        files: every file of the journey.
+    """
+
+    did: str
+    files: tuple[ToldFile, ...]
+
+
 class Journey(msgspec.Struct, frozen=True, kw_only=True):
     """Where a file came from, and what became of it.
 
@@ -42,6 +62,18 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
 
     did: str
     files: Mapping[str, JourneyFile]
+
+    @classmethod
+    def of(cls, told: ToldJourney) -> Journey:
+        """The journey that a program was told."""
+        return linked(told.did, told.files)
+
+    def told(self) -> ToldJourney:
+        """The journey as programs exchange it."""
+        files = (
+            ToldFile(did=one.did, parents=one.parents, records=one.records) for one in self.files.values()
+        )
+        return ToldJourney(did=self.did, files=tuple(files))
 
     @property
     def file(self) -> JourneyFile:
@@ -80,3 +112,32 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
                 seen.add(did)
                 yield self.files[did]
                 waiting.extend(next_of(self.files[did]))
+
+
+def linked(did: str, files: Iterable[ToldFile]) -> Journey:
+    """The journey about a file, of files of which only the parents are known so far."""
+    told = {file.did: file for file in files}
+    children: defaultdict[str, list[str]] = defaultdict(list)
+    for file in sorted(told.values(), key=_place_of):
+        for parent in file.parents:
+            children[parent].append(file.did)
+    return Journey(
+        did=did,
+        files={
+            one.did: JourneyFile(
+                did=one.did,
+                records=one.records,
+                parents=one.parents,
+                children=tuple(children.get(one.did, ())),
+            )
+            for one in told.values()
+        },
+    )
+
+
+def _place_of(file: ToldFile) -> tuple[int, str, str]:
+    """The place of a file among its siblings: by its beginning, and those of one split by their names."""
+    if not file.records:
+        return 0, "", file.did
+    first = file.records[0]
+    return first.created, first.filename, file.did

@@ -6,13 +6,12 @@ generations, however many files there are.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from waybill.exporter import Query
 from waybill.facets import ProvenanceRecord
-from waybill.lineage.journey import Journey, JourneyFile
+from waybill.lineage.journey import Journey, ToldFile, linked
 from waybill.transport.errors import NotFoundError
 
 Ask = Callable[[Query], Iterable[ProvenanceRecord]]
@@ -100,21 +99,11 @@ def _add(found: _Found, records: Iterable[ProvenanceRecord]) -> None:
 
 
 def _journey(start: str, found: _Found) -> Journey:
-    parents: dict[str, tuple[str, ...]] = {}
-    children: defaultdict[str, list[str]] = defaultdict(list)
     for records in found.values():
         records.sort(key=lambda one: (one.completed, one.data_sink or "", one.transforms))
-    for did in sorted(found, key=lambda did: _place_of(did, found[did])):
-        parents[did] = tuple(sorted({record.parent_did for record in found[did] if record.parent_did}))
-        for parent in parents[did]:
-            children[parent].append(did)
-    files = {
-        did: JourneyFile(did=did, records=tuple(records), parents=parents[did], children=tuple(children[did]))
-        for did, records in found.items()
-    }
-    return Journey(did=start, files=files)
+    return linked(start, (_told(did, records) for did, records in found.items()))
 
 
-def _place_of(did: str, records: list[ProvenanceRecord]) -> tuple[int, str, str]:
-    """The place of a file among its siblings: by its beginning, and those of one split by their names."""
-    return (records[0].created, records[0].filename, did) if records else (0, "", did)
+def _told(did: str, records: list[ProvenanceRecord]) -> ToldFile:
+    parents = sorted({record.parent_did for record in records if record.parent_did})
+    return ToldFile(did=did, parents=tuple(parents), records=tuple(records))

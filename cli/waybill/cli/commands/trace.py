@@ -85,7 +85,7 @@ def trace(
     lineage = Lineage.open(agreed.home if is_of_home else root)
     journey = _journey_of(lineage, file, up=up or not down, down=down or not up, depth=depth)
     if as_json:
-        console.json(_as_plain(journey))
+        console.json(records.as_plain(journey.told()))
         return
     if graphml_file is not None:
         _write(graphml_file, drawing.graphml(journey))
@@ -137,14 +137,6 @@ def _refuse_several(forms: Mapping[str, object]) -> None:
 def _write(path: Path, text: str) -> None:
     publish(Files(), path.absolute(), text.encode(errors="backslashreplace"))
     console.note(f"wrote {path}")
-
-
-def _as_plain(journey: Journey) -> dict[str, object]:
-    files = [
-        {"did": file.did, "parents": file.parents, "records": [records.as_plain(one) for one in file.records]}
-        for file in journey.files.values()
-    ]
-    return {"did": journey.did, "files": files}
 
 
 def _show(line: Line, journey: Journey, zone: tzinfo | None, *, with_annotations: bool) -> None:

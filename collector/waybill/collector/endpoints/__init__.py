@@ -18,3 +18,10 @@ from waybill.collector.endpoints.provenance import (
     ProvenanceEndpoints as ProvenanceEndpoints,
     Taken as Taken,
 )
+from waybill.collector.endpoints.trace import (
+    MEDIA as MEDIA,
+    TRACE_PATH as TRACE_PATH,
+    TRACES_PATH as TRACES_PATH,
+    VERSIONED_TRACE_PATH as VERSIONED_TRACE_PATH,
+    TraceEndpoints as TraceEndpoints,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
@@ -27,6 +28,17 @@ class QueryParams(NamedTuple):
     query: Query
     offset: int = 0
     is_partial: bool = False
+
+
+class TraceParams(NamedTuple):
+    """How far to follow a file, in which format to answer, and whether an incomplete answer is enough."""
+
+    up: bool
+    down: bool
+    depth: int | None
+    format: str
+    is_unfolded: bool
+    is_partial: bool
 
 
 def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
@@ -62,6 +74,39 @@ def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     return QueryParams(_query(_conditions(values, from_deltafi=from_deltafi)), is_partial=_is_partial(values))
 
 
+def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TraceParams:
+    """Parse the query string of a question for a journey.
+
+    If only one of `up` and `down` is given, the other is its opposite: so ``up=true`` asks for ancestors
+    only, as `waybill trace --up` does, and so does ``down=false``.
+
+    Args:
+        text: the query string.
+        accept: the request's header, which counts where no `format` is given.
+        media: by format, its media type; the first is the one for requests that ask for none.
+    """
+    values = _values(text, ("up", "down", "depth", "format", "unfold", _PARTIAL))
+    up, down = _flag(values, "up"), _flag(values, "down")
+    given = values.get("format") or _accepted(accept, media)
+    if given not in media:
+        raise malformed("format", f"is {given[:40]!r}; use one of {', '.join(media)}")
+    return TraceParams(
+        up=not down if up is None else up,
+        down=not up if down is None else down,
+        depth=_number(values, "depth", 0),
+        format=given,
+        is_unfolded=bool(_flag(values, "unfold")),
+        is_partial=_is_partial(values),
+    )
+
+
+def _accepted(accept: str, media: Mapping[str, str]) -> str:
+    """The first format that a request accepts."""
+    formats = {kind.partition(";")[0]: name for name, kind in media.items()}
+    asked = (one.partition(";")[0].strip().lower() for one in accept.split(","))
+    return next((formats[one] for one in asked if one in formats), next(iter(media)))
+
+
 def backend_of(text: str) -> str:
     """Parse the query string of a summary's link: the name of its backend."""
     return _values(text, ("backend",)).get("backend", MARQUEZ)
@@ -75,10 +120,14 @@ def _query(conditions: dict[str, Any]) -> Query:
 
 
 def _is_partial(values: dict[str, str]) -> bool:
-    given = values.get(_PARTIAL, "false")
-    if given not in {"true", "false"}:
-        raise malformed(_PARTIAL, f"is {given[:40]!r}; use true or false")
-    return given == "true"
+    return bool(_flag(values, _PARTIAL))
+
+
+def _flag(values: dict[str, str], name: str) -> bool | None:
+    given = values.get(name)
+    if given not in {"true", "false", None}:
+        raise malformed(name, f"is {given[:40]!r}; use true or false")
+    return None if given is None else given == "true"
 
 
 def _conditions(values: dict[str, str], *, from_deltafi: bool) -> dict[str, Any]:

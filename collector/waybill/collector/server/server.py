@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import uvloop
 
-from waybill.collector.endpoints import HealthEndpoints, LineageEndpoints, ProvenanceEndpoints
+from waybill.collector.endpoints import (
+    HealthEndpoints,
+    LineageEndpoints,
+    ProvenanceEndpoints,
+    TraceEndpoints,
+)
 from waybill.collector.http import BODY_TIMEOUT_S, CONNECTIONS_MAX, Auth, Bodies, Connections
 from waybill.collector.intake import Acceptor, Rejects
 from waybill.collector.keys import Keys
@@ -330,6 +335,7 @@ class _Server:
         routes = routes_of(
             LineageEndpoints(bodies, acceptor, redaction),
             ProvenanceEndpoints(bodies, acceptor, journal, settings),
+            TraceEndpoints(journal, settings),
             HealthEndpoints(
                 journal, settings, self._metrics, self._tallies, follows=self._follower is not None
             ),

@@ -1,0 +1,125 @@
+"""The endpoint for the journey of a file: what `waybill trace` shows, as JSON or as a picture."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from waybill.collector.endpoints.reading import Reading, problems_told
+from waybill.collector.http import JSON, Answer, Problem, Request
+from waybill.transport.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from waybill.collector.endpoints.query_params import TraceParams
+    from waybill.exporter import Query
+    from waybill.facets import ProvenanceRecord
+    from waybill.lineage import Journey
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
+
+TRACES_PATH: Final = "/trace/"
+TRACE_PATH: Final = f"{TRACES_PATH}{{did}}"
+VERSIONED_TRACE_PATH: Final = f"/api/v1{TRACE_PATH}"
+
+JOURNEY_BYTES_MAX: Final = 64 * 2**20
+"""The maximum total size of the records that are read for one journey, about 100,000 files."""
+
+TRACE_TIMEOUT_S: Final = 60.0
+"""How long the questions for one journey may take."""
+
+MEDIA: Final = {
+    "json": JSON,
+    "svg": "image/svg+xml",
+    "mermaid": "text/vnd.mermaid; charset=utf-8",
+    "dot": "text/vnd.graphviz; charset=utf-8",
+    "graphml": "application/graphml+xml",
+}
+"""By format, the media type of the answer."""
+
+_NARROW: Final = (
+    "narrow it with depth, up=false or down=false, or use `waybill trace`, which has no such limit"
+)
+
+
+class TraceEndpoints:
+    """Answers with the journeys of files."""
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self._journal = journal
+        self._settings = settings
+        # One journey at a time is in memory, and none delays the queries.
+        self._traces = ThreadPoolExecutor(1, thread_name_prefix="waybill-traces")
+
+    async def trace(self, request: Request) -> Answer:
+        """The journey of the file that the path names, in the format that the request asks for."""
+        from waybill.collector.endpoints.query_params import malformed, trace_params_of
+
+        did = request.scope.path.partition(TRACES_PATH)[2]
+        if not did or "\0" in did:
+            raise malformed("did", "is empty or contains a NUL character; give the did of a file")
+        params = trace_params_of(request.scope.query_string, request.header("accept"), MEDIA)
+        work = partial(self._trace, did, params)
+        with problems_told("repair them, or use partial=true to get the rest"):
+            return await asyncio.get_running_loop().run_in_executor(self._traces, work)
+
+    def _trace(self, did: str, params: TraceParams) -> Answer:
+        from waybill.lineage import trace
+
+        reading = Reading(self._journal, self._settings, is_partial=params.is_partial)
+        ask = _Bounded(reading, time.monotonic() + TRACE_TIMEOUT_S)
+        try:
+            journey = trace(ask, did, up=params.up, down=params.down, depth=params.depth)
+        except NotFoundError as error:
+            raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such file") from None
+        headers = [
+            ("content-type", MEDIA[params.format]),
+            ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+            ("x-content-type-options", "nosniff"),
+            *reading.headers(),
+        ]
+        return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
+
+
+class _Bounded:
+    """Answers the questions for one journey, within limits of memory and time."""
+
+    def __init__(self, reading: Reading, deadline_s: float) -> None:
+        self._reading = reading
+        self._deadline_s = deadline_s
+        self._size_bytes = 0
+
+    def __call__(self, query: Query) -> list[ProvenanceRecord]:
+        from waybill.facets.arrow import from_table
+
+        found: list[ProvenanceRecord] = []
+        for table in self._reading.tables(query):
+            self._size_bytes += table.nbytes
+            if self._size_bytes > JOURNEY_BYTES_MAX:
+                detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
+                raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
+            found += from_table(table)
+        if time.monotonic() > self._deadline_s:
+            detail = f"finding the journey takes longer than {TRACE_TIMEOUT_S:.0f} s; {_NARROW}"
+            raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the journey takes too long")
+        return found
+
+
+def _drawn(journey: Journey, params: TraceParams) -> bytes:
+    from waybill.lineage import drawing
+
+    if params.format == "json":
+        return msgspec.json.encode(journey.told())
+    if params.format == "graphml":
+        return drawing.graphml(journey).encode(errors="backslashreplace")
+    lines = drawing.outline(journey, folded_from=None if params.is_unfolded else drawing.FOLDED_FROM)
+    draw: Callable[..., str] = {"svg": drawing.svg, "mermaid": drawing.mermaid, "dot": drawing.dot}[
+        params.format
+    ]
+    return draw(lines, about=journey.did).encode(errors="backslashreplace")

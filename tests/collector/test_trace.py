@@ -1,0 +1,150 @@
+"""The journey of a file over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+from xml.etree import ElementTree as ET
+
+import msgspec
+import pytest
+from served import Collector, without_runner
+
+from waybill.collector.endpoints import trace
+from waybill.collector.http import Problem
+from waybill.lineage import Journey, Lineage, ToldJourney
+from waybill.transport import Journal
+from waybill.transport.config import obey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+YEAR, FIRST, SECOND = (f"0198f000-0000-7000-8000-00000000000{number}" for number in range(3))
+ODD = "a/b c?d#%2F&é\n\"<'trace/"
+
+
+def record(
+    did: str, parent: str | None = None, state: str = "COMPLETE", **fields: object
+) -> dict[str, object]:
+    told = {"did": did, "parentDid": parent, "finalState": state, "created": 1_000, "completed": 2_500}
+    return told | {"systemName": "edge", "dataSource": "in", "filename": f"{did[-1]}.csv"} | fields
+
+
+RECORDS = [
+    record(YEAR, state="SPLIT"),
+    record(FIRST, YEAR, dataSink="lake"),
+    record(FIRST, YEAR, dataSink="report"),
+    record(SECOND, YEAR, "ERROR"),
+    record(ODD, SECOND, filename=ODD),
+]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    with without_runner(tmp_path_factory.mktemp("traced") / "home") as collector:
+        assert collector.post("/provenance", json.dumps(RECORDS).encode()).status == 202
+        yield collector
+
+
+def asked(collector: Collector, did: str, **params: object) -> Journey:
+    query = "&".join(f"{name}={value}" for name, value in params.items())
+    reply = collector.get(f"/trace/{quote(did, safe='')}?{query}")
+    assert (reply.status, reply.headers["content-type"]) == (200, "application/json"), reply
+    return Journey.of(msgspec.json.decode(reply.body, type=ToldJourney))
+
+
+def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
+    lineage = Lineage.open(shared.home)
+    for did in (YEAR, ODD):
+        assert asked(shared, did) == lineage.trace(did)
+    assert asked(shared, YEAR.upper()).did == YEAR
+    assert shared.get(f"/trace/{YEAR}").json == shared.get(f"/api/v1/trace/{YEAR}").json
+
+
+def test_it_is_told_as_the_command_tells_it_but_for_the_instants(shared: Collector) -> None:
+    command = [sys.executable, "-m", "waybill.cli", "trace", "--home", str(shared.home), YEAR, "--json"]
+    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    for file in told["files"]:
+        for one in file["records"]:
+            assert (one["created"], one["completed"]) == (
+                "1970-01-01T00:00:01.000Z",
+                "1970-01-01T00:00:02.500Z",
+            )
+            one |= {"created": 1_000, "completed": 2_500}
+    assert shared.get(f"/trace/{YEAR}").json == told
+
+
+@pytest.mark.parametrize(
+    ("params", "found"),
+    [
+        ({"up": "true"}, {YEAR, SECOND}),
+        ({"down": "false"}, {YEAR, SECOND}),
+        ({"down": "true"}, {SECOND, ODD}),
+        ({"up": "false"}, {SECOND, ODD}),
+        ({"up": "false", "down": "false"}, {SECOND}),
+        ({"up": "true", "down": "true"}, {YEAR, SECOND, ODD}),
+        ({"depth": "0"}, {SECOND}),
+    ],
+)
+def test_a_direction_and_a_depth_cut_it(shared: Collector, params: dict[str, str], found: set[str]) -> None:
+    assert asked(shared, SECOND, **params).files.keys() == found
+
+
+@pytest.mark.parametrize("way", ["format", "accept"])
+def test_it_comes_as_a_picture_on_demand(shared: Collector, way: str) -> None:
+    for name, media in trace.MEDIA.items():
+        query, headers = (
+            (f"?format={name}", {}) if way == "format" else ("", {"Accept": f"x/y, {media};q=0.8"})
+        )
+        reply = shared.get(f"/trace/{YEAR}{query}", headers)
+        assert (reply.status, reply.headers["content-type"]) == (200, media)
+        assert "default-src 'none'" in reply.headers["content-security-policy"]
+        text = reply.body.decode()
+        if name in {"svg", "graphml"}:
+            assert ET.fromstring(text).tag.endswith(f"}}{name}")  # noqa: S314 - our own text
+        else:
+            assert text.startswith({"json": '{"did"', "mermaid": "flowchart LR\n", "dot": "digraph "}[name])
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("nothing", 404, "no record has the did nothing"),
+        ("", 400, "give the did"),
+        ("a%00b", 400, "give the did"),
+        ("%FF", 404, "no record has the did"),
+        (f"{YEAR}?depth=-1", 400, "parameter depth"),
+        (f"{YEAR}?up=yes", 400, "use true or false"),
+        (f"{YEAR}?format=png", 400, "use one of json, svg"),
+        (f"{YEAR}?days=1", 400, "is unknown"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(shared: Collector, path: str, status: int, says: str) -> None:
+    reply = shared.get(f"/trace/{path}")
+    assert (reply.status, says in reply.json["detail"]) == (status, True), reply
+
+
+@pytest.mark.parametrize(
+    ("limit", "status", "says"),
+    [("JOURNEY_BYTES_MAX", 400, "more than 0 bytes"), ("TRACE_TIMEOUT_S", 503, "longer than 0 s")],
+)
+def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
+    shared: Collector, monkeypatch: pytest.MonkeyPatch, limit: str, status: int, says: str
+) -> None:
+    monkeypatch.setattr(trace, limit, 0)
+    request = SimpleNamespace(
+        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: ""
+    )
+    with contextlib.closing(Journal(shared.home)) as journal:
+        endpoints = trace.TraceEndpoints(journal, obey(journal))
+        with pytest.raises(Problem) as refused:
+            asyncio.run(endpoints.trace(cast("Any", request)))
+    assert refused.value.status == status
+    assert says in refused.value.detail
+    assert "narrow it with depth" in refused.value.detail
