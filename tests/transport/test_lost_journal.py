@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -145,6 +146,18 @@ def test_a_journal_that_is_whole_without_its_log_is_opened(home: Path) -> None:
     journal = Journal(home)
     assert bodies(journal) == kept
     journal.close()
+
+
+def test_a_journal_whose_creation_the_power_interrupted_is_created_anew(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "journal.db").write_bytes(bytes(4096))  # none of the sectors of its first page is on the disk
+    # Its magic number; nothing to undo; a nonce; the database had no pages; the sizes of sector and page.
+    undo = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", 0, 1234, 0, 512, 4096)
+    (home / "journal.db-journal").write_bytes(undo.ljust(512, b"\0"))
+    journal = Journal(home)
+    assert journal.append(EVENT, b"goes on") == 1
+    journal.close()
+    assert not (home / "journal.db-journal").exists()
 
 
 @pytest.mark.parametrize("lose", [delete, delete_log, replace, replace_log])

@@ -109,12 +109,14 @@ def check_without_log(path: Path, vfs: str | None) -> None:
     """Check a journal whose log is missing: if the log was lost during a checkpoint, the journal is torn.
 
     Nobody may have it open, and the caller holds the writers' lock. Neither a log nor anything else is
-    created, so that the next program checks it again.
+    created, so that the next program checks it again. If the power failed while it was created, SQLite's
+    rollback journal is beside it, and SQLite undoes the creation.
 
     Raises:
         apsw.Error: it is torn, or damaged in another way.
     """
-    if not _has_content(path) or _has_content(log_of(path)):
+    undo = path.with_name(f"{path.name}-journal")
+    if not _has_content(path) or _has_content(log_of(path)) or _has_content(undo):
         return
     with _reading(path, vfs) as alone:
         try:
