@@ -150,6 +150,8 @@ from waybill.transport import (
     AsyncTracker,
     BackendSetting,
     Entry,
+    Fingerprint,
+    FingerprintError,
     FlushReport,
     Journal,
     JournalError,
@@ -173,6 +175,8 @@ from waybill.transport import (
     WaybillTransport,
     admit_event,
     check_records,
+    fingerprint_of,
+    fingerprint_of_stream,
     flush,
 )
 
@@ -635,6 +639,17 @@ def the_journey_of_a_file() -> None:
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
     assert_type(graphml(journey), str)
+
+
+def a_content_has_a_fingerprint(path: Path) -> None:
+    try:
+        assert_type(fingerprint_of(path, max_bytes=2**30, on_read=print), Fingerprint)
+        with path.open("rb") as stream:
+            found = fingerprint_of_stream(stream, "orders.csv")
+    except FingerprintError as error:
+        assert_type((error.file, error.offset_bytes), tuple[str, int])
+    else:
+        assert_type((str(found), found.input_bytes, found.compression), tuple[str, int, str | None])
 
 
 async def what_users_type_most_is_in_the_package_itself() -> None:

@@ -30,6 +30,7 @@ _OF_INTAKE: Final = {
     "admit_name_chars",
     "admit_items",
     "admit_made_chars",
+    "fingerprint_max_bytes",
 }
 RUNNING: Final = tuple(name for name in SETTINGS if name not in _OF_INTAKE)
 """Every setting that a runner uses, for commands that may become or start a runner."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
     from waybill.transport.errors import (
         AdmissionError as AdmissionError,
+        FingerprintError as FingerprintError,
         JournalError as JournalError,
         JournalFullError as JournalFullError,
         JournalVersionError as JournalVersionError,
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
         SettingsError as SettingsError,
         TrackerStateError as TrackerStateError,
         WaybillError as WaybillError,
+    )
+    from waybill.transport.fingerprints import (
+        Fingerprint as Fingerprint,
+        fingerprint_of as fingerprint_of,
+        fingerprint_of_stream as fingerprint_of_stream,
     )
     from waybill.transport.journal import Entry as Entry, Journal as Journal, Kind as Kind
     from waybill.transport.receiver import Receiver as Receiver
@@ -48,6 +54,7 @@ _PACKAGES = {
     "waybill.transport.config": {"BackendSetting", "Settings"},
     "waybill.transport.errors": {
         "AdmissionError",
+        "FingerprintError",
         "JournalError",
         "JournalFullError",
         "JournalVersionError",
@@ -59,6 +66,7 @@ _PACKAGES = {
         "TrackerStateError",
         "WaybillError",
     },
+    "waybill.transport.fingerprints": {"Fingerprint", "fingerprint_of", "fingerprint_of_stream"},
     "waybill.transport.journal": {"Entry", "Journal", "Kind"},
     "waybill.transport.receiver": {"Receiver"},
     "waybill.transport.runner": {"FlushReport", "Projection", "Step", "flush"},

@@ -122,6 +122,25 @@ class AdmissionError(WaybillError):
         return f"{self.where}: {self.what}; {self.way_out}"
 
 
+class FingerprintError(WaybillError):
+    """The content of a compressed file cannot be read to its end, or is larger than allowed.
+
+    Args:
+        file: the file's path or name.
+        offset_bytes: how far the file was read.
+        what: the problem and what to do about it, as the end of a sentence.
+    """
+
+    def __init__(self, file: str, offset_bytes: int, what: str) -> None:
+        super().__init__(file, offset_bytes, what)
+        self.file = file
+        self.offset_bytes = offset_bytes
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.what}"
+
+
 class JournalError(WaybillError):
     """The journal could not be opened, read or written."""
 

@@ -35,6 +35,7 @@ from waybill.transport.config.backends import (
     without_users,
 )
 from waybill.transport.errors import SettingsError, SettingsFileError, reason_of
+from waybill.transport.fingerprints import CONTENT_BYTES_MAX
 from waybill.transport.permissions import HomeMode
 
 _DEFAULT: Final = "default"
@@ -178,6 +179,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Setting("COUNT", "Most characters that the records of one event may have.", check=check.count),
     ] = DEFAULT_BOUNDS.made_chars
+    fingerprint_max_bytes: Annotated[
+        int,
+        Setting(
+            "SIZE",
+            "Largest content of a compressed file that a fingerprint is taken of, such as 500MiB.",
+            "64 GiB",
+            check=check.size_bytes,
+        ),
+    ] = CONTENT_BYTES_MAX
     journal_retain_days: Annotated[
         float,
         _agreed(
