@@ -45,6 +45,14 @@ def test_one_direction_and_a_depth_cut_the_journey(called: Run, kept: Kept) -> N
     assert "first.csv" not in called("trace", "--home", kept.home, "year.csv", "--depth", "0").stdout
 
 
+def test_a_journey_is_shown_as_it_was_known_then(called: Run, kept: Kept) -> None:
+    now = called("trace", "--home", kept.home, "year.csv").stdout
+    assert called("trace", "--home", kept.home, "year.csv", "--as-of", "0m").stdout == now
+    done = called("trace", "--home", kept.home, kept.year, "--as-of", "1d")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"nothing was known of the file {kept.year} at that time" in done.stderr
+
+
 def test_annotations_are_shown_on_demand(called: Run, kept: Kept) -> None:
     assert "acme" not in called("trace", "--home", kept.home, "year.csv").stdout
     assert "customer=acme=1" in called("trace", "--home", kept.home, "year.csv", "--annotations").stdout

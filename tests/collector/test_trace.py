@@ -96,6 +96,14 @@ def test_a_direction_and_a_depth_cut_it(shared: Collector, params: dict[str, str
     assert asked(shared, SECOND, **params).files.keys() == found
 
 
+def test_it_is_shown_as_it_was_known_then(shared: Collector) -> None:
+    with contextlib.closing(Journal(shared.home)) as journal:
+        [first, *_] = journal.read(0)
+    assert asked(shared, YEAR, as_of=first.received_ms) == asked(shared, YEAR)
+    reply = shared.get(f"/trace/{YEAR}?as_of={first.received_ms - 1}")
+    assert (reply.status, "nothing was known of the file" in reply.json["detail"]) == (404, True)
+
+
 @pytest.mark.parametrize("way", ["format", "accept"])
 def test_it_comes_as_a_picture_on_demand(shared: Collector, way: str) -> None:
     for name, media in trace.MEDIA.items():

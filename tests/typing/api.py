@@ -51,11 +51,13 @@ from waybill.exporter.query import (
     Backlog,
     BacklogError,
     Difference,
+    EntriesGoneError,
     OpenRunSeen,
     Unsettled,
     answer,
     open_runs,
     poison_note,
+    read_as_of,
     read_backlog,
     read_unsettled,
     scan,
@@ -103,7 +105,7 @@ from waybill.facets import (
     record_key,
     records_of,
 )
-from waybill.lineage import Journey, JourneyFile, Lineage, ToldFile, ToldJourney, trace
+from waybill.lineage import Journey, JourneyFile, Lineage, ToldFile, ToldJourney, trace, trace_as_of
 from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
     Backend,
@@ -565,6 +567,12 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
     tables += sum(1 for _ in answer(journal, settings, query))
     assert_type(read_unsettled(journal, settings, query, now_ms=0), Unsettled)
     assert_type(open_runs(journal, settings, []), list[OpenRunSeen])
+    try:
+        rule = settings.annotation_rule
+        known = read_as_of(settings.root, journal, [], 1, system_name="edge", rule=rule, on_batch=print)
+        assert_type(known, list[waybill.ProvenanceRecord])
+    except EntriesGoneError as error:
+        assert_type(error.at + error.what, str)
     assert_type(tables, int)
 
 
@@ -633,6 +641,8 @@ def the_journey_of_a_file() -> None:
     assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
     assert_type([file.did for file in lineage.descendants("0193")], list[str])
     assert_type(trace(lineage.find, "0193"), Journey)
+    assert_type(lineage.trace("0193", as_of_ms=1), Journey)
+    assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
     assert_type(journey.told(), ToldJourney)
     assert_type(journey.told().files, tuple[ToldFile, ...])
     assert_type(Journey.of(journey.told()), Journey)

@@ -231,11 +231,14 @@ def _traced() -> _Json:
         _parameter(
             "depth", {"type": "integer", "minimum": 0, "description": "So many generations each way."}
         ),
+        _parameter(
+            "as_of", {"type": "integer", "minimum": 0, "description": "As known then; epoch milliseconds."}
+        ),
         _parameter("format", {"type": "string", "enum": list(MEDIA), "description": "Default: as `Accept`."}),
         _parameter("unfold", _FLAG | {"description": "Draw each file of a wide split."}),
         _parameter("partial", _FLAG | {"default": False}),
     ]
-    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND)
+    refused = (*_ASKING_REFUSED, HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
     asking = _asking(summary, _ref("ToldJourney"), parameters, refused)
     asking["responses"]["200"]["content"] |= {media: {"schema": _TEXT} for media in list(MEDIA.values())[1:]}
     return asking

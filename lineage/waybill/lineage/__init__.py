@@ -12,12 +12,12 @@ if TYPE_CHECKING:
         ToldJourney as ToldJourney,
     )
     from waybill.lineage.lineage import Lineage as Lineage
-    from waybill.lineage.tracing import trace as trace
+    from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
     "waybill.lineage.journey": {"Journey", "JourneyFile", "ToldFile", "ToldJourney"},
     "waybill.lineage.lineage": {"Lineage"},
-    "waybill.lineage.tracing": {"trace"},
+    "waybill.lineage.tracing": {"trace", "trace_as_of"},
 }
 """The package of each name."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import Query, find
-from waybill.lineage.tracing import trace
-from waybill.transport import NotFoundError, Settings
+from waybill.lineage.tracing import trace, trace_as_of
+from waybill.transport import Journal, NotFoundError, Settings
+from waybill.transport.config import obey
 
 if TYPE_CHECKING:
     import os
@@ -46,14 +49,38 @@ class Lineage:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
         return find(self._folder, query)
 
-    def trace(self, did: str, *, up: bool = True, down: bool = True, depth: int | None = None) -> Journey:
+    def trace(
+        self,
+        did: str,
+        *,
+        up: bool = True,
+        down: bool = True,
+        depth: int | None = None,
+        as_of_ms: int | None = None,
+    ) -> Journey:
         """The journey of a file: see `waybill.lineage.trace`.
+
+        Args:
+            did: the file; a UUID may be spelled in any way.
+            up: whether to follow its ancestors.
+            down: whether to follow its descendants.
+            depth: follow at most this many generations each way; None: all.
+            as_of_ms: as it was known at this instant, epoch milliseconds; None: as it is known now.
 
         Raises:
             NotFoundError: nothing is recorded of it.
+            EntriesGoneError: what was known at that instant cannot be said any more.
             IncompleteError: a file or an entry could not be read.
         """
-        return trace(self.find, did, up=up, down=down, depth=depth)
+        journey = trace(self.find, did, up=up, down=down, depth=depth)
+        if as_of_ms is None:
+            return journey
+        then = functools.partial(trace_as_of, journey, as_of_ms, up=up, down=down, depth=depth)
+        if not Journal.exists(self._folder):
+            return then(self._folder, None, Settings.load({}, origin="Lineage"))
+        with contextlib.closing(Journal(self._folder)) as journal:
+            settings = obey(journal)
+            return then(settings.root, journal, settings)
 
     def ancestors(self, did: str) -> list[JourneyFile]:
         """The files that a file came from, the nearest first; raises what `trace` does."""

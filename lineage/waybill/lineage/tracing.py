@@ -6,13 +6,22 @@ generations, however many files there are.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from waybill.exporter import Query
+from waybill.exporter.query import read_as_of
+from waybill.exporter.rebuilding import rule_for
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.journey import Journey, ToldFile, linked
 from waybill.transport.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
 
 Ask = Callable[[Query], Iterable[ProvenanceRecord]]
 """Answers a query with all its records, in any order."""
@@ -50,6 +59,72 @@ def trace(ask: Ask, did: str, *, up: bool = True, down: bool = True, depth: int 
     if down:
         _follow_down(ask, start, found, depth)
     return _journey(start, found)
+
+
+def trace_as_of(
+    now: Journey,
+    at_ms: int,
+    root: Path,
+    journal: Journal | None,
+    settings: Settings,
+    *,
+    up: bool = True,
+    down: bool = True,
+    depth: int | None = None,
+    on_batch: Callable[[], object] = lambda: None,
+) -> Journey:
+    """A journey as it was known at an instant: only what had been received by then.
+
+    Where a record of today was merged from repeats that name different parents, only the files of the journey
+    of today are looked at.
+
+    Args:
+        now: the journey as it is known now, as far as it is to be followed.
+        at_ms: the instant, epoch milliseconds.
+        root: the folder of the layout and the archive.
+        journal: the journal of the root's home; None: the root alone is asked.
+        settings: those of the home, or the user's.
+        up: whether to follow its ancestors.
+        down: whether to follow its descendants.
+        depth: follow at most this many generations each way; None: all.
+        on_batch: called after each batch of entries; it may raise to give up.
+
+    Raises:
+        NotFoundError: nothing had been received of the file by then.
+        Exception: the errors of `waybill.exporter.query.read_as_of`.
+    """
+    known = read_as_of(
+        root,
+        journal,
+        [record for file in now.files.values() for record in file.records],
+        at_ms,
+        system_name=settings.system_name,
+        rule=rule_for(settings, root),
+        on_batch=on_batch,
+    )
+    try:
+        return trace(_Known(known), now.did, up=up, down=down, depth=depth)
+    except NotFoundError:
+        raise NotFoundError(
+            f"nothing was known of the file {now.did} at that time; give a later time, or none"
+        ) from None
+
+
+class _Known:
+    """Answers the questions of `trace` from records in memory."""
+
+    def __init__(self, records: Iterable[ProvenanceRecord]) -> None:
+        self._by_did: defaultdict[str | None, list[ProvenanceRecord]] = defaultdict(list)
+        self._by_parent: defaultdict[str | None, list[ProvenanceRecord]] = defaultdict(list)
+        for record in records:
+            self._by_did[record.did].append(record)
+            self._by_parent[record.parent_did].append(record)
+
+    def __call__(self, query: Query) -> Iterator[ProvenanceRecord]:
+        for did in query.dids or {query.did} - {None}:
+            yield from self._by_did.get(did, ())
+        for did in query.parent_dids or {query.parent_did} - {None}:
+            yield from self._by_parent.get(did, ())
 
 
 def _as_its_children_spell(ask: Ask, did: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from datetime import tzinfo
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from waybill.cli import console, records
-from waybill.cli.arguments import JsonObject
+from waybill.cli.arguments import FORMS, JsonObject, is_did, moment
 from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
@@ -42,6 +43,10 @@ def trace(
             metavar="COUNT", min=0, help="At most this many generations each way.", show_default="all"
         ),
     ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help=f"As it was known then, by what had been received: {FORMS}."),
+    ] = None,
     unfold: Annotated[
         bool, typer.Option("--unfold", help="Show each file of a wide split, not their number.")
     ] = False,
@@ -66,24 +71,32 @@ def trace(
     aged off, or that it is the application of a Spark run. A run that has ended but may still change is left
     out. Exit code 1 if a file could not be read, so records may be missing; 2 if the file is unknown.
 
+    --as-of shows the journey as it was known at an earlier time, from the events received by then. It needs
+    these events in the journal or the archive; if some of them are gone, it says so, with exit code 1.
+
     Examples:
 
     \b
       waybill trace orders.csv
       waybill trace 019b76da-9c00-7c5b-8f7e-0b8f1b5e3a11 --down --annotations
       waybill trace orders.csv --unfold --svg journey.svg
+      waybill trace orders.csv --as-of 2026-01-31T12:00:00Z
     """
     from waybill.lineage import Lineage, drawing
 
     forms = {"--mermaid": as_mermaid, "--dot": as_dot, "--svg": svg_file, "--graphml": graphml_file}
     _refuse_several(forms | {"--json": as_json})
     zone = records.zone_of(tz)
+    as_of_ms = None if as_of is None else moment(as_of, zone, "--as-of")
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
         root = checked_root(agreed)
         is_of_home = journal is not None and files_into(journal, root)
     lineage = Lineage.open(agreed.home if is_of_home else root)
-    journey = _journey_of(lineage, file, up=up or not down, down=down or not up, depth=depth)
+    follow = functools.partial(
+        lineage.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
+    )
+    journey = _journey_of(lineage, file, follow)
     if as_json:
         console.json(records.as_plain(journey.told()))
         return
@@ -103,19 +116,21 @@ def trace(
         _show(line, journey, zone, with_annotations=annotations)
 
 
-def _journey_of(lineage: Lineage, file: str, *, up: bool, down: bool, depth: int | None) -> Journey:
+def _journey_of(lineage: Lineage, file: str, follow: Callable[[str], Journey]) -> Journey:
     """The journey of a did or, if there is no such did, of the newest file of this name."""
     from waybill.exporter import Query
     from waybill.exporter.query import PatternError
 
     try:
-        return lineage.trace(file, up=up, down=down, depth=depth)
+        return follow(file)
     except NotFoundError:
         try:
             named = lineage.find(Query(filename=file))
-        except PatternError as error:
-            raise typer.BadParameter(str(error), param_hint="FILENAME") from None
-    dids = list(dict.fromkeys(record.did for record in named))
+        except PatternError as wrong:
+            raise typer.BadParameter(str(wrong), param_hint="FILENAME") from None
+        dids = list(dict.fromkeys(record.did for record in named))
+        if not dids and is_did(file):
+            raise
     if not dids:
         raise NotFoundError(
             f"no file has the did or the name {file!r}; `waybill find --filename '*'` shows the newest"
@@ -125,7 +140,7 @@ def _journey_of(lineage: Lineage, file: str, *, up: bool, down: bool, depth: int
             f"{len(dids):,} files have this name, and this is the newest; "
             f"`waybill find --filename {file!r}` shows the dids of all"
         )
-    return lineage.trace(dids[0], up=up, down=down, depth=depth)
+    return follow(dids[0])
 
 
 def _refuse_several(forms: Mapping[str, object]) -> None:

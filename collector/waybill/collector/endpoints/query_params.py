@@ -36,6 +36,7 @@ class TraceParams(NamedTuple):
     up: bool
     down: bool
     depth: int | None
+    as_of_ms: int | None
     format: str
     is_unfolded: bool
     is_partial: bool
@@ -85,7 +86,7 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
         accept: the request's header, which counts where no `format` is given.
         media: by format, its media type; the first is the one for requests that ask for none.
     """
-    values = _values(text, ("up", "down", "depth", "format", "unfold", _PARTIAL))
+    values = _values(text, ("up", "down", "depth", "as_of", "format", "unfold", _PARTIAL))
     up, down = _flag(values, "up"), _flag(values, "down")
     given = values.get("format") or _accepted(accept, media)
     if given not in media:
@@ -94,6 +95,7 @@ def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TracePa
         up=not down if up is None else up,
         down=not up if down is None else down,
         depth=_number(values, "depth", 0),
+        as_of_ms=_number(values, "as_of", 0),
         format=given,
         is_unfolded=bool(_flag(values, "unfold")),
         is_partial=_is_partial(values),

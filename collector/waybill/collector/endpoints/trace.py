@@ -70,14 +70,16 @@ class TraceEndpoints:
             return await asyncio.get_running_loop().run_in_executor(self._traces, work)
 
     def _trace(self, did: str, params: TraceParams) -> Answer:
-        from waybill.lineage import trace
+        from waybill.exporter.query import EntriesGoneError
 
         reading = Reading(self._journal, self._settings, is_partial=params.is_partial)
         ask = _Bounded(reading, time.monotonic() + TRACE_TIMEOUT_S)
         try:
-            journey = trace(ask, did, up=params.up, down=params.down, depth=params.depth)
+            journey = self._journey(ask, did, params)
         except NotFoundError as error:
             raise Problem(HTTPStatus.NOT_FOUND, str(error), reason="there is no such file") from None
+        except EntriesGoneError as error:
+            raise Problem(HTTPStatus.GONE, str(error), reason="the entries are gone") from None
         headers = [
             ("content-type", MEDIA[params.format]),
             ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
@@ -85,6 +87,17 @@ class TraceEndpoints:
             *reading.headers(),
         ]
         return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
+
+    def _journey(self, ask: _Bounded, did: str, params: TraceParams) -> Journey:
+        from waybill.lineage import trace, trace_as_of
+
+        up, down, depth, at_ms = params.up, params.down, params.depth, params.as_of_ms
+        journey = trace(ask, did, up=up, down=down, depth=depth)
+        if at_ms is None:
+            return journey
+        root, tick = self._settings.root, ask.check_time
+        then = partial(trace_as_of, journey, at_ms, root, self._journal, self._settings, on_batch=tick)
+        return then(up=up, down=down, depth=depth)
 
 
 class _Bounded:
@@ -105,10 +118,14 @@ class _Bounded:
                 detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
                 raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
             found += from_table(table)
+        self.check_time()
+        return found
+
+    def check_time(self) -> None:
+        """Raise a `Problem` if the journey takes too long."""
         if time.monotonic() > self._deadline_s:
             detail = f"finding the journey takes longer than {TRACE_TIMEOUT_S:.0f} s; {_NARROW}"
             raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, reason="the journey takes too long")
-        return found
 
 
 def _drawn(journey: Journey, params: TraceParams) -> bytes:

@@ -7,6 +7,10 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
     from waybill.exporter.query.answering import answer as answer, find as find
+    from waybill.exporter.query.as_of import (
+        EntriesGoneError as EntriesGoneError,
+        read_as_of as read_as_of,
+    )
     from waybill.exporter.query.backlog import (
         Backlog as Backlog,
         BacklogError as BacklogError,
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
     "waybill.exporter.query.answering": {"answer", "find"},
+    "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
     "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
     "waybill.exporter.query.comparison": {"Difference", "compare"},
     "waybill.exporter.query.locate": {"Located", "locate_entry"},
