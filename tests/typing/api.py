@@ -101,11 +101,22 @@ from waybill.facets import (
     merge_records,
     merge_states,
     observe,
+    parents_of,
     parse_instant_us,
     record_key,
     records_of,
 )
-from waybill.lineage import Journey, JourneyFile, Lineage, ToldFile, ToldJourney, trace, trace_as_of
+from waybill.lineage import (
+    CorrelationIndex,
+    Journey,
+    JourneyFile,
+    Lineage,
+    ToldFile,
+    ToldJourney,
+    open_correlation,
+    trace,
+    trace_as_of,
+)
 from waybill.lineage.drawing import dot, graphml, mermaid, outline, svg
 from waybill.marquez import (
     Backend,
@@ -242,6 +253,7 @@ def events_fold_to_records(body: bytes) -> None:
             assert_type(event.eventType, EventType)
             assert_type(SEVERITY.get(event.eventType), int | None)
             assert_type({SUMMARY_FACET: event}.get(PRODUCER), RunEvent | None)
+            assert_type(parents_of(event), tuple[str, ...])
             state = observe(event, system_name="edge")
             assert_type(state, RunState)
             assert_type(merge_states(state, state), RunState)
@@ -646,6 +658,10 @@ def the_journey_of_a_file() -> None:
     assert_type(journey.told(), ToldJourney)
     assert_type(journey.told().files, tuple[ToldFile, ...])
     assert_type(Journey.of(journey.told()), Journey)
+    if (index := CorrelationIndex.open(Path("home"))) is not None:
+        assert_type(index.ancestors("0193"), list[tuple[str, int]])
+        assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
+    assert callable(open_correlation)
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)
     assert_type(graphml(journey), str)

@@ -36,6 +36,7 @@ from waybill.facets.folding import (
 )
 from waybill.facets.lazy import lazily as _lazily
 from waybill.facets.merge_rule import is_collision, merge_all, merge_records, record_key
+from waybill.facets.parents import parents_of
 from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, decode_records, keep_annotations
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ __all__ = [
     "merge_records",
     "merge_states",
     "observe",
+    "parents_of",
     "parse_instant_us",
     "record_key",
     "records_of",

@@ -224,8 +224,8 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     """The run facets that decide a record.
 
     The Spark listener's own facets follow no published schema, so they stay undecoded here and may hold
-    anything. So does a summary's, because a summary that cannot be read is still no file. The others are as
-    strict as their schemas.
+    anything. So does a summary's, because a summary that cannot be read is still no file, and the
+    dependencies', which few events have. The others are as strict as their schemas.
     """
 
     parent: Parent | None = None
@@ -236,6 +236,7 @@ class RunFacets(msgspec.Struct, frozen=True, gc=False):
     evidence: Evidence | None = msgspec.field(default=None, name="waybill_evidence")
     presented: Presented | None = msgspec.field(default=None, name="waybill_presented")
     summary: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="waybill_summary")
+    job_dependencies: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="jobDependencies")
     spark_exception: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark.exception")
     spark_properties: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_properties")
     spark_job_details: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="spark_jobDetails")

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from waybill.lineage.correlation import (
+        CorrelationIndex as CorrelationIndex,
+        open_correlation as open_correlation,
+    )
     from waybill.lineage.journey import (
         Journey as Journey,
         JourneyFile as JourneyFile,
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
+    "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
     "waybill.lineage.journey": {"Journey", "JourneyFile", "ToldFile", "ToldJourney"},
     "waybill.lineage.lineage": {"Lineage"},
     "waybill.lineage.tracing": {"trace", "trace_as_of"},

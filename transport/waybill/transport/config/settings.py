@@ -116,6 +116,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: Annotated[
         bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
+    lineage_enabled: Annotated[
+        bool,
+        _agreed("", "Keep an index of which file came from which, beside the provenance files.", "on"),
+    ] = True
+    lineage_ancestors_max: Annotated[
+        int,
+        _agreed(
+            "COUNT",
+            "Most ancestors that the index lists for a file; those of other files are looked for when asked.",
+            check=check.count,
+        ),
+    ] = 100
     marquez_url: Annotated[
         str | None,
         _agreed("URL", "The backend; without one, events wait in the journal.", "$MARQUEZ_URL", check.url),

@@ -1,0 +1,32 @@
+"""The correlation index: who came from whom, kept up from the journal and asked without opening any file."""
+
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.lineage.correlation.index import (
+        CORRELATION as CORRELATION,
+        INDEX_NAME as INDEX_NAME,
+        CorrelationIndex as CorrelationIndex,
+        Kin as Kin,
+    )
+    from waybill.lineage.correlation.projection import (
+        Correlation as Correlation,
+        open_correlation as open_correlation,
+    )
+    from waybill.lineage.correlation.relations import Relations as Relations
+    from waybill.lineage.correlation.sightings import Sighting as Sighting, sightings_in as sightings_in
+    from waybill.lineage.correlation.writing import IndexWriter as IndexWriter
+
+_PACKAGES = {
+    "waybill.lineage.correlation.index": {"CORRELATION", "INDEX_NAME", "CorrelationIndex", "Kin"},
+    "waybill.lineage.correlation.projection": {"Correlation", "open_correlation"},
+    "waybill.lineage.correlation.relations": {"Relations"},
+    "waybill.lineage.correlation.sightings": {"Sighting", "sightings_in"},
+    "waybill.lineage.correlation.writing": {"IndexWriter"},
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)

@@ -1,0 +1,122 @@
+"""The SQL of the correlation index; no other module has any.
+
+Users see three views. Below them, each did, and each set of details that many files share, is stored once
+and has a number, because a did takes 36 bytes and the closure names two in each row.
+
+    correlation_event(id_event, process, version, fingerprint, input_size, event_time, forced)
+    correlation_details(id_event, field, JSON)
+    correlation_lineage(id_parent, id_child, depth)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+VERSION: Final = 1
+"""The version of `SCHEMA`; an index of another version is made again."""
+
+SCHEMA: Final = """
+CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;
+CREATE TABLE shared_details (number INTEGER PRIMARY KEY, fields TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY,
+    did TEXT NOT NULL UNIQUE,
+    event_time INTEGER,
+    filename TEXT,
+    shared INTEGER REFERENCES shared_details (number),
+    version TEXT,
+    fingerprint TEXT,
+    input_size INTEGER,
+    forced INTEGER
+) STRICT;
+CREATE TABLE closure (
+    child INTEGER NOT NULL,
+    depth INTEGER NOT NULL,
+    parent INTEGER NOT NULL,
+    PRIMARY KEY (child, depth, parent)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX closure_down ON closure (parent, depth, child);
+CREATE TABLE deep (number INTEGER PRIMARY KEY) STRICT;
+
+CREATE VIEW correlation_event (id_event, process, version, fingerprint, input_size, event_time, forced) AS
+SELECT did, fields ->> 'process', version, fingerprint, input_size, event_time, coalesce(forced, 0)
+FROM files JOIN shared_details ON shared_details.number = files.shared
+WHERE event_time IS NOT NULL;
+
+CREATE VIEW correlation_details (id_event, field, JSON) AS
+SELECT did, 'filename', json_quote(filename) FROM files WHERE filename IS NOT NULL
+UNION ALL
+SELECT did, key, fields -> key
+FROM files JOIN shared_details ON shared_details.number = files.shared, json_each(fields)
+WHERE key <> 'process';
+
+CREATE VIEW correlation_lineage (id_parent, id_child, depth) AS
+SELECT above.did, below.did, depth
+FROM closure JOIN files AS above ON above.number = parent JOIN files AS below ON below.number = child
+UNION ALL
+SELECT did, did, 0 FROM files;
+"""
+
+PLACE: Final = "SELECT node, seq FROM place"
+CLEAR_PLACE: Final = "DELETE FROM place"
+SET_PLACE: Final = "INSERT INTO place VALUES (?, ?)"
+
+LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files"
+FILES: Final = """
+SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced
+FROM files WHERE did = ?
+"""
+PUT_FILE: Final = """
+INSERT INTO files (did, number, event_time, filename, shared, version, fingerprint, input_size, forced)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (did) DO UPDATE SET
+    event_time = excluded.event_time, filename = excluded.filename, shared = excluded.shared,
+    version = excluded.version, fingerprint = excluded.fingerprint, input_size = excluded.input_size,
+    forced = excluded.forced
+"""
+
+DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
+NUMBER_OF_DETAILS: Final = "SELECT number FROM shared_details WHERE fields = ?"
+PUT_DETAILS: Final = "INSERT INTO shared_details (fields) VALUES (?) RETURNING number"
+
+CLOSURE_UP: Final = "SELECT child, parent, depth FROM closure WHERE child = ?"
+CLOSURE_DOWN: Final = "SELECT parent, child FROM closure WHERE parent = ?"
+PUT_CLOSURE: Final = "INSERT INTO closure (child, depth, parent) VALUES (?, ?, ?)"
+CUT_CLOSURE: Final = "DELETE FROM closure WHERE child = ? AND depth = ? AND parent = ?"
+IS_DEEP: Final = "SELECT number FROM deep WHERE number = ?"
+PUT_DEEP: Final = "INSERT INTO deep VALUES (?)"
+ANY_DEEP: Final = "SELECT EXISTS (SELECT 1 FROM deep)"
+
+NUMBER: Final = "SELECT number FROM files WHERE did = ?"
+DID: Final = "SELECT did FROM files WHERE number = ?"
+ANCESTORS: Final = """
+SELECT did, depth FROM closure JOIN files ON files.number = parent WHERE child = ? ORDER BY depth DESC
+"""
+DESCENDANTS: Final = """
+SELECT did, depth FROM closure JOIN files ON files.number = child WHERE parent = ? ORDER BY depth
+"""
+EDGES_UP: Final = """
+WITH RECURSIVE reached (number) AS (
+    SELECT ? UNION SELECT parent FROM reached JOIN closure ON child = reached.number AND depth = 1
+)
+SELECT child, parent FROM reached JOIN closure ON child = reached.number AND depth = 1
+"""
+"""The edges above a file, each as the nearer file and the farther one; it ends in circles, too."""
+EDGES_DOWN: Final = """
+WITH RECURSIVE reached (number) AS (
+    SELECT ? UNION SELECT child FROM reached JOIN closure ON parent = reached.number AND depth = 1
+)
+SELECT parent, child FROM reached JOIN closure ON parent = reached.number AND depth = 1
+"""
+PARENTS: Final = """
+SELECT below.did, above.did
+FROM files AS below JOIN closure ON child = below.number AND depth = 1
+JOIN files AS above ON above.number = parent
+WHERE below.did = ?
+"""
+CHILDREN: Final = """
+SELECT above.did, below.did
+FROM files AS above JOIN closure ON parent = above.number AND depth = 1
+JOIN files AS below ON below.number = child
+WHERE above.did = ?
+"""

@@ -1,0 +1,225 @@
+"""Adding to the correlation index what entries say.
+
+Whatever is said of a file is merged as the record rule does it: the earliest beginning, the union of states
+and sinks, of two texts the greater. So the tables follow from the set of entries alone: neither their order
+nor repeats matter.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import apsw
+import msgspec
+
+from waybill.lineage.correlation import sql
+from waybill.lineage.correlation.closure import Closure, Depths
+from waybill.lineage.correlation.index import place_in
+from waybill.transport.permissions import file_mode
+
+if TYPE_CHECKING:
+    from waybill.lineage.correlation.sightings import Sighting
+
+_BUSY_TIMEOUT_MS: Final = 30_000
+_DETAILS_REMEMBERED: Final = 10_000
+
+_Row = tuple[str, int, int | None, str | None, int | None, str | None, str | None, int | None, int | None]
+"""A row of the files."""
+
+
+class _Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What many files share; its fields are in the order of their names."""
+
+    process: str
+    sinks: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    system: str = ""
+
+
+class _File(msgspec.Struct):
+    """What is known of one file; `event_time` is None while only other files name it, as their parent."""
+
+    did: str
+    number: int
+    event_time: int | None = None
+    filename: str | None = None
+    version: str | None = None
+    fingerprint: str | None = None
+    input_size: int | None = None
+    forced: int | None = None
+    details: _Details | None = None
+
+
+class IndexWriter:
+    """The one connection that writes an index, which is made if there is none.
+
+    Args:
+        path: the database; its folder exists.
+        ancestors_max: of files with more ancestors only the edges are kept.
+
+    Raises:
+        apsw.Error: the database is damaged or of another version, or the disk fails or is full; also raised
+            by each method.
+    """
+
+    def __init__(self, path: Path, *, ancestors_max: int) -> None:
+        self._ancestors_max = ancestors_max
+        self._details: dict[int, _Details] = {}
+        self._numbers: dict[_Details, int] = {}
+        is_new = not path.exists()
+        self._connection = apsw.Connection(str(path))
+        if is_new:
+            path.chmod(file_mode(path.parent))
+        self._connection.set_busy_timeout(_BUSY_TIMEOUT_MS)
+        # The log stays beside the database: going on needs no inode then, and reading no right to make files.
+        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._connection.pragma("journal_mode", "wal")
+        self._connection.pragma("synchronous", "FULL")
+        version = self._connection.pragma("user_version")
+        if not version:
+            with self._connection:
+                self._connection.execute(sql.SCHEMA)
+                self._connection.pragma("user_version", sql.VERSION)
+        elif version != sql.VERSION:
+            raise apsw.SchemaChangeError(f"version {version}")
+
+    def close(self) -> None:
+        """Release the database."""
+        self._connection.close()
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """See `place_in`."""
+        return place_in(self._connection)
+
+    def add(self, sightings: Iterable[Sighting], place: tuple[str, int]) -> None:
+        """Add what entries say and move the place past them, durably, in one transaction."""
+        try:
+            with self._connection:
+                self._add(list(sightings))
+                self._connection.execute(sql.CLEAR_PLACE)
+                self._connection.execute(sql.SET_PLACE, place)
+        except BaseException:
+            # They may know numbers of details that were not kept.
+            self._details.clear()
+            self._numbers.clear()
+            raise
+
+    def _add(self, sightings: Sequence[Sighting]) -> None:
+        named = dict.fromkeys(did for seen in sightings for did in (seen.did, *seen.parents))
+        stored = self._stored(named)
+        files = {did: self._file(row) for did, row in stored.items()}
+        last = cast("int", self._connection.execute(sql.LAST_NUMBER).get)
+        new = [did for did in named if did not in stored]
+        files.update((did, _File(did, number)) for number, did in enumerate(new, last + 1))
+        for seen in sightings:
+            _merge(files[seen.did], seen)
+        rows = ((did, self._row(file)) for did, file in files.items())
+        self._connection.executemany(sql.PUT_FILE, [row for did, row in rows if row != stored.get(did)])
+        self._add_edges(
+            dict.fromkeys(
+                (files[parent].number, files[seen.did].number)
+                for seen in sightings
+                for parent in seen.parents
+            )
+        )
+
+    def _stored(self, dids: Iterable[str]) -> dict[str, _Row]:
+        rows = self._connection.executemany(sql.FILES, [(did,) for did in dids])
+        return {row[0]: row for row in cast("Iterable[_Row]", rows)}
+
+    # -- details ---------------------------------------------------------------------------------------------
+
+    def _file(self, row: _Row) -> _File:
+        did, number, event_time, filename, shared, version, fingerprint, input_size, forced = row
+        details = None if shared is None else self._details_of(shared)
+        content = version, fingerprint, input_size, forced
+        return _File(did, number, event_time, filename, *content, details)
+
+    def _row(self, file: _File) -> _Row:
+        shared = None if file.details is None else self._number_of(file.details)
+        content = file.version, file.fingerprint, file.input_size, file.forced
+        return file.did, file.number, file.event_time, file.filename, shared, *content
+
+    def _details_of(self, number: int) -> _Details:
+        if number not in self._details:
+            text = self._connection.execute(sql.DETAILS, (number,)).get
+            self._remember(number, msgspec.json.decode(cast("str", text), type=_Details))
+        return self._details[number]
+
+    def _number_of(self, details: _Details) -> int:
+        if details not in self._numbers:
+            text = msgspec.json.encode(details).decode()
+            number = self._connection.execute(sql.NUMBER_OF_DETAILS, (text,)).get
+            if number is None:
+                number = self._connection.execute(sql.PUT_DETAILS, (text,)).get
+            self._remember(cast("int", number), details)
+        return self._numbers[details]
+
+    def _remember(self, number: int, details: _Details) -> None:
+        if len(self._details) >= _DETAILS_REMEMBERED:
+            self._details.clear()
+            self._numbers.clear()
+        self._details[number] = details
+        self._numbers[details] = number
+
+    # -- edges -----------------------------------------------------------------------------------------------
+
+    def _add_edges(self, edges: Collection[tuple[int, int]]) -> None:
+        """Add edges, each from a parent to a child, and all that follows from them."""
+        if not edges:
+            return
+        children = {child for _, child in edges}
+        below: defaultdict[int, set[int]] = defaultdict(set)
+        for child, one in self._of_each(sql.CLOSURE_DOWN, children):
+            below[child].add(one)
+        touched = children.union((parent for parent, _ in edges), *below.values())
+        above: defaultdict[int, Depths] = defaultdict(dict)
+        for one, ancestor, depth in self._of_each(sql.CLOSURE_UP, touched):
+            above[one][ancestor] = depth
+        deep = [number for (number,) in self._of_each(sql.IS_DEEP, touched)]
+        closure = Closure(above, deep, below, self._ancestors_max)
+        for parent, child in edges:
+            closure.add(parent, child)
+        self._connection.executemany(sql.CUT_CLOSURE, closure.cut())
+        self._connection.executemany(sql.PUT_CLOSURE, closure.grown())
+        self._connection.executemany(sql.PUT_DEEP, [(number,) for number in closure.deepened()])
+
+    def _of_each(self, query: str, numbers: Iterable[int]) -> Iterable[tuple[Any, ...]]:
+        return self._connection.executemany(query, [(number,) for number in numbers])
+
+
+def _merge(file: _File, seen: Sighting) -> None:
+    """Add what was seen to what is known: commutative, associative and idempotent."""
+    file.event_time = seen.at_ms if file.event_time is None else min(file.event_time, seen.at_ms)
+    file.filename = _greater(file.filename, seen.filename)
+    file.details = _with(file.details, seen)
+    file.version = _greater(file.version, seen.version)
+    content = (seen.fingerprint or "", seen.input_size)
+    if seen.fingerprint is not None and content > (file.fingerprint or "", file.input_size or 0):
+        file.fingerprint, file.input_size = seen.fingerprint, seen.input_size
+    if seen.is_forced:
+        file.forced = 1
+
+
+def _with(known: _Details | None, seen: Sighting) -> _Details:
+    states = () if seen.state is None else (seen.state,)
+    if known is None:
+        return _Details(seen.process, tuple(sorted(set(seen.sinks))), states, seen.system)
+    return _Details(
+        max(known.process, seen.process),
+        _union(known.sinks, seen.sinks),
+        _union(known.states, states),
+        max(known.system, seen.system),
+    )
+
+
+def _union(known: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return known if all(one in known for one in more) else tuple(sorted({*known, *more}))
+
+
+def _greater(known: str | None, more: str | None) -> str | None:
+    return known if more is None else more if known is None else max(known, more)

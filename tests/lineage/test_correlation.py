@@ -1,0 +1,297 @@
+"""The correlation index: its tables follow from what was said, and its answers from the tables."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+from hypothesis import given, settings as hypothesis_settings, strategies as st
+
+from waybill.lineage import CorrelationIndex
+from waybill.lineage.correlation import INDEX_NAME, Correlation, IndexWriter, Relations, Sighting
+from waybill.transport import Journal, Kind, Settings, Tracker, flush
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+TABLES = {
+    "correlation_event": "id_event process version fingerprint input_size event_time forced",
+    "correlation_details": "id_event field JSON",
+    "correlation_lineage": "id_parent id_child depth",
+}
+DIDS = "abcdefgh"
+EDGES = st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=14)
+"""Each a parent and a child: trees, joins and circles, in any order, some twice."""
+
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+def seen(did: str, *parents: str, **more: object) -> Sighting:
+    """What an event says of a file."""
+    said = {"system": "edge", "process": "in", "filename": f"{did}.csv", "at_ms": 5, **more}
+    return Sighting(did=did, parents=parents, **said)  # type: ignore[arg-type]
+
+
+def tables_of(folder: Path) -> Rows:
+    """The rows of every table, sorted, as anyone sees them who opens the file."""
+    with contextlib.closing(
+        apsw.Connection(str(folder / INDEX_NAME), flags=apsw.SQLITE_OPEN_READONLY)
+    ) as opened:
+        return {
+            name: sorted(opened.execute(f"SELECT * FROM {name}").fetchall(), key=repr)  # noqa: S608 - our names
+            for name in TABLES
+        }
+
+
+def written(folder: Path, batches: Iterable[Sequence[Sighting]], ancestors_max: int = 100) -> None:
+    """Write an index in some batches."""
+    with contextlib.closing(IndexWriter(folder / INDEX_NAME, ancestors_max=ancestors_max)) as writer:
+        for at, batch in enumerate(batches, writer.place[1] + 1):
+            writer.add(batch, ("node", at))
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[CorrelationIndex]:
+    """The index of a folder."""
+    index = CorrelationIndex.open(folder)
+    assert index is not None
+    with contextlib.closing(index):
+        yield index
+
+
+def depths(edges: Iterable[tuple[str, str]], start: str) -> dict[str, int]:
+    """Everything that edges lead to from a start, and in how many steps at least."""
+    found, now = {start: 0}, {start}
+    for depth in itertools.count(1):
+        now = {to for of, to in edges if of in now} - found.keys()
+        if not now:
+            return found
+        found |= dict.fromkeys(now, depth)
+    raise AssertionError
+
+
+def test_a_child_and_a_grandchild_and_another_child_give_eight_rows(tmp_path: Path) -> None:
+    written(tmp_path, [[seen("aaa"), seen("bbb", "aaa"), seen("ccc", "bbb"), seen("eee", "aaa")]])
+    assert tables_of(tmp_path)["correlation_lineage"] == sorted(
+        [(one, one, 0) for one in ("aaa", "bbb", "ccc", "eee")]
+        + [("aaa", "bbb", 1), ("bbb", "ccc", 1), ("aaa", "eee", 1), ("aaa", "ccc", 2)],
+        key=repr,
+    )
+
+
+def test_the_tables_have_the_columns_that_are_promised(tmp_path: Path) -> None:
+    written(tmp_path, [[]])
+    with contextlib.closing(apsw.Connection(str(tmp_path / INDEX_NAME))) as connection:
+        for table, columns in TABLES.items():
+            assert [row[1] for row in connection.execute(f"PRAGMA table_info({table})")] == columns.split()
+
+
+def test_all_ancestors_and_all_descendants_are_one_query_that_scans_no_table(tmp_path: Path) -> None:
+    written(tmp_path, [[seen("b", "a"), seen("c", "b")]])
+    with contextlib.closing(apsw.Connection(str(tmp_path / INDEX_NAME))) as connection:
+        up = "SELECT id_parent, depth FROM correlation_lineage WHERE id_child = ? ORDER BY depth DESC"
+        down = "SELECT id_child, depth FROM correlation_lineage WHERE id_parent = ? ORDER BY depth"
+        assert connection.execute(up, ("c",)).fetchall() == [("a", 2), ("b", 1), ("c", 0)]
+        assert connection.execute(down, ("a",)).fetchall() == [("a", 0), ("b", 1), ("c", 2)]
+        for query in (up, down):
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", ("a",))]
+            assert [step for step in plan if step.startswith("SCAN")] == ["SCAN correlation_lineage"]
+
+
+@hypothesis_settings(max_examples=25)
+@given(edges=EDGES, data=st.data(), ancestors_max=st.sampled_from([0, 1, 2, 3, 100]))
+def test_closure_edges_and_a_naive_walk_give_the_same_answers_in_any_order(
+    edges: list[tuple[str, str]], data: st.DataObject, ancestors_max: int
+) -> None:
+    said = [seen(child, parent) for parent, child in edges]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(said)), max_size=3)))
+    ends = [0, *cuts, len(said)]
+    with tempfile.TemporaryDirectory() as folder:
+        some, other = Path(folder, "some"), Path(folder, "other")
+        some.mkdir()
+        other.mkdir()
+        written(some, [said[a:b] for a, b in itertools.pairwise(ends)], ancestors_max)
+        written(other, [data.draw(st.permutations(said + said[:3]))], ancestors_max)
+        assert tables_of(some) == tables_of(other)
+        turned = [(child, parent) for parent, child in edges]
+        with opened(some) as index:
+            for did in {did for edge in edges for did in edge}:
+                down, up = index.descendants(did), index.ancestors(did)
+                assert dict(down) == depths(edges, did)
+                assert dict(up) == depths(turned, did)
+                assert [depth for _, depth in down] == sorted(depth for _, depth in down)
+                assert [depth for _, depth in up] == sorted((depth for _, depth in up), reverse=True)
+                beside = set(edges) - {(did, did)}
+                assert index.parents_of([did]).get(did, ()) == tuple(
+                    sorted({a for a, b in beside if b == did})
+                )
+                assert index.children_of([did]).get(did, ()) == tuple(
+                    sorted({b for a, b in beside if a == did})
+                )
+
+
+def record(did: str, parent: str | None = None, **more: object) -> dict[str, object]:
+    """A record as DeltaFi sends it."""
+    said = {
+        "did": did,
+        "parentDid": parent,
+        "systemName": "edge",
+        "dataSource": "in",
+        "filename": f"{did}.csv",
+    }
+    ended = {"finalState": "COMPLETE", "dataSink": "out", "created": 1_000, "completed": 2_000}
+    return {**said, **ended, "transforms": [], **more}
+
+
+def details_of(home: Path, did: str) -> dict[str, object]:
+    """The details of one file."""
+    rows = tables_of(home)["correlation_details"]
+    return {str(field): json.loads(str(value)) for of, field, value in rows if of == did}
+
+
+def test_a_runner_indexes_what_a_tracker_and_deltafi_report(settings: Settings) -> None:
+    tracker = Tracker(settings=settings)
+    with tracker.file("a.csv", data_source="in") as a, tracker.file("b.csv", data_source="in") as b:
+        ab = tracker.join([a, b], "ab.csv", data_source="daily")
+    with ab:
+        ab.egress("lake")
+        ab.egress("mart")
+    tracker.close()
+    with contextlib.closing(Journal(settings.home)) as journal:
+        journal.append(Kind.PROVENANCE, json.dumps([record("x", ab.did)]).encode())
+    assert flush(settings).left == {}
+    assert details_of(settings.home, ab.did) == {
+        "filename": "ab.csv",
+        "sinks": ["lake", "mart"],
+        "states": ["COMPLETE"],
+        "system": "tests",
+    }
+    assert details_of(settings.home, "x")["sinks"] == ["out"]
+    events = {row[0]: row[1] for row in tables_of(settings.home)["correlation_event"]}
+    assert events == {a.did: "in", b.did: "in", ab.did: "daily", "x": "in"}
+    with opened(settings.home) as index:
+        assert index.parents_of([ab.did])[ab.did] == tuple(sorted([a.did, b.did]))
+        assert index.ancestors("x")[-2:] == [(ab.did, 1), ("x", 0)]
+        assert {did for did, depth in index.ancestors("x") if depth == 2} == {a.did, b.did}
+
+
+class Site:
+    """A home whose index is kept up step by step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.journal = Journal(settings.home)
+        self.index = Correlation(self.journal, settings, linger_s=0)
+
+    def append(self, *records: dict[str, object]) -> int:
+        return self.journal.append(Kind.PROVENANCE, json.dumps(records).encode())
+
+    def catch_up(self) -> None:
+        while self.index.step().applied:
+            pass
+
+    def reopen(self) -> None:
+        """As after the death of the runner: what was not committed is gone."""
+        self.index.close()
+        self.index = Correlation(self.journal, self.settings, linger_s=0)
+
+
+@pytest.fixture
+def site(settings: Settings) -> Iterator[Site]:
+    one = Site(settings)
+    yield one
+    one.index.close()
+    one.journal.close()
+
+
+def test_an_index_that_was_deleted_or_damaged_is_made_again_with_the_same_tables(site: Site) -> None:
+    for number in range(5):
+        site.append(record(f"d{number}", f"d{number - 1}" if number else None))
+        site.catch_up()
+    before = tables_of(site.settings.home)
+    site.index.close()
+    path = site.settings.home / INDEX_NAME
+    for spoiled in (None, b"no database", b""):
+        for one in site.settings.home.glob(f"{INDEX_NAME}*"):
+            one.unlink()
+        if spoiled is not None:
+            path.write_bytes(spoiled)
+        site.reopen()
+        site.catch_up()
+        assert tables_of(site.settings.home) == before
+        assert site.journal.cursor("correlation") == site.journal.last_seq()
+
+
+def test_what_the_journal_no_longer_has_is_read_from_the_archive(site: Site) -> None:
+    for number in range(4):
+        site.append(record(f"d{number}", f"d{number - 1}" if number else None))
+    assert flush(site.settings).left == {}
+    assert site.journal.prune(3, 2**50) == 3
+    (site.settings.home / INDEX_NAME).unlink()
+    site.append(record("late", "d3"))
+    site.catch_up()
+    chain = ["d0", "d1", "d2", "d3", "late"]
+    with opened(site.settings.home) as index:
+        assert index.descendants("d0") == [(did, depth) for depth, did in enumerate(chain)]
+    assert details_of(site.settings.home, "d0")["filename"] == "d0.csv"
+
+
+def test_relations_have_what_the_index_does_not_have_yet(site: Site) -> None:
+    assert Relations.open(site.settings.home) is None
+    site.append(record("c", "a"))
+    site.catch_up()
+    site.append(record("c", "b"), record("d", "c"))
+    relations = Relations.open(site.settings.home)
+    assert relations is not None
+    with relations:
+        assert relations.parents_of(["c", "d", "a"]) == {"c": ("a", "b"), "d": ("c",)}
+        assert relations.children_of(["a", "b", "c"]) == {"a": ("c",), "b": ("c",), "c": ("d",)}
+
+
+def killed_at(statement: int, folder: Path, said: Sequence[Sighting]) -> bool:
+    """Add to an index in a process that is killed at a statement; False if it got to the end before."""
+    child = os.fork()
+    if not child:
+        left = itertools.count(1)
+
+        def trace(*_: object) -> bool:
+            if next(left) == statement:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+        def watch(connection: apsw.Connection) -> None:
+            connection.exec_trace = trace
+
+        apsw.connection_hooks.append(watch)
+        try:
+            written(folder, [said])
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def test_a_kill_at_any_statement_leaves_tables_and_place_as_before_or_after(tmp_path: Path) -> None:
+    said = [seen("b", "a"), seen("c", "b", sinks=("lake",)), seen("a", "0"), seen("b", "x")]
+    whole, half = tmp_path / "whole", tmp_path / "half"
+    for folder in (whole, half):
+        folder.mkdir()
+        written(folder, [said[:1]])
+    before = tables_of(half)
+    written(whole, [said[1:]])
+    for statement in itertools.count(1, 5):
+        was_killed = killed_at(statement, half, said[1:])
+        with opened(half) as index:
+            at = index.place[1]
+        assert tables_of(half) == {1: before, 2: tables_of(whole)}[at]
+        if not was_killed or at == 2:
+            break
+    assert statement > 20, "it was never killed late"
