@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
 
 import waybill
+from waybill.exporter import query
 from waybill.exporter.layout import SETTLE_S, Layout
+from waybill.facets.arrow import SCHEMA, from_table
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 from waybill.transport.config import agree
 
@@ -271,13 +274,85 @@ def test_a_run_that_has_not_settled_is_shown_as_such(
     journal.close()
 
 
-def test_it_says_how_many_there_are_where_not_all_are_shown(called: Run, kept: Kept) -> None:
-    done = called("find", "--home", kept.home, "--limit", "3", "--json")
-    assert len(done.stdout.splitlines()) == 3
-    assert "showing the newest 3 of 4" in done.stderr
+def test_where_not_all_are_shown_it_gives_the_cursor_of_the_next_page(called: Run, kept: Kept) -> None:
+    every = found(called, kept)
+    for order, which in ((["--oldest"], "oldest"), ([], "newest")):
+        done = called("find", "--home", kept.home, "--limit", "3", "--json", *order)
+        first = [json.loads(line) for line in done.stdout.splitlines()]
+        cursor = first[-1].pop("next")
+        assert f"showing the {which} 3; --all shows all, --after {cursor} the next" in done.stderr
+        (last,) = found(called, kept, "--limit", "1", "--after", cursor, *order)
+        assert [*first, last] == (every[::-1] if order else every)
+        assert called("find", "--home", kept.home, "--after", cursor, "--count", *order).stdout == "1\n"
     for arguments in (["--limit", "4"], ["--limit", "1", "--all"]):
         done = called("find", "--home", kept.home, *arguments, "--json")
         assert (len(done.stdout.splitlines()), done.stderr) == (4, "")
+
+
+def test_records_are_counted_by_what_they_have(called: Run, kept: Kept) -> None:
+    def lines(*arguments: str) -> list[str]:
+        done = called("find", "--home", kept.home, *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.splitlines()
+
+    assert lines("--count") == ["4"]
+    assert lines("--count", "--state", "error", "--json") == ['{"count":1}']
+    assert lines("--by", "sink,state") == [
+        "sink\tstate\tcount",
+        "\tERROR\t1",
+        "\tSPLIT\t1",
+        "lake\tCOMPLETE\t1",
+        "report\tCOMPLETE\t1",
+    ]
+    assert lines("--by", "source", "--csv") == ["source,count", "halves,3", "sftp-in,1"]
+    counted = [json.loads(line) for line in lines("--by", "hour,sink", "--system", "tests", "--json")]
+    assert sum(one["count"] for one in counted) == 4
+    assert {one["data_sink"] for one in counted} == {None, "lake", "report"}
+    assert {one["hour"] for one in counted} == {
+        f"{one['completed'][:13]}:00:00.000Z" for one in found(called, kept)
+    }
+    assert lines("--by", "state", "--data-sink", "nowhere") == ["state\tcount"]
+
+
+def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
+    called: Run, kept: Kept, tmp_path: Path
+) -> None:
+    path = tmp_path / "found.parquet"
+
+    def save(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return called("find", "--home", kept.home, "--parquet", path, *arguments)
+
+    assert save().returncode == 0
+    table = pq.read_table(path)
+    assert table.schema.remove_metadata() == SCHEMA
+    assert [one.did for one in from_table(table)] == [one["did"] for one in found(called, kept)]
+    content = path.read_bytes()
+    refused = save("--limit", "1")
+    assert (refused.returncode, "give another name, or --force" in refused.stderr) == (2, True)
+    assert path.read_bytes() == content
+    assert "wrote 0 records" in save("--force", "--state", "CANCELLED").stderr
+    assert pq.read_table(path).schema.remove_metadata() == SCHEMA
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_is_filed_while_it_is_counted_counts_once(
+    called: Run, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(settings.home)
+    agreed = agree(journal, msgspec.structs.replace(settings, provenance_enabled=True))
+    journal.append_many([told("r", "START"), told("r", "COMPLETE")])
+    read: Callable[..., query.Unsettled] = query.read_unsettled
+
+    def read_and_file(*arguments: object, **more: object) -> query.Unsettled:
+        seen = read(*arguments, **more)
+        journal.mark(b"settle")
+        Layout(journal, agreed, linger_s=0).step()
+        return seen
+
+    monkeypatch.setattr(query, "read_unsettled", read_and_file)
+    for arguments, count in ((["--count"], "1"), (["--by", "state"], "state\tcount\nCOMPLETE\t1")):
+        assert called("find", "--home", settings.home, *arguments).stdout.strip() == count
+    journal.close()
 
 
 def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
@@ -338,6 +413,14 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home
         ["--no-data-sink", "--open"],
         ["--not-state", "error", "--open"],
         ["--created-since", "1h", "--open"],
+        ["--after", "nonsense"],
+        ["--oldest", "--open"],
+        ["--by", "colour"],
+        ["--limit", "3", "--count"],
+        ["--parquet", "found.parquet", "--json"],
+        ["--parquet", "nowhere/found.parquet"],
+        ["--parquet", "."],
+        ["--force"],
     ],
 )
 def test_an_invalid_condition_is_exit_code_2(called: Run, home: Path, arguments: list[str]) -> None:

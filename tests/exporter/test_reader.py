@@ -2,18 +2,20 @@ from __future__ import annotations
 
 import fnmatch
 import pickle
+import re
 import resource
 import shutil
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import pytest
 from growth import check_linear
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from layouts import (
     FILES,
     HOUR_MS,
@@ -26,13 +28,23 @@ from layouts import (
     records_strategy,
     without_rights,
 )
+from msgspec import structs
 
 from waybill.exporter import Compactor, Query, find, parquet
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import compacted_path, hour_of
 from waybill.exporter.parquet import WINDOW_ROWS
 from waybill.exporter.quarantine import note_restored, quarantine
-from waybill.exporter.query import IncompleteError, PatternError, compare, scan
+from waybill.exporter.query import (
+    CursorError,
+    Dimension,
+    IncompleteError,
+    PatternError,
+    compare,
+    cursor_of,
+    scan,
+    sums_of,
+)
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 
@@ -110,6 +122,74 @@ def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_pa
         assert len(found) == len(wanted)
         layout.compactor().compact()
         assert merge_all(find(layout.root, query, window_rows=window_rows)) == wanted
+
+
+@settings(FILES, max_examples=15)
+@given(
+    records=st.lists(records_strategy(), min_size=2, max_size=10),
+    early=st.integers(0, 10),
+    query=QUERIES,
+    oldest_first=st.booleans(),
+    window_rows=st.sampled_from([1, 2, WINDOW_ROWS]),
+)
+def test_pages_have_each_record_once_in_order_while_others_arrive(
+    records: list[ProvenanceRecord], early: int, query: Query, *, oldest_first: bool, window_rows: int
+) -> None:
+    query = structs.replace(query, oldest_first=oldest_first, limit=2)
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        layout.write(*records[:early])
+        layout.compactor().compact()
+        layout.write(*records[early:])
+        wanted = [one for one in merge_all(records) if meets(one, query)]
+        found: list[ProvenanceRecord] = []
+        while page := find(layout.root, query, window_rows=window_rows):
+            found += page
+            query = structs.replace(query, after=cursor_of(page[-1]))
+            # What is before the place that was reached is on no later page.
+            end_ms = START_MS - 10 * HOUR_MS if oldest_first else START_MS + 10 * HOUR_MS
+            layout.write(record(f"more-{len(found)}", at_ms=end_ms - START_MS))
+        assert merge_all(found) == wanted
+        assert len(found) == len(wanted)
+        ends = [(one.completed, one.did) for one in found]
+        assert ends == sorted(ends, reverse=not oldest_first)
+        more = find(layout.root, structs.replace(query, limit=1, oldest_first=not oldest_first))
+        assert [one for one in more if one in wanted] == found[-2:-1] or len(found) < 2
+
+
+def test_what_is_no_cursor_is_refused(layout: Layout) -> None:
+    layout.write(record("a"))
+    (one,) = find(layout.root)
+    good = cursor_of(one)
+    assert re.fullmatch("[A-Za-z0-9_-]+", cursor_of(structs.replace(one, did="ü%&?#/" * 700)))
+    assert find(layout.root, Query(after=good)) == []
+    for bad in ("", "nonsense", good[:-4], good + "=", f"{good} ", "ü", "A" * 9):
+        with pytest.raises(CursorError, match="give the whole cursor that came") as raised:
+            Query(after=bad)
+        assert pickle.loads(pickle.dumps(raised.value)).args == raised.value.args
+
+
+@settings(FILES, max_examples=10)
+@given(
+    st.lists(records_strategy(), max_size=8), st.lists(st.sampled_from(Dimension), max_size=3, unique=True)
+)
+def test_sums_count_each_record_once_by_what_it_has(
+    records: list[ProvenanceRecord], by: list[Dimension]
+) -> None:
+    half = len(records) // 2
+    with tempfile.TemporaryDirectory() as folder:
+        layout = Layout(Path(folder))
+        layout.write(*records)
+        layout.compactor().compact()
+        layout.write(*records[:half])
+        tables = list(scan(layout.root, columns=[one.column for one in by] or ["did"], window_rows=3))
+    counts: Counter[tuple[object, ...]] = Counter() if by else Counter({(): 0})
+    for one in merge_all(records):
+        values = structs.asdict(one) | {"completed": one.completed - one.completed % HOUR_MS}
+        counts[tuple(values[dimension.column] for dimension in by)] += 1
+    sums = sums_of(tables, by)
+    assert sums == counts
+    assert list(sums) == sorted(sums, key=lambda kind: [(one is not None, one) for one in kind])
 
 
 def test_a_large_hour_is_read_in_parts_of_about_so_many_rows(layout: Layout) -> None:

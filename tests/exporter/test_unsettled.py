@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from waybill.exporter.layout import Layout
-from waybill.exporter.query import Query, read_unsettled, unsettled
+from waybill.exporter.query import Query, answer, read_unsettled, unsettled
 from waybill.transport import Journal, Kind, Settings
 from waybill.transport.config import agree
 
@@ -82,3 +83,20 @@ def test_runs_that_are_due_are_shown_while_there_is_room_and_those_not_asked_for
     ):
         found = read_unsettled(journal, agreed, query, now_ms=LATER_MS, max_bytes=1)
         assert (len(found.settled), found.open, found.is_whole) == (count, [], is_whole)
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+@pytest.mark.parametrize("backlog_bytes_max", [700, 2_000, 2**20])
+def test_what_does_not_fit_into_memory_is_read_a_span_at_a_time_in_either_order(
+    journal: Journal, settings: Settings, backlog_bytes_max: int, *, oldest_first: bool
+) -> None:
+    sent: list[dict[str, Any]] = [
+        {"did": f"d{at:02}", "finalState": "COMPLETE", "created": 1, "completed": 10**12 + at * 7 % 20}
+        for at in range(20)
+    ]
+    journal.append(Kind.PROVENANCE, json.dumps(sent).encode())
+    asked = Query(oldest_first=oldest_first, limit=15)
+    tables = answer(journal, agree(journal, settings), asked, backlog_bytes_max=backlog_bytes_max)
+    found = [did for table in tables for did in table["did"].to_pylist()]
+    ordered = sorted(sent, key=lambda one: one["completed"], reverse=not oldest_first)
+    assert found == [one["did"] for one in ordered][:15]

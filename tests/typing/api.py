@@ -50,17 +50,25 @@ from waybill.exporter.quarantine import Quarantined, list_quarantined
 from waybill.exporter.query import (
     Backlog,
     BacklogError,
+    CursorError,
     Difference,
+    Dimension,
     EntriesGoneError,
     OpenRunSeen,
+    Stats,
+    TooManyKindsError,
     Unsettled,
     answer,
+    cursor_of,
     open_runs,
     poison_note,
     read_as_of,
     read_backlog,
     read_unsettled,
     scan,
+    stats_of,
+    sums_of,
+    write_answer,
 )
 from waybill.exporter.rebuilding import RebuildReport, rebuild_remote
 from waybill.exporter.retention import AgedOff
@@ -566,9 +574,20 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
         created_until_ms=2,
     )
     try:
-        assert_type(find(root, query), list[ProvenanceRecord])
+        found = find(root, query)
+        assert_type(found, list[ProvenanceRecord])
+        Query(oldest_first=True, after=cursor_of(found[-1]))
     except IncompleteError as error:
         assert_type(error.unread, tuple[str, ...])
+    except CursorError:
+        return
+    try:
+        assert_type(stats_of(scan(root, query)), Stats)
+    except TooManyKindsError:
+        return
+    sums = sums_of(scan(root, query), [Dimension.STATE, Dimension.HOUR])
+    assert_type(sums, dict[tuple[str | int | None, ...], int])
+    assert_type(write_answer(scan(root, query), root / "found.parquet", replace=True), int)
     try:
         waiting = read_backlog(journal, settings, query)
     except BacklogError:

@@ -155,8 +155,9 @@ def facet_schemas() -> dict[str, bytes]:
 
 def _answers() -> _Json:
     """The schemas of the responses, generated from their types."""
-    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Stats, Taken
+    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Taken
     from waybill.collector.receipt_status import ReceiptStatus
+    from waybill.exporter.query import Stats
     from waybill.lineage import ToldJourney
 
     types = (

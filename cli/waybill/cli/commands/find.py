@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 import msgspec
 import typer
 
-from waybill.cli import completing, console, open_files, records
+from waybill.cli import completing, console, counts, open_files, records
 from waybill.cli.arguments import FORMS, Csv, JsonLines, check_did, check_span, moment, word
 from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
-from waybill.facets import FinalState, ProvenanceRecord, record_key
+from waybill.facets import FinalState, record_key
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Settings, WaybillError
 
@@ -27,21 +29,36 @@ if TYPE_CHECKING:
 
     from waybill.cli.marquez_page import MarquezPage
     from waybill.exporter import Query
-    from waybill.exporter.query import OpenRunSeen, Unsettled
+    from waybill.exporter.query import Dimension, OpenRunSeen, Unsettled
 
-    Ask = Callable[[Query], Iterator[pa.Table]]
+    Ask = Callable[..., Iterator[pa.Table]]
+
+_SHOWN: Final = 100
+"""So many records are shown unless the user asks for another number."""
 
 
-class _Found(msgspec.Struct):
-    """The newest records that match a query."""
+class _Asking(NamedTuple):
+    """What answers the question of a command.
 
-    records: list[ProvenanceRecord]
-    total: int | None = None
-    """The number of matching records; None if `records` has all of them."""
-    unsettled: set[RecordKey] = set()
-    """The keys of the records that may still change."""
-    incomplete: WaybillError | None = None
-    """The reason why records may be missing; None if none are."""
+    Attributes:
+        ask: gives the records that answer a query.
+        where: a phrase for the place that it searches.
+        unsettled: the keys of the records that may still change.
+        page: Marquez's page, if its address is known.
+    """
+
+    ask: Ask
+    where: str
+    unsettled: frozenset[RecordKey]
+    page: MarquezPage | None
+
+
+class _Form(NamedTuple):
+    """How an answer is printed."""
+
+    zone: tzinfo | None
+    as_json: bool
+    as_csv: bool
 
 
 @with_settings("home", "root", "marquez_page_url")
@@ -104,45 +121,62 @@ def find(
             metavar="UTC|local|NAME", help="The time zone of the output, and of given times without one."
         ),
     ] = "UTC",
+    oldest: Annotated[bool, typer.Option("--oldest", help="The oldest first, not the newest.")] = False,
     limit: Annotated[
-        int,
+        int | None,
         typer.Option(
-            metavar="COUNT", min=1, max=1_000_000_000, help="Show at most this many records, newest first."
+            metavar="COUNT",
+            min=1,
+            max=1_000_000_000,
+            help="Show at most this many records.",
+            show_default=str(_SHOWN),
         ),
-    ] = 100,
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all records.")] = False,
+    after: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="Go on after the page that gave this cursor.")
+    ] = None,
+    count: Annotated[bool, typer.Option("--count", help="Print only how many records there are.")] = False,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND,...",
+            help="Print how many records there are of each kind: state, system, source, sink, hour, or "
+            "several of them, such as state,sink.",
+        ),
+    ] = None,
+    parquet_file: Annotated[
+        Path | None,
+        typer.Option("--parquet", metavar="FILE", help="Write all records to this file, as the root's are."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --parquet.")] = False,
     as_json: JsonLines = False,
     as_csv: Csv = False,
 ) -> None:
     """Find files by where they came from, what was done to them, and where they ended.
 
     Shows one record for each path that a file took, newest first. Accepted records are found at once, even
-    before they are in files. A run that has ended but may still change is shown as not settled. If not all
-    records are shown, a line on stderr gives the total. Another line on stderr counts the accepted entries
-    that are poison: their records are missing from every answer. Exit code 0 even if nothing is found; 1 if a
-    file could not be read, so records may be missing.
+    before they are in files. A run that has ended but may still change is shown as not settled. If more
+    records follow, a line on stderr gives the cursor with which --after shows them; with --json the last
+    record has it as "next". Pages stay together while records arrive. Another line on stderr counts the
+    accepted entries that are poison: their records are missing from every answer. Exit code 0 even if nothing
+    is found; 1 if a file could not be read, so records may be missing.
 
     Examples:
 
     \b
-      waybill find --state ERROR --since 24h --tz local
+      waybill find --state ERROR --since yesterday --tz local
+      waybill find --since 24h --by source,state
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
     """
     from waybill.exporter import Query
-    from waybill.exporter.query import PatternError, poison_note
+    from waybill.exporter.query import CursorError, PatternError
 
-    zone = records.zone_of(tz)
-    since_ms, until_ms, created_since_ms, created_until_ms = (
-        None if text is None else moment(text, zone, option)
-        for option, text in (
-            ("--since", since),
-            ("--until", until),
-            ("--created-since", created_since),
-            ("--created-until", created_until),
-        )
+    form = _Form(records.zone_of(tz), as_json, as_csv)
+    since_ms, until_ms = _span(form.zone, {"--since": since, "--until": until})
+    created_since_ms, created_until_ms = _span(
+        form.zone, {"--created-since": created_since, "--created-until": created_until}
     )
-    check_span(since_ms, until_ms)
-    check_span(created_since_ms, created_until_ms, "--created-since", "--created-until")
     _refuse_contradictions(data_sink, no_data_sink, not_data_sink, state, not_state)
     try:
         query = Query(
@@ -161,36 +195,190 @@ def find(
             annotations=_pairs(annotation or []),
             since_ms=since_ms,
             until_ms=until_ms,
+            oldest_first=oldest,
+            after=after,
         )
     except PatternError as error:
         raise typer.BadParameter(str(error), param_hint="--filename") from None
+    except CursorError as error:
+        raise typer.BadParameter(str(error), param_hint="--after") from None
+    _refuse_forms(
+        parquet_file, limit, {"--count": count, "--by": by}, {"--json": as_json, "--csv": as_csv}, force=force
+    )
+    kinds = _dimensions(by)
+    shown = None if everything else limit or _SHOWN
     if is_open:
-        _refuse_what_has_ended(query)
-        _find_open(settings, query, None if everything else limit, zone, as_json=as_json, as_csv=as_csv)
+        _refuse_what_has_ended(query, {"--by": by, "--parquet": parquet_file})
+        _find_open(settings, query, shown, form, is_counted=count)
         return
+    with _asking(settings, query) as asking:
+        if parquet_file is not None:
+            tell = _save(asking, msgspec.structs.replace(query, limit=limit), parquet_file, replace=force)
+        elif count or kinds:
+            tell = _count(asking, query, kinds, form)
+        else:
+            tell = _list(asking, query, shown, form)
+    tell()
+
+
+def _span(zone: tzinfo | None, given: Mapping[str, str | None]) -> tuple[int | None, int | None]:
+    """The two moments that two options give, the first of which must not be the later one."""
+    since, until = given
+    since_ms, until_ms = (
+        None if text is None else moment(text, zone, option) for option, text in given.items()
+    )
+    check_span(since_ms, until_ms, since, until)
+    return since_ms, until_ms
+
+
+def _dimensions(by: str | None) -> list[Dimension]:
+    """The dimensions that `--by` names."""
+    from waybill.exporter.query import Dimension
+
+    names = [] if by is None else [name.strip().lower() for name in by.split(",")]
+    wrong = next((name for name in names if name not in set(Dimension)), None)
+    if wrong is not None:
+        says = f"{wrong[:40]!r} is not one of {', '.join(Dimension)}"
+        raise typer.BadParameter(says, param_hint="--by")
+    return [Dimension(name) for name in dict.fromkeys(names)]
+
+
+def _refuse_forms(
+    parquet_file: Path | None,
+    limit: int | None,
+    counts: Mapping[str, object],
+    prints: Mapping[str, bool],
+    *,
+    force: bool,
+) -> None:
+    """Refuse options that do not go together, and a file that would be replaced."""
+    counted = next((option for option, value in counts.items() if value), None)
+    printed = next((option for option, value in prints.items() if value), None)
+    if counted and limit is not None:
+        raise typer.BadParameter(f"{counted} counts all records; leave out one of them", param_hint="--limit")
+    if parquet_file is None:
+        if force:
+            raise typer.BadParameter(
+                "this replaces the file of --parquet; leave it out", param_hint="--force"
+            )
+        return
+    if other := counted or printed:
+        raise typer.BadParameter(f"leave out {other}, or leave out this", param_hint="--parquet")
+    if not parquet_file.absolute().parent.is_dir():
+        says = f"there is no folder {parquet_file.absolute().parent}; create it first"
+        raise typer.BadParameter(says, param_hint="--parquet")
+    if parquet_file.exists() and (parquet_file.is_dir() or not force):
+        raise typer.BadParameter(_taken(parquet_file), param_hint="--parquet")
+
+
+def _taken(path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder; give the name of a file"
+    return f"there is a file {path} already; give another name, or --force to replace it"
+
+
+@contextlib.contextmanager
+def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
+    """What answers a query; after it, a line on stderr tells of poison."""
+    from waybill.exporter.query import answer, poison_note, scan
+
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
-        is_whole_home = journal is not None and files_into(journal, agreed.root)
-        unsettled = _read_unsettled(journal, agreed, query) if journal and is_whole_home else None
-        ask, where = _source(journal if is_whole_home else None, agreed, unsettled)
-        found = _look_up(ask, query, None if everything else limit)
-        if unsettled is not None:
-            _add(found, unsettled.open, None if everything else limit)
-        page = _page(settings, agreed, journal, ask)
-        urls = [page.url(record) if page and as_json else None for record in found.records]
-        shown_urls = page.urls(found.records) if page and not as_json else []
+        if journal is None or not files_into(journal, agreed.root):
+            ask: Ask = partial(scan, agreed.root)
+            where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
+        else:
+            runs = _read_unsettled(journal, agreed, query)
+            ask = partial(answer, journal, agreed, derived=[*runs.settled, *runs.open])
+            where = f"in {journal.path} and below {agreed.root}"
+            unsettled = frozenset(map(record_key, runs.open))
+        yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask))
         if journal is not None and (poison := poison_note(journal)) is not None:
             console.note(poison)
-    if as_json:
-        for record, url in zip(found.records, urls, strict=True):
-            more = {"settled": record_key(record) not in found.unsettled}
-            console.json(records.as_plain(record) | more | ({"marquez_page": url} if url else {}))
-    elif found.records or as_csv:
-        records.show(found.records, zone, found.unsettled, as_csv=as_csv)
-    for url in shown_urls:
-        console.note(f"on Marquez's page: {url}")
-    _say_what_is_not_shown(found, query, where)
+
+
+def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Iterator[pa.Table]:
+    """The tables of an answer; the reason why records may be missing goes into the list."""
+    from waybill.exporter.query import IncompleteError
+
+    try:
+        yield from tables
+    except IncompleteError as error:
+        incomplete.append(error)
+
+
+def _save(asking: _Asking, query: Query, path: Path, *, replace: bool) -> Callable[[], None]:
+    """Write the records that answer a query to a file."""
+    from waybill.exporter.query import write_answer
+
+    try:
+        rows = write_answer(asking.ask(query), path.absolute(), replace=replace)
+    except FileExistsError:
+        raise typer.BadParameter(_taken(path), param_hint="--parquet") from None
+    return partial(console.note, f"wrote {console.counted(rows, 'record')} to {path}")
+
+
+def _count(asking: _Asking, query: Query, by: list[Dimension], form: _Form) -> Callable[[], None]:
+    """Count the records that answer a query, each once, and return what shows the sums."""
+    from waybill.exporter.query import sums_of
+
+    incomplete: list[WaybillError] = []
+    columns = tuple(one.column for one in by) or ("completed",)
+    sums = sums_of(_readable(asking.ask(query, columns=columns), incomplete), by)
+
+    def tell() -> None:
+        if by:
+            counts.show(sums, by, form.zone, as_json=form.as_json, as_csv=form.as_csv)
+        else:
+            counts.show_total(sums[()], as_json=form.as_json, as_csv=form.as_csv)
+        _raise_any(incomplete)
+
+    return tell
+
+
+def _list(asking: _Asking, query: Query, limit: int | None, form: _Form) -> Callable[[], None]:
+    """Find the records that answer a query, and return what shows them."""
+    from waybill.exporter.query import cursor_of
+    from waybill.facets.arrow import from_table
+
+    incomplete: list[WaybillError] = []
+    one_more = msgspec.structs.replace(query, limit=None if limit is None else limit + 1)
+    tables = _readable(asking.ask(one_more), incomplete)
+    found = [record for table in tables for record in from_table(table)]
+    shown = found[:limit]
+    cursor = cursor_of(shown[-1]) if len(shown) < len(found) else None
+    page = asking.page
+    urls = [page.url(record) if page and form.as_json else None for record in shown]
+    shown_urls = page.urls(shown) if page and not form.as_json else []
+
+    def tell() -> None:
+        if form.as_json:
+            for record, url in zip(shown, urls, strict=True):
+                more = {"settled": record_key(record) not in asking.unsettled}
+                console.json(
+                    records.as_plain(record)
+                    | more
+                    | ({"marquez_page": url} if url else {})
+                    | ({"next": cursor} if cursor and record is shown[-1] else {})
+                )
+        elif shown or form.as_csv:
+            records.show(shown, form.zone, asking.unsettled, as_csv=form.as_csv)
+        for url in shown_urls:
+            console.note(f"on Marquez's page: {url}")
+        if cursor:
+            which = "oldest" if query.oldest_first else "newest"
+            console.note(f"showing the {which} {len(shown):,}; --all shows all, --after {cursor} the next")
+        _raise_any(incomplete)
+        if not shown:
+            _say_that_nothing_is_found(query, asking.where)
+
+    return tell
+
+
+def _raise_any(errors: list[WaybillError]) -> None:
+    for error in errors:
+        raise error
 
 
 def _page(settings: Settings, agreed: Settings, journal: Journal | None, ask: Ask) -> MarquezPage | None:
@@ -230,7 +418,7 @@ def _refuse_contradictions(
         )
 
 
-def _refuse_what_has_ended(query: Query) -> None:
+def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
     """Refuse conditions that only a record can meet."""
     given = {
         "--state": query.final_state,
@@ -244,6 +432,9 @@ def _refuse_what_has_ended(query: Query) -> None:
         "--annotation": query.annotations,
         "--since": query.since_ms,
         "--until": query.until_ms,
+        "--oldest": query.oldest_first,
+        "--after": query.after,
+        **others,
     }
     if wrong := [option for option, value in given.items() if value]:
         raise typer.BadParameter(
@@ -255,10 +446,9 @@ def _find_open(
     settings: Settings,
     query: Query,
     limit: int | None,
-    zone: tzinfo | None,
+    form: _Form,
     *,
-    as_json: bool,
-    as_csv: bool,
+    is_counted: bool,
 ) -> None:
     from waybill.exporter.query import IncompleteError, open_runs
 
@@ -266,18 +456,20 @@ def _find_open(
     with existing_journal(settings) as journal:
         runs = open_runs(journal, as_agreed(settings, journal), unread) if journal else []
     found = [run for run in runs if _is_asked_for(run, query)]
-    shown = found[:limit]
-    if as_json:
+    shown = [] if is_counted else found[:limit]
+    if is_counted:
+        counts.show_total(len(found), as_json=form.as_json, as_csv=form.as_csv)
+    elif form.as_json:
         for run in shown:
             console.json(open_files.as_json(run))
-    elif shown or as_csv:
-        open_files.show(shown, zone, as_csv=as_csv)
-    if len(shown) < len(found):
+    elif shown or form.as_csv:
+        open_files.show(shown, form.zone, as_csv=form.as_csv)
+    if len(shown) < len(found) and not is_counted:
         says = f"showing {len(shown):,} of {len(found):,}, the longest silent first"
         console.note(f"{says}; --limit COUNT shows more, --all shows all")
     if unread:
         raise IncompleteError(tuple(unread))
-    if not found:
+    if not found and not is_counted:
         console.note(f"nothing is open in {settings.home}")
 
 
@@ -292,33 +484,6 @@ def _is_asked_for(run: OpenRunSeen, query: Query) -> bool:
     return all(asked in {None, told} for asked, told in wanted)
 
 
-def _source(journal: Journal | None, agreed: Settings, unsettled: Unsettled | None) -> tuple[Ask, str]:
-    """The function that answers queries, and a phrase for the place that it searches."""
-    from waybill.exporter.query import answer, scan
-
-    if journal is not None and unsettled is not None:
-        ask = partial(answer, journal, agreed, derived=unsettled.settled)
-        return ask, f"in {journal.path} and below {agreed.root}"
-    return partial(scan, agreed.root), f"below {agreed.root}"
-
-
-def _look_up(ask: Callable[..., Iterator[pa.Table]], query: Query, limit: int | None) -> _Found:
-    from waybill.exporter.query import IncompleteError
-    from waybill.facets.arrow import from_table
-
-    found = _Found([])
-    one_more = None if limit is None else limit + 1
-    try:
-        for table in ask(msgspec.structs.replace(query, limit=one_more)):
-            found.records += from_table(table)
-        if limit is not None and len(found.records) > limit:
-            found.records = found.records[:limit]
-            found.total = sum(table.num_rows for table in ask(query, columns=("completed",)))
-    except IncompleteError as error:
-        found.incomplete = error
-    return found
-
-
 def _read_unsettled(journal: Journal, agreed: Settings, query: Query) -> Unsettled:
     from waybill.exporter.query import read_unsettled
 
@@ -331,26 +496,7 @@ def _read_unsettled(journal: Journal, agreed: Settings, query: Query) -> Unsettl
     return found
 
 
-def _add(found: _Found, unsettled: list[ProvenanceRecord], limit: int | None) -> None:
-    """Add records that may still change, except those that were filed meanwhile."""
-    known = {record_key(record) for record in found.records}
-    more = [one for one in unsettled if record_key(one) not in known]
-    found.unsettled = {record_key(one) for one in more}
-    before = found.total or len(found.records)
-    merged = sorted([*found.records, *more], key=lambda one: (one.completed, one.did), reverse=True)
-    found.records = merged[:limit]
-    if len(found.records) < len(merged) or found.total is not None:
-        found.total = before + len(more)
-
-
-def _say_what_is_not_shown(found: _Found, query: Query, where: str) -> None:
-    if found.total is not None:
-        shown = f"showing the newest {len(found.records):,} of {found.total:,}"
-        console.note(f"{shown}; --limit COUNT shows more, --all shows all")
-    if found.incomplete:
-        raise found.incomplete
-    if found.records:
-        return
+def _say_that_nothing_is_found(query: Query, where: str) -> None:
     for option, did in (("--did", query.did), ("--parent", query.parent_did)):
         if did is not None:
             check_did(did, option)

@@ -3,7 +3,6 @@
 from waybill.collector.endpoints.deltafi import (
     DeltaFiRecord as DeltaFiRecord,
     DeltaFiStats as DeltaFiStats,
-    Stats as Stats,
 )
 from waybill.collector.endpoints.health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
 from waybill.collector.endpoints.lineage import (

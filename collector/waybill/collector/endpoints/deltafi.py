@@ -15,6 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waybill.exporter.query import Stats
     from waybill.facets import ProvenanceRecord
 
 _KINDS_MAX: Final = 50
@@ -45,17 +46,6 @@ class DeltaFiStats(msgspec.Struct, frozen=True, kw_only=True):
     by_data_source: dict[str, int]
     oldest_record: str | msgspec.UnsetType = msgspec.UNSET
     newest_record: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class Stats(msgspec.Struct, kw_only=True):
-    """The number of records by kind; instants in epoch milliseconds."""
-
-    total_records: int = 0
-    by_final_state: dict[str, int] = {}
-    by_system_name: dict[str, int] = {}
-    by_data_source: dict[str, int] = {}
-    oldest_record: int | None = None
-    newest_record: int | None = None
 
 
 def deltafi_records(records: Sequence[ProvenanceRecord]) -> list[DeltaFiRecord] | None:

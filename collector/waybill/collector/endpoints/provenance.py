@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -20,7 +19,7 @@ from waybill.collector.endpoints.batches import (
     refusal,
     sort_elements,
 )
-from waybill.collector.endpoints.deltafi import Stats, deltafi_records, deltafi_stats
+from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats
 from waybill.collector.endpoints.reading import Reading, problems_told
 from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
 from waybill.facets import ProvenanceRecord
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from waybill.collector.endpoints.query_params import QueryParams
     from waybill.collector.http import Bodies
     from waybill.collector.intake import Acceptor
-    from waybill.exporter.query import Summarized
+    from waybill.exporter.query import Stats, Summarized
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -56,7 +55,6 @@ _NOT_EXACT: Final = (
     "the journal no longer knows which files this summary stands for: these are all files of its flow that "
     "ended within a minute of its first one"
 )
-_COUNTED: Final = ("final_state", "system_name", "data_source")
 _WANTED: Final = "a JSON array of provenance records"
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
@@ -173,8 +171,9 @@ class ProvenanceEndpoints:
     async def stats(self, request: Request) -> Answer:
         """The number of records that match all conditions, by kind."""
         from waybill.collector.endpoints.query_params import filter_of
+        from waybill.exporter.query import STATS_COLUMNS
 
-        return await self._ask(_count, filter_of(request.scope.query_string), (*_COUNTED, "completed"))
+        return await self._ask(_count, filter_of(request.scope.query_string), STATS_COLUMNS)
 
     async def deltafi_query(self, request: Request) -> Answer:
         """The response of `records` in DeltaFi's format."""
@@ -187,9 +186,10 @@ class ProvenanceEndpoints:
     async def deltafi_stats(self, request: Request) -> Answer:
         """The response of `stats` in DeltaFi's format."""
         from waybill.collector.endpoints.query_params import filter_of
+        from waybill.exporter.query import STATS_COLUMNS
 
         params = filter_of(request.scope.query_string, from_deltafi=True)
-        return await self._ask(lambda tables: deltafi_stats(_count(tables)), params, (*_COUNTED, "completed"))
+        return await self._ask(lambda tables: deltafi_stats(_count(tables)), params, STATS_COLUMNS)
 
     async def flush(self, _: Request) -> Answer:
         """Run every projection over everything accepted so far: 200 with a report."""
@@ -254,29 +254,12 @@ def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRe
 
 
 def _count(tables: Iterable[pa.Table]) -> Stats:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from waybill.exporter.query import TooManyKindsError, stats_of
 
-    counts = {name: Counter[str]() for name in _COUNTED}
-    stats = Stats()
-    size_bytes = 0
-    for table in tables:
-        stats.total_records += table.num_rows
-        for name, counter in counts.items():
-            for value in pc.value_counts(table[name]).to_pylist():
-                if value["values"] not in counter:
-                    size_bytes += len(value["values"])
-                counter[value["values"]] += value["counts"]
-        if size_bytes > ANSWER_BYTES_MAX:
-            detail = f"the names alone take more than {ANSWER_BYTES_MAX:,} bytes; narrow the query"
-            raise Problem(HTTPStatus.BAD_REQUEST, detail)
-        completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
-        stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
-        stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
-    stats.by_final_state = dict(sorted(counts["final_state"].items()))
-    stats.by_system_name = dict(sorted(counts["system_name"].items()))
-    stats.by_data_source = dict(sorted(counts["data_source"].items()))
-    return stats
+    try:
+        return stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
+    except TooManyKindsError as error:
+        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
 
 
 def _sort(

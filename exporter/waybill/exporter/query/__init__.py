@@ -6,6 +6,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
+    from waybill.exporter.query.answer_file import write_answer as write_answer
     from waybill.exporter.query.answering import answer as answer, find as find
     from waybill.exporter.query.as_of import (
         EntriesGoneError as EntriesGoneError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         OpenRunSeen as OpenRunSeen,
         open_runs as open_runs,
     )
+    from waybill.exporter.query.position import CursorError as CursorError, cursor_of as cursor_of
     from waybill.exporter.query.query import (
         PatternError as PatternError,
         Query as Query,
@@ -30,18 +32,36 @@ if TYPE_CHECKING:
     )
     from waybill.exporter.query.reader import scan as scan
     from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
+    from waybill.exporter.query.sums import (
+        STATS_COLUMNS as STATS_COLUMNS,
+        Dimension as Dimension,
+        Stats as Stats,
+        TooManyKindsError as TooManyKindsError,
+        stats_of as stats_of,
+        sums_of as sums_of,
+    )
     from waybill.exporter.query.unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
 
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
+    "waybill.exporter.query.answer_file": {"write_answer"},
     "waybill.exporter.query.answering": {"answer", "find"},
     "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
     "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
     "waybill.exporter.query.comparison": {"Difference", "compare"},
     "waybill.exporter.query.locate": {"Located", "locate_entry"},
     "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
+    "waybill.exporter.query.position": {"CursorError", "cursor_of"},
     "waybill.exporter.query.query": {"PatternError", "Query", "spellings_of"},
     "waybill.exporter.query.reader": {"scan"},
+    "waybill.exporter.query.sums": {
+        "STATS_COLUMNS",
+        "Dimension",
+        "Stats",
+        "TooManyKindsError",
+        "stats_of",
+        "sums_of",
+    },
     "waybill.exporter.query.summarized": {"Summarized", "read_summarized"},
     "waybill.exporter.query.unsettled": {"Unsettled", "read_unsettled"},
 }

@@ -41,7 +41,7 @@ log = logging.getLogger("waybill.exporter")
 def find(
     folder: Path | str, query: Query | None = None, *, window_rows: int = WINDOW_ROWS
 ) -> list[ProvenanceRecord]:
-    """Find the records of a home or of a root that answer a query, newest first.
+    """Find the records of a home or of a root that answer a query, newest first unless it says otherwise.
 
     In a home, this finds every record accepted until now, in files or not, as `waybill find` does; it leaves
     out a run that has ended and may still change. In a root alone, it reads the files. It logs a warning if
@@ -116,19 +116,23 @@ def answer(
         OSError: a folder could not be read.
     """
     unread: dict[str, None] = {}
-    left, until_ms, backlogs = query.limit, query.until_ms, 0
+    left, since_ms, until_ms, backlogs = query.limit, query.since_ms, query.until_ms, 0
     while True:
         if backlogs_max is not None and backlogs >= backlogs_max:
             raise BacklogError(TOO_FAR_BEHIND)
         backlogs += 1
-        asked = msgspec.structs.replace(query, until_ms=until_ms, limit=left)
+        asked = msgspec.structs.replace(query, since_ms=since_ms, until_ms=until_ms, limit=left)
         # The journal is read first: a record that is filed meanwhile is then found in the files, once.
         backlog = read_backlog(journal, settings, asked, max_bytes=backlog_bytes_max)
         if derived:
             backlog = backlog._replace(records=pa.concat_tables([backlog.records, to_table(derived)]))
-        is_last = backlog.since_ms == ALWAYS.since_ms
-        if not is_last:
-            asked = msgspec.structs.replace(asked, since_ms=backlog.since_ms)
+        is_last = backlog.window == ALWAYS
+        if not is_last and query.oldest_first:
+            since_ms = backlog.window.until_ms
+            asked = msgspec.structs.replace(asked, until_ms=since_ms)
+        elif not is_last:
+            until_ms = backlog.window.since_ms
+            asked = msgspec.structs.replace(asked, since_ms=until_ms)
         try:
             for table in scan(
                 settings.root, asked, unfiled=backlog, window_rows=window_rows, columns=columns
@@ -139,6 +143,5 @@ def answer(
             unread |= dict.fromkeys(error.unread)
         if is_last or (left is not None and left <= 0):
             break
-        until_ms = backlog.since_ms
     if unread:
         raise IncompleteError(tuple(unread))

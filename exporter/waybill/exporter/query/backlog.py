@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from waybill.exporter import parquet
 from waybill.exporter.archive import archived_files, filed_ranges, read_entries
 from waybill.exporter.names import LAYOUT, Hour, hour_of
-from waybill.exporter.parquet import ALWAYS
+from waybill.exporter.parquet import ALWAYS, TimeWindow
 from waybill.exporter.query.query import Query, spellings_of
 from waybill.exporter.stored_records import decode_entries
 from waybill.facets import AnnotationRule
@@ -54,8 +54,8 @@ class Backlog(NamedTuple):
     """A table of `waybill.facets.arrow.SCHEMA`, in any order."""
     unread: tuple[str, ...]
     """A sentence about each entry or archived file that cannot be read and may hold part of the answer."""
-    since_ms: int = ALWAYS.since_ms
-    """From this instant of `completed` on every record is here; there was no room for earlier ones."""
+    window: TimeWindow = ALWAYS
+    """Every record whose `completed` is in this span is here; there was no room for others."""
 
 
 def read_backlog(
@@ -69,7 +69,7 @@ def read_backlog(
 
     These are the records that entries hold by themselves: a run without the facet gives records only once it
     has settled. Some of them may be in files already; `find` and `scan` return each once. If there are
-    more than `max_bytes` of them, only the newest are returned; see `Backlog.since_ms`.
+    more than `max_bytes` of them, only those that the answer begins with are returned; see `Backlog.window`.
 
     Raises:
         JournalError: the journal cannot be read.
@@ -80,7 +80,7 @@ def read_backlog(
         [text.encode("utf-8", "surrogatepass") for text in some]
         for some in (spellings_of(query.did or ""), (query.data_sink or "",))
     ]
-    newest = _Newest(max_bytes)
+    first = _First(max_bytes, oldest_first=query.oldest_first)
     unread: list[str] = []
 
     def note(entry: Entry, error: Exception | str) -> None:
@@ -96,8 +96,8 @@ def read_backlog(
             rule=settings.annotation_rule,
             on_error=note,
         )
-        newest.add(found.records.filter(query.by_key()))
-    return Backlog(newest.whole(), tuple(unread), newest.since_ms)
+        first.add(found.records.filter(query.by_key()))
+    return Backlog(first.whole(), tuple(unread), first.window)
 
 
 def damaged(journal: Journal, entry: Entry, error: Exception | str) -> str:
@@ -139,17 +139,18 @@ def archived_entries(
             unread.append(parquet.unreadable(path, error, root=root))
 
 
-class _Newest:
-    """Collects records for as long as there is room for them, and drops the older half when there is none."""
+class _First:
+    """Collects records while there is room, and drops the later half of the answer when there is none."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self.since_ms = ALWAYS.since_ms
+    def __init__(self, max_bytes: int, *, oldest_first: bool) -> None:
+        self.window = ALWAYS
         self._max_bytes = max_bytes
+        self._oldest_first = oldest_first
         self._tables = [SCHEMA.empty_table()]
         self._size_bytes = 0
 
     def add(self, table: pa.Table) -> None:
-        self._append(self._since(table))
+        self._append(self._within(table))
         while self._size_bytes > self._max_bytes:
             self._drop()
 
@@ -160,10 +161,14 @@ class _Newest:
         self._tables.append(table)
         self._size_bytes += table.nbytes
 
-    def _since(self, table: pa.Table) -> pa.Table:
-        if self.since_ms == ALWAYS.since_ms:
+    def _within(self, table: pa.Table) -> pa.Table:
+        if self.window == ALWAYS:
             return table
-        return table.filter(pc.greater_equal(_completed_ms(table), self.since_ms))
+        completed_ms = _completed_ms(table)
+        is_within = pc.and_(
+            pc.greater_equal(completed_ms, self.window.since_ms), pc.less(completed_ms, self.window.until_ms)
+        )
+        return table.filter(is_within)
 
     def _drop(self) -> None:
         whole = self.whole()
@@ -172,9 +177,11 @@ class _Newest:
         if bounds["min"] == bounds["max"]:
             raise BacklogError(TOO_FAR_BEHIND)
         middle = pc.quantile(completed_ms, 0.5, interpolation="lower")[0].as_py()
-        self.since_ms = middle + 1 if middle < bounds["max"] else middle
+        cut_ms = middle + 1 if middle < bounds["max"] else middle
+        since_ms, until_ms = self.window
+        self.window = TimeWindow(since_ms, cut_ms) if self._oldest_first else TimeWindow(cut_ms, until_ms)
         self._tables, self._size_bytes = [], 0
-        self._append(self._since(whole))
+        self._append(self._within(whole))
 
 
 def _completed_ms(table: pa.Table) -> pa.ChunkedArray:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from waybill.exporter.parquet import ALWAYS, TimeWindow
+from waybill.exporter.query.position import read_cursor
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
 
@@ -59,10 +60,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         created_until_ms: `created` before this, in epoch milliseconds.
         since_ms: `completed` at or after this, in epoch milliseconds.
         until_ms: `completed` before this, in epoch milliseconds.
-        limit: the newest so many; all when None.
+        oldest_first: whether the answer begins with the oldest; else with the newest.
+        after: only what comes after the record with this cursor, in the order of the answer.
+        limit: the first so many; all when None.
 
     Raises:
         PatternError: `filename` is a pattern that nothing can match.
+        CursorError: no answer gave `after`.
     """
 
     did: str | None = None
@@ -82,9 +86,13 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     created_until_ms: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    oldest_first: bool = False
+    after: str | None = None
     limit: int | None = None
 
     def __post_init__(self) -> None:
+        if self.after is not None:
+            read_cursor(self.after)
         if self.filename is not None and _GLOB.search(self.filename):
             try:
                 # Only the engine itself knows all that it refuses.
@@ -95,20 +103,26 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def window(self) -> TimeWindow:
         """The span of `completed`."""
-        return TimeWindow(
-            ALWAYS.since_ms if self.since_ms is None else self.since_ms,
-            ALWAYS.until_ms if self.until_ms is None else self.until_ms,
-        )
+        since_ms = ALWAYS.since_ms if self.since_ms is None else self.since_ms
+        until_ms = ALWAYS.until_ms if self.until_ms is None else self.until_ms
+        if self.after is not None:
+            after_ms = read_cursor(self.after).completed_ms
+            if self.oldest_first:
+                since_ms = max(since_ms, after_ms)
+            else:
+                until_ms = min(until_ms, after_ms + 1)
+        return TimeWindow(since_ms, until_ms)
 
     def touches(self, hour: Hour) -> bool:
         """Whether an hour can hold any such record."""
-        begins, ends = hour.start_ms, hour.end_ms
-        return (self.since_ms is None or self.since_ms < ends) and (
-            self.until_ms is None or self.until_ms > begins
-        )
+        window = self.window
+        return window.since_ms < hour.end_ms and window.until_ms > hour.start_ms
 
     def by_key(self) -> pc.Expression:
-        """The conditions on the natural key: they hold for a record exactly if for each of its repeats."""
+        """The conditions on the natural key: they hold for a record exactly if for each of its repeats.
+
+        Of `after` they have only its instant; `beyond` has the rest.
+        """
         wanted = self._by_sink()
         if self.system_name is not None:
             wanted &= pc.field("system_name") == self.system_name
@@ -120,10 +134,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= _is_any("did", spellings_of(self.did))
         if self.dids is not None:
             wanted &= pc.field("did").isin(spellings_of(*self.dids))
-        if self.since_ms is not None:
-            wanted &= pc.field("completed") >= _instant(self.since_ms)
-        if self.until_ms is not None:
-            wanted &= pc.field("completed") < _instant(self.until_ms)
+        window = self.window
+        if window.since_ms != ALWAYS.since_ms:
+            wanted &= pc.field("completed") >= _instant(window.since_ms)
+        if window.until_ms != ALWAYS.until_ms:
+            wanted &= pc.field("completed") < _instant(window.until_ms)
         return wanted
 
     def _by_sink(self) -> pc.Expression:

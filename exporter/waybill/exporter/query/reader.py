@@ -38,6 +38,7 @@ from waybill.exporter.parquet import (
     open_selectable,
     select,
 )
+from waybill.exporter.query.position import KEY_COLUMNS, beyond, in_order, read_cursor
 from waybill.exporter.query.query import Query
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
@@ -57,10 +58,10 @@ def scan(
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
 ) -> Iterator[pa.Table]:
-    """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, newest first.
+    """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
     Where not all `columns` are asked for, the tables have only these, and records of one instant come in any
-    order.
+    order, unless the query goes on after a cursor.
 
     One table is an hour, or a part of it that fits into memory: at most `PIECE_BYTES`, or one row.
 
@@ -79,25 +80,33 @@ def scan(
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
     reader = _Reader(root, query, () if unfiled is None else unfiled.unread)
     left = query.limit
-    oldest: Hour | None = None
-    for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=True):
+    after = None if query.after is None else read_cursor(query.after)
+    read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
+    last: Hour | None = None
+    for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=not query.oldest_first):
         # The records of one file are few, so they need no windows.
         spans = () if query.did is not None else reader.spans(hour)
-        read = functools.partial(reader.read, hour, waiting.get(hour), columns)
+        read = functools.partial(reader.read, hour, waiting.get(hour), read_columns)
         for found in in_windows(
-            spans, window_rows, read, row_bytes=_ROW_BYTES, within=query.window, newest_first=True
+            spans,
+            window_rows,
+            read,
+            row_bytes=_ROW_BYTES,
+            within=query.window,
+            newest_first=not query.oldest_first,
         ):
-            order = [name for name in ("completed", "did") if name in columns]
-            newest = parquet.sort(found, *order, order="descending").slice(0, left)
-            for piece in in_pieces(newest, PIECE_BYTES):
+            if after is not None:
+                found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
+            first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
+            for piece in in_pieces(first, PIECE_BYTES):
                 yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
             left = None if left is None else left - found.num_rows
             if left is not None and left <= 0:
                 break
         if left is not None and left <= 0:
-            oldest = hour
+            last = hour
             break
-    reader.check(oldest)
+    reader.check(last)
 
 
 def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table, ...]]]:
@@ -218,11 +227,13 @@ class _Reader:
                 continue  # It vanished between its listing and its opening.
             return found, listed.keys()
 
-    def check(self, oldest: Hour | None = None) -> None:
-        """Raise `IncompleteError` if records of the hours that were read, down to the oldest, may lack."""
-        self._unread.add_quarantined(
-            self._root, lambda one: (oldest is None or one.hour >= oldest) and self._asks_for(one)
-        )
+    def check(self, last: Hour | None = None) -> None:
+        """Raise `IncompleteError` if records of the hours that were read, up to the last one, may lack."""
+
+        def is_read(hour: Hour) -> bool:
+            return last is None or (hour <= last if self._query.oldest_first else hour >= last)
+
+        self._unread.add_quarantined(self._root, lambda one: is_read(one.hour) and self._asks_for(one))
         self._unread.raise_any()
 
     def _asks_for(self, one: Quarantined) -> bool:

@@ -1,0 +1,133 @@
+"""Counting the records of an answer, by what they have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.transport.errors import WaybillError
+
+
+class Dimension(StrEnum):
+    """What records may be counted by; an hour is that of `completed`, in UTC."""
+
+    STATE = "state"
+    SYSTEM = "system"
+    SOURCE = "source"
+    SINK = "sink"
+    HOUR = "hour"
+
+    @property
+    def column(self) -> str:
+        """The column of the records that it is taken from."""
+        return _COLUMNS[self]
+
+
+_COLUMNS: Final = {
+    Dimension.STATE: "final_state",
+    Dimension.SYSTEM: "system_name",
+    Dimension.SOURCE: "data_source",
+    Dimension.SINK: "data_sink",
+    Dimension.HOUR: "completed",
+}
+
+Kind = tuple[str | int | None, ...]
+"""A value of each dimension: an hour as the epoch milliseconds of its start; None for no sink."""
+
+
+class TooManyKindsError(WaybillError):
+    """Too many kinds of records to count them in bounded memory."""
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """The number of records by kind; instants in epoch milliseconds."""
+
+    total_records: int = 0
+    by_final_state: dict[str, int] = {}
+    by_system_name: dict[str, int] = {}
+    by_data_source: dict[str, int] = {}
+    oldest_record: int | None = None
+    newest_record: int | None = None
+
+
+STATS_COLUMNS: Final = ("final_state", "system_name", "data_source", "completed")
+"""The columns that `stats_of` needs."""
+
+
+def sums_of(
+    tables: Iterable[pa.Table], by: Sequence[Dimension], *, names_bytes_max: int | None = None
+) -> dict[Kind, int]:
+    """The number of records of each kind, in order of the dimensions; no sink comes before any.
+
+    Args:
+        tables: the records, with the columns of these dimensions.
+        by: the dimensions; without any, there is one kind, and its number is that of all records.
+        names_bytes_max: how many bytes the names of all kinds may have.
+
+    Raises:
+        TooManyKindsError: they have more.
+    """
+    counts: Counter[Kind] = Counter()
+    size_bytes = 0
+    for table in tables:
+        for kind, count in _counted(table, by):
+            if kind not in counts:
+                size_bytes += sum(len(value) for value in kind if isinstance(value, str))
+            counts[kind] += count
+        _check_size(size_bytes, names_bytes_max)
+    if not by:
+        return {(): counts[()]}
+    return dict(sorted(counts.items(), key=lambda one: [(value is not None, value) for value in one[0]]))
+
+
+def _counted(table: pa.Table, by: Sequence[Dimension]) -> Iterator[tuple[Kind, int]]:
+    if not by:
+        yield (), table.num_rows
+        return
+    kinds = pa.table([_values(table, one) for one in by], names=list(by))
+    for *kind, count in zip(
+        *kinds.group_by(list(by)).aggregate([([], "count_all")]).to_pydict().values(), strict=True
+    ):
+        yield tuple(kind), count
+
+
+def _values(table: pa.Table, dimension: Dimension) -> pa.ChunkedArray:
+    values = table[dimension.column]
+    if dimension is Dimension.HOUR:
+        return pc.floor_temporal(values, unit="hour").cast(pa.int64())
+    return values
+
+
+def stats_of(tables: Iterable[pa.Table], *, names_bytes_max: int | None = None) -> Stats:
+    """The statistics of records, with `STATS_COLUMNS`; raises what `sums_of` does."""
+    stats = Stats()
+    counts: dict[str, Counter[str]] = {name: Counter() for name in STATS_COLUMNS[:-1]}
+    size_bytes = 0
+    for table in tables:
+        if not table.num_rows:
+            continue
+        stats.total_records += table.num_rows
+        for name, counter in counts.items():
+            for value in pc.value_counts(table[name]).to_pylist():
+                if value["values"] not in counter:
+                    size_bytes += len(value["values"])
+                counter[value["values"]] += value["counts"]
+        _check_size(size_bytes, names_bytes_max)
+        completed = pc.min_max(table["completed"].cast(pa.int64())).as_py()
+        stats.oldest_record = min(completed["min"], stats.oldest_record or completed["min"])
+        stats.newest_record = max(completed["max"], stats.newest_record or completed["max"])
+    stats.by_final_state, stats.by_system_name, stats.by_data_source = (
+        dict(sorted(counter.items())) for counter in counts.values()
+    )
+    return stats
+
+
+def _check_size(size_bytes: int, max_bytes: int | None) -> None:
+    if max_bytes is not None and size_bytes > max_bytes:
+        raise TooManyKindsError(f"the names alone take more than {max_bytes:,} bytes; narrow the query")
