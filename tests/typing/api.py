@@ -56,7 +56,7 @@ from waybill.exporter.query import (
     EntriesGoneError,
     OpenRunSeen,
     Stats,
-    TooManyKindsError,
+    TooManyError,
     Unsettled,
     answer,
     cursor_of,
@@ -583,7 +583,7 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
         return
     try:
         assert_type(stats_of(scan(root, query)), Stats)
-    except TooManyKindsError:
+    except TooManyError:
         return
     sums = sums_of(scan(root, query), [Dimension.STATE, Dimension.HOUR])
     assert_type(sums, dict[tuple[str | int | None, ...], int])

@@ -81,6 +81,14 @@ def find(
     no_data_sink: Annotated[
         bool, typer.Option("--no-data-sink", help="Files that left through no sink.")
     ] = False,
+    missing_sink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Files that did not get to this sink, nor did any part of them. Shows the last record of "
+            "each that meets the other conditions.",
+        ),
+    ] = None,
     system: Annotated[
         str | None,
         typer.Option(metavar="NAME", autocompletion=completing.systems, help="Records of this system."),
@@ -165,8 +173,9 @@ def find(
     Examples:
 
     \b
-      waybill find --state ERROR --since yesterday --tz local
+      waybill find --state ERROR --since 24h --tz local
       waybill find --since 24h --by source,state
+      waybill find --missing-sink warehouse --data-source sftp-in --since 24h --count
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
     """
     from waybill.exporter import Query
@@ -188,6 +197,7 @@ def find(
             filename=filename,
             has_data_sink=False if no_data_sink else None,
             not_data_sinks=tuple(not_data_sink or ()),
+            missing_sink=missing_sink,
             final_state=tuple(state) if state else None,
             not_final_states=tuple(not_state or ()),
             created_since_ms=created_since_ms,
@@ -426,6 +436,7 @@ def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
         "--data-sink": query.data_sink,
         "--not-data-sink": query.not_data_sinks,
         "--no-data-sink": query.has_data_sink is False,
+        "--missing-sink": query.missing_sink,
         "--created-since": query.created_since_ms is not None,
         "--created-until": query.created_until_ms is not None,
         "--parent": query.parent_did,

@@ -254,12 +254,9 @@ def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRe
 
 
 def _count(tables: Iterable[pa.Table]) -> Stats:
-    from waybill.exporter.query import TooManyKindsError, stats_of
+    from waybill.exporter.query import stats_of
 
-    try:
-        return stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
-    except TooManyKindsError as error:
-        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
+    return stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
 
 
 def _sort(

@@ -90,12 +90,14 @@ class Reading:
 @contextlib.contextmanager
 def problems_told(to_do: str = "repair them") -> Iterator[None]:
     """Answer with a problem if the records cannot be read; `to_do` is for those that may be missing."""
-    from waybill.exporter.query import BacklogError, IncompleteError
+    from waybill.exporter.query import BacklogError, IncompleteError, TooManyError
 
     try:
         yield
     except BacklogError as error:
         raise busy(str(error)) from None
+    except TooManyError as error:
+        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from None
     except IncompleteError as error:
         count = _count_of(error.unread)
         detail = f"{count}, so records may be missing; {to_do}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from waybill.exporter.query.query import (
         PatternError as PatternError,
         Query as Query,
+        TooManyError as TooManyError,
         spellings_of as spellings_of,
     )
     from waybill.exporter.query.reader import scan as scan
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         STATS_COLUMNS as STATS_COLUMNS,
         Dimension as Dimension,
         Stats as Stats,
-        TooManyKindsError as TooManyKindsError,
         stats_of as stats_of,
         sums_of as sums_of,
     )
@@ -52,13 +52,12 @@ _PACKAGES = {
     "waybill.exporter.query.locate": {"Located", "locate_entry"},
     "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
     "waybill.exporter.query.position": {"CursorError", "cursor_of"},
-    "waybill.exporter.query.query": {"PatternError", "Query", "spellings_of"},
+    "waybill.exporter.query.query": {"PatternError", "Query", "TooManyError", "spellings_of"},
     "waybill.exporter.query.reader": {"scan"},
     "waybill.exporter.query.sums": {
         "STATS_COLUMNS",
         "Dimension",
         "Stats",
-        "TooManyKindsError",
         "stats_of",
         "sums_of",
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ from waybill.exporter.query.backlog import (
     poison_note,
     read_backlog,
 )
+from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
 from waybill.exporter.query.reader import scan
 from waybill.exporter.query.unsettled import read_unsettled
@@ -55,6 +57,7 @@ def find(
     Raises:
         NotFoundError: there is no such folder.
         IncompleteError: a file or an entry could not be read, or a file is in quarantine.
+        TooManyError: too many files would have to be compared for `missing_sink`.
         RootError: the home's root is not there, or is another folder.
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
@@ -112,9 +115,34 @@ def answer(
     Raises:
         IncompleteError: something could not be read; all readable records came before.
         BacklogError: there are more unfiled records than the limits allow.
+        TooManyError: too many files would have to be compared for `missing_sink`.
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
+    ask = functools.partial(
+        _in_spans,
+        journal,
+        settings,
+        window_rows=window_rows,
+        derived=derived,
+        backlog_bytes_max=backlog_bytes_max,
+        backlogs_max=backlogs_max,
+    )
+    return ask(query, columns=columns) if query.missing_sink is None else missing(ask, query, columns)
+
+
+def _in_spans(
+    journal: Journal,
+    settings: Settings,
+    query: Query,
+    *,
+    window_rows: int,
+    columns: Sequence[str] = SCHEMA.names,
+    derived: Sequence[ProvenanceRecord],
+    backlog_bytes_max: int,
+    backlogs_max: int | None,
+) -> Iterator[pa.Table]:
+    """The records, a span of time at a time for which the unfiled ones fit into memory."""
     unread: dict[str, None] = {}
     left, since_ms, until_ms, backlogs = query.limit, query.since_ms, query.until_ms, 0
     while True:

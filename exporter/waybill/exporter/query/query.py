@@ -32,6 +32,10 @@ class PatternError(WaybillError):
     """A pattern of file names cannot be matched."""
 
 
+class TooManyError(WaybillError):
+    """Too many files, or kinds of records, to answer a query in bounded memory."""
+
+
 def spellings_of(*dids: str) -> tuple[str, ...]:
     """Dids as given and, if they are UUIDs, as Waybill spells them: in small letters with dashes."""
     spelled: dict[str, None] = {}
@@ -52,6 +56,9 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         data_sink: left through this sink.
         has_data_sink: True: left through a sink, whichever; False: left through none.
         not_data_sinks: left through none of these; a record without a sink meets this.
+        missing_sink: of a file that did not get to this sink, neither itself nor any file split from it. The
+            other conditions choose the files by their records; each file is in the answer once, by its last
+            record that meets them.
         filename: a name, or a pattern with ``*``, ``?`` and ``[…]``.
         final_state: this state, or any of these.
         not_final_states: none of these states.
@@ -77,6 +84,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     data_sink: str | None = None
     has_data_sink: bool | None = None
     not_data_sinks: Collection[str] = ()
+    missing_sink: str | None = None
     system_name: str | None = None
     filename: str | None = None
     final_state: FinalState | Collection[FinalState] | None = None
@@ -133,7 +141,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         if self.did is not None:
             wanted &= _is_any("did", spellings_of(self.did))
         if self.dids is not None:
-            wanted &= pc.field("did").isin(spellings_of(*self.dids))
+            wanted &= pc.field("did").isin(_spelled(self.dids))
         window = self.window
         if window.since_ms != ALWAYS.since_ms:
             wanted &= pc.field("completed") >= _instant(window.since_ms)
@@ -171,7 +179,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= _is_any("parent_did", spellings_of(self.parent_did))
         if self.parent_dids is not None:
             # It is a dictionary where many rows share it.
-            wanted &= pc.field("parent_did").cast(pa.string()).isin(spellings_of(*self.parent_dids))
+            wanted &= pc.field("parent_did").cast(pa.string()).isin(_spelled(self.parent_dids))
         if self.data_source is not None:
             wanted &= pc.field("data_source") == self.data_source
         if self.filename is not None:
@@ -197,6 +205,11 @@ def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) ->
         elif some is not None and len(some) <= _LOOKED_UP_MAX:
             found[name] = spellings_of(*some)
     return found
+
+
+def _spelled(dids: Collection[str]) -> pa.Array:
+    """Dids in every spelling; of none of them, the type would not be known."""
+    return pa.array(spellings_of(*dids), pa.string())
 
 
 def _states_of(states: FinalState | Collection[FinalState]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ from waybill.exporter.parquet import (
     open_selectable,
     select,
 )
+from waybill.exporter.query.missing import missing
 from waybill.exporter.query.position import KEY_COLUMNS, beyond, in_order, read_cursor
 from waybill.exporter.query.query import Query
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
@@ -65,16 +66,21 @@ def scan(
 
     One table is an hour, or a part of it that fits into memory: at most `PIECE_BYTES`, or one row.
 
-    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query. About
-    `window_rows` rows are looked at together.
+    `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
+    `missing_sink`, only `answer` has them. About `window_rows` rows are looked at together.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
             read came before.
+        TooManyError: too many files would have to be compared for `missing_sink`.
         OSError: a folder could not be read.
     """
     root = Path(root)
     query = query or Query()
+    if query.missing_sink is not None:
+        # No records that answer one query can take the place of those that answer several.
+        yield from missing(functools.partial(scan, root, window_rows=window_rows), query, columns)
+        return
     waiting = {}
     if unfiled is not None:
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.transport.errors import WaybillError
+from waybill.exporter.query.query import TooManyError
 
 
 class Dimension(StrEnum):
@@ -41,10 +41,6 @@ Kind = tuple[str | int | None, ...]
 """A value of each dimension: an hour as the epoch milliseconds of its start; None for no sink."""
 
 
-class TooManyKindsError(WaybillError):
-    """Too many kinds of records to count them in bounded memory."""
-
-
 class Stats(msgspec.Struct, kw_only=True):
     """The number of records by kind; instants in epoch milliseconds."""
 
@@ -71,7 +67,7 @@ def sums_of(
         names_bytes_max: how many bytes the names of all kinds may have.
 
     Raises:
-        TooManyKindsError: they have more.
+        TooManyError: they have more.
     """
     counts: Counter[Kind] = Counter()
     size_bytes = 0
@@ -130,4 +126,4 @@ def stats_of(tables: Iterable[pa.Table], *, names_bytes_max: int | None = None) 
 
 def _check_size(size_bytes: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size_bytes > max_bytes:
-        raise TooManyKindsError(f"the names alone take more than {max_bytes:,} bytes; narrow the query")
+        raise TooManyError(f"the names alone take more than {max_bytes:,} bytes; narrow the query")

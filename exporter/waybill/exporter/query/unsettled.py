@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from waybill.exporter.layout import DUE, SETTLE_S, StoredRun, key_of, read_run
 from waybill.exporter.names import LAYOUT
 from waybill.exporter.query.backlog import UNFILED_BYTES_MAX, unfiled_entries
+from waybill.exporter.query.query import Query
 from waybill.facets import (
     UNREADABLE,
     ProvenanceRecord,
@@ -32,7 +33,6 @@ from waybill.transport.journal import Kind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from waybill.exporter.query.query import Query
     from waybill.facets.merge_rule import RecordKey
     from waybill.transport.config import Settings
     from waybill.transport.journal import Entry, Journal
@@ -144,7 +144,8 @@ def read_unsettled(
         if runs.size_bytes > max_bytes:
             return Unsettled([], [], is_whole=False)
     state_get = functools.partial(journal.state_get, LAYOUT)
-    found = _Found(query, settings, max_bytes)
+    # What came of a file may be in records that do not meet the conditions themselves.
+    found = _Found(query if query.missing_sink is None else Query(), settings, max_bytes)
     # Due runs are read after the entries: they include a run whose last entry was filed meanwhile.
     for key, run in runs.drain(row.removeprefix(DUE) for row in journal.state(LAYOUT, DUE)):
         stored = read_run(key, state_get)
