@@ -57,8 +57,8 @@ def test_json_has_the_sizes_too(called: Run, incoming: Path) -> None:
         "path": f"{incoming}/a.csv.gz",
         "fingerprint": ORDERS,
         "compression": "gzip",
-        "inputBytes": (incoming / "a.csv.gz").stat().st_size,
-        "contentBytes": 6,
+        "input_bytes": (incoming / "a.csv.gz").stat().st_size,
+        "content_bytes": 6,
     }
 
 

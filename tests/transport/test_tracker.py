@@ -174,8 +174,8 @@ def datasets_in(trail: Trail) -> list[dict[str, list[str]]]:
 def test_a_sink_is_named_as_its_dataset_with_a_symlink_and_in_the_record_by_its_own_name(
     trail: Trail,
 ) -> None:
-    told = {"data_sinks": {"lake": "s3a://bucket/lake/", "report": None}}
-    trail.tracker.file("a", data_source="in", **told).egress("lake")
+    told = {"lake": "s3a://bucket/lake/", "report": None}
+    trail.tracker.file("a", data_source="in", data_sinks=told).egress("lake")
     trail.tracker.file("b", data_source="in").egress("report", dataset=("postgres://db:5432", "s.report"))
     sink = f"{trail.tracker.system_name} {{}} DATA_SINK"
     lake = {"s3://bucket lake": [sink.format("lake")]}

@@ -8,6 +8,7 @@ from typing import assert_type
 
 from msgspec import MsgspecError
 from openlineage.client import OpenLineageClient
+from openlineage.client.event_v2 import InputDataset
 from openlineage.client.generated.base import RunFacet
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -78,6 +79,7 @@ from waybill.facets import (
     DELTA_FILE_FACET,
     EVIDENCE,
     EVIDENCE_FACET,
+    FINGERPRINT_FACET,
     INFERRED_FACET,
     PRESENTED_FACET,
     PRODUCER,
@@ -89,17 +91,20 @@ from waybill.facets import (
     Event,
     EventType,
     FinalState,
+    InputFingerprint,
     JobEvent,
     ProvenanceRecord,
     RunEvent,
     RunState,
     WaybillDeltaFileRunFacet,
     WaybillEvidenceRunFacet,
+    WaybillFingerprintInputDatasetFacet,
     WaybillInferredRunFacet,
     WaybillSummaryRunFacet,
     decode_event,
     decode_records,
     facet_records,
+    fingerprints_of,
     fold,
     has_record,
     inferred_reason,
@@ -170,7 +175,9 @@ from waybill.transport import (
     AsyncTrackedFile,
     AsyncTracker,
     BackendSetting,
+    DuplicateFileError,
     Entry,
+    FileContent,
     Fingerprint,
     FingerprintError,
     FlushReport,
@@ -695,6 +702,29 @@ def a_content_has_a_fingerprint(path: Path) -> None:
         assert_type((error.file, error.offset_bytes), tuple[str, int])
     else:
         assert_type((str(found), found.input_bytes, found.compression), tuple[str, int, str | None])
+
+
+def a_file_may_be_there_already(tracker: Tracker, transport: WaybillTransport) -> None:
+    try:
+        f = tracker.file(path="a.gz", data_source="in", fingerprint=True, on_duplicate="raise", force=False)
+        assert_type((f.fingerprint, f.duplicate_of), tuple[str | None, str | None])
+    except DuplicateFileError as error:
+        assert_type((error.file, error.fingerprint, error.duplicate_of), tuple[str, str, str])
+        assert_type(transport.first_with(error.fingerprint), FileContent | None)
+
+
+def a_content_goes_on_an_input() -> InputDataset:
+    facet = WaybillFingerprintInputDatasetFacet(
+        fingerprint="xxh3-128:99aa06d3014798d86001c324468d497f",
+        algorithm="xxh3-128",
+        inputBytes=20,
+        contentBytes=0,
+    )
+    return InputDataset("edge", "in", inputFacets={FINGERPRINT_FACET: facet})
+
+
+def an_event_tells_the_contents_of_its_inputs(event: RunEvent) -> None:
+    assert_type(fingerprints_of(event), tuple[InputFingerprint, ...])
 
 
 async def what_users_type_most_is_in_the_package_itself() -> None:

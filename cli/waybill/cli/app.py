@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "find": "Find files by where they came from, what was done to them, and where they ended.",
     "trace": "Show the journey of a file: where it came from, what was done to it, and what became of it.",
     "fingerprint": "Print the fingerprint of each file's content, to compare files.",
+    "duplicates": "List the files that have the same content as another file.",
     "close-stale": "End files and runs that have been open and silent for a long time.",
     "sql": "Query the compacted files with SQL.",
     "explain": "Show the proof behind a file's records, from the stored events to the rows.",

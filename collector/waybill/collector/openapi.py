@@ -148,7 +148,7 @@ def description() -> _Json:
 
 @functools.cache
 def facet_schemas() -> dict[str, bytes]:
-    """The JSON Schema of each of Waybill's own run facets, by the name of its class."""
+    """The JSON Schema of each of Waybill's own facets, by the name of its class."""
     found = files("waybill.facets").joinpath("schemas", "facets").iterdir()
     return {one.name.removesuffix(".json"): one.read_bytes() for one in sorted(found, key=str)}
 

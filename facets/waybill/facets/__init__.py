@@ -11,6 +11,7 @@ from waybill.facets.event import (
     DATA_SINK,
     DELTA_FILE_FACET,
     EVIDENCE_FACET,
+    FINGERPRINT_FACET,
     INFERRED_FACET,
     PRESENTED_FACET,
     PRODUCER,
@@ -19,9 +20,11 @@ from waybill.facets.event import (
     DatasetEvent,
     Event,
     EventType,
+    InputFingerprint,
     JobEvent,
     RunEvent,
     decode_event,
+    fingerprints_of,
     parse_instant_us,
 )
 from waybill.facets.folding import (
@@ -41,6 +44,7 @@ from waybill.facets.record import UNREADABLE, FinalState, ProvenanceRecord, deco
 
 if TYPE_CHECKING:
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
+    from waybill.facets.fingerprint import WaybillFingerprintInputDatasetFacet
     from waybill.facets.inferred import WaybillEvidenceRunFacet, WaybillInferredRunFacet
     from waybill.facets.summary import WaybillSummaryRunFacet
 
@@ -49,6 +53,7 @@ __all__ = [
     "DELTA_FILE_FACET",
     "EVIDENCE",
     "EVIDENCE_FACET",
+    "FINGERPRINT_FACET",
     "INFERRED_FACET",
     "PRESENTED_FACET",
     "PRODUCER",
@@ -60,17 +65,20 @@ __all__ = [
     "Event",
     "EventType",
     "FinalState",
+    "InputFingerprint",
     "JobEvent",
     "ProvenanceRecord",
     "RunEvent",
     "RunState",
     "WaybillDeltaFileRunFacet",
     "WaybillEvidenceRunFacet",
+    "WaybillFingerprintInputDatasetFacet",
     "WaybillInferredRunFacet",
     "WaybillSummaryRunFacet",
     "decode_event",
     "decode_records",
     "facet_records",
+    "fingerprints_of",
     "fold",
     "has_record",
     "inferred_reason",
@@ -91,6 +99,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "waybill.facets.delta_file": {"WaybillDeltaFileRunFacet"},
+            "waybill.facets.fingerprint": {"WaybillFingerprintInputDatasetFacet"},
             "waybill.facets.inferred": {"WaybillEvidenceRunFacet", "WaybillInferredRunFacet"},
             "waybill.facets.summary": {"WaybillSummaryRunFacet"},
         },

@@ -11,7 +11,7 @@ import functools
 import re
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -37,6 +37,9 @@ PRESENTED_FACET: Final = "waybill_presented"
 
 Its schema is `WaybillPresentedRunFacet`. `decode_event` gives the event both back.
 """
+
+FINGERPRINT_FACET: Final = "waybill_fingerprint"
+"""The key of `waybill.facets.fingerprint.WaybillFingerprintInputDatasetFacet` among an input's facets."""
 
 PRODUCER: Final = "ol:waybill"
 """The producer's URI, short as OpenLineage's registry has it."""
@@ -70,6 +73,9 @@ SEVERITY: Final = {EventType.FAIL: 0, EventType.ABORT: 1, EventType.COMPLETE: 2}
 """The types that end a run. Of several ends the lowest counts: Spark's listener sends COMPLETE after FAIL."""
 
 TERMINAL: Final = frozenset(SEVERITY)
+
+
+_Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class DatasetName(msgspec.Struct, frozen=True, gc=False):
@@ -114,6 +120,39 @@ class RunDataset(DatasetName, frozen=True, gc=False):
             return own
         sinks = ((one.namespace, one.name) for one in symlinks.identifiers if one.type == DATA_SINK)
         return next(sinks, own)
+
+
+class InputFingerprint(msgspec.Struct, frozen=True, gc=False):
+    """The `waybill_fingerprint` input dataset facet: which content the input had in this run."""
+
+    fingerprint: Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]+:[0-9a-f]{16,128}\Z")]
+    inputBytes: _Size | None = None
+    contentBytes: _Size | None = None
+    forced: bool = False
+
+
+class _Fingerprinted(msgspec.Struct, frozen=True, gc=False):
+    content: InputFingerprint | None = msgspec.field(default=None, name=FINGERPRINT_FACET)
+
+
+_FINGERPRINTED: Final = msgspec.json.Decoder(_Fingerprinted)
+_FINGERPRINT: Final = FINGERPRINT_FACET.encode()
+
+
+class InputDataset(RunDataset, frozen=True, gc=False):
+    """A dataset that a run names as its input, with the facets that show what the run read of it."""
+
+    input_facets: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw, name="inputFacets")
+
+    @property
+    def fingerprint(self) -> InputFingerprint | None:
+        """Which content it had; None if that is not said, or in another form than ours."""
+        if _FINGERPRINT not in bytes(self.input_facets):
+            return None
+        try:
+            return _FINGERPRINTED.decode(self.input_facets).content
+        except UNREADABLE:
+            return None
 
 
 class OutputDataset(RunDataset, frozen=True, gc=False):
@@ -258,7 +297,7 @@ class RunEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: RunJob
     producer: str
     schemaURL: str | None = None
-    inputs: tuple[RunDataset, ...] | None = None
+    inputs: tuple[InputDataset, ...] | None = None
     outputs: tuple[OutputDataset, ...] | None = None
 
 
@@ -336,6 +375,11 @@ def decode_event(body: bytes | bytearray | memoryview) -> Event:
     if facets is None or facets.presented is None:
         return event
     return _as_accepted(event, facets, facets.presented)
+
+
+def fingerprints_of(event: RunEvent) -> tuple[InputFingerprint, ...]:
+    """Which contents the inputs of a run had, as far as the event says so."""
+    return tuple(one for dataset in event.inputs or () if (one := dataset.fingerprint) is not None)
 
 
 def _as_accepted(event: RunEvent, facets: RunFacets, presented: Presented) -> RunEvent:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from waybill.transport.config import BackendSetting as BackendSetting, Settings as Settings
     from waybill.transport.errors import (
         AdmissionError as AdmissionError,
+        DuplicateFileError as DuplicateFileError,
         FingerprintError as FingerprintError,
         JournalError as JournalError,
         JournalFullError as JournalFullError,
@@ -34,7 +35,12 @@ if TYPE_CHECKING:
         fingerprint_of as fingerprint_of,
         fingerprint_of_stream as fingerprint_of_stream,
     )
-    from waybill.transport.journal import Entry as Entry, Journal as Journal, Kind as Kind
+    from waybill.transport.journal import (
+        Entry as Entry,
+        FileContent as FileContent,
+        Journal as Journal,
+        Kind as Kind,
+    )
     from waybill.transport.receiver import Receiver as Receiver
     from waybill.transport.runner import (
         FlushReport as FlushReport,
@@ -54,6 +60,7 @@ _PACKAGES = {
     "waybill.transport.config": {"BackendSetting", "Settings"},
     "waybill.transport.errors": {
         "AdmissionError",
+        "DuplicateFileError",
         "FingerprintError",
         "JournalError",
         "JournalFullError",
@@ -67,7 +74,7 @@ _PACKAGES = {
         "WaybillError",
     },
     "waybill.transport.fingerprints": {"Fingerprint", "fingerprint_of", "fingerprint_of_stream"},
-    "waybill.transport.journal": {"Entry", "Journal", "Kind"},
+    "waybill.transport.journal": {"Entry", "FileContent", "Journal", "Kind"},
     "waybill.transport.receiver": {"Receiver"},
     "waybill.transport.runner": {"FlushReport", "Projection", "Step", "flush"},
     "waybill.transport.tracker": {"TrackedFile", "Tracker"},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from waybill.transport.config import Settings
     from waybill.transport.tracker.datasets import DatasetName, DatasetSchema
+    from waybill.transport.tracker.duplicates import OnDuplicate
     from waybill.transport.tracker.file_run import DataSinks
 
 _P = ParamSpec("_P")
@@ -63,20 +64,28 @@ class AsyncTracker:
 
     async def file(
         self,
-        filename: str | PathLike[str],
+        filename: str | PathLike[str] | None = None,
         *,
+        path: str | PathLike[str] | None = None,
         data_source: str,
         data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
+        fingerprint: bool = False,
+        on_duplicate: OnDuplicate = "record",
+        force: bool = False,
     ) -> AsyncTrackedFile:
         """Record that a file has arrived, as `Tracker.file`; use the returned file in an ``async with``."""
         return AsyncTrackedFile(
             await _in_thread(
                 self._tracker.file,
                 filename,
+                path=path,
                 data_source=data_source,
                 data_sinks=data_sinks,
                 annotations=annotations,
+                fingerprint=fingerprint,
+                on_duplicate=on_duplicate,
+                force=force,
             )
         )
 
@@ -132,6 +141,16 @@ class AsyncTrackedFile:
     def data_source(self) -> str:
         """The flow that it arrived by."""
         return self._file.data_source
+
+    @property
+    def duplicate_of(self) -> str | None:
+        """The did of the first file with the same content, as `TrackedFile.duplicate_of`."""
+        return self._file.duplicate_of
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its content; None if that was not asked for."""
+        return self._file.fingerprint
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Add annotations to the file on this path; they are kept when the path ends."""

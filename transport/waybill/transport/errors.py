@@ -180,6 +180,28 @@ class TrackerStateError(WaybillError):
         return f"{self.file}: {self.call} is not allowed after {self.state}; {self.way_out}"
 
 
+class DuplicateFileError(WaybillError):
+    """A file has the same content as one that is known, and the caller asked for an error then.
+
+    Args:
+        file: the file's name.
+        fingerprint: of the content of both.
+        duplicate_of: the did of the first file with this content.
+    """
+
+    def __init__(self, file: str, fingerprint: str, duplicate_of: str) -> None:
+        super().__init__(file, fingerprint, duplicate_of)
+        self.file = file
+        self.fingerprint = fingerprint
+        self.duplicate_of = duplicate_of
+
+    def __str__(self) -> str:
+        return (
+            f"{self.file} has the same content as the file {self.duplicate_of} ({self.fingerprint}); "
+            "skip it, or give force=True to process it again"
+        )
+
+
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 _REASONS = {

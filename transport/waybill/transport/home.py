@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Final
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.fallback import adopt_fallback, open_fallback
-from waybill.transport.journal import Journal, Kind, Spool
+from waybill.transport.journal import Journal, Kind, Spool, tells_content
 from waybill.transport.programs import this_program
 from waybill.transport.root import renew_used_node
 from waybill.transport.runner import Supervisor, note_program
 
 if TYPE_CHECKING:
     from waybill.transport.config import Settings
+    from waybill.transport.journal import FileContent
 
 _ADOPT_WITHIN_S: Final = 5.0
 """How long an emitter may spend adopting entries from the fallback; the next one continues."""
@@ -96,13 +97,15 @@ class Home:
     def append(self, kind: Kind, body: bytes, system_name: str) -> None:
         """Keep an admitted entry; on return it is durable as the setting `durability` defines.
 
+        An event that tells a file's content never waits in a spool, where `first_with` would not find it.
+
         Raises:
             JournalError: it could not be kept.
         """
         if self._noted != os.getpid():
             self._note_program(has_left=False)
         try:
-            if self._spool is not None:
+            if self._spool is not None and not tells_content(kind, body):
                 self._spool.append(kind, body, system_name)
             else:
                 program = this_program()
@@ -111,6 +114,14 @@ class Home:
             self._supervisor.ensure_runner()  # which makes room
             raise
         self._supervisor.ensure_runner()
+
+    def first_with(self, fingerprint: str) -> FileContent | None:
+        """The first file with a content that this home knows.
+
+        Raises:
+            JournalError: the journal cannot be read.
+        """
+        return self.journal.first_with(fingerprint)
 
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; checks at most once a second."""

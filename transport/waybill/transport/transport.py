@@ -19,6 +19,8 @@ from waybill.transport.serial import event_to_json
 if TYPE_CHECKING:
     from openlineage.client.client import Event
 
+    from waybill.transport.journal import FileContent
+
 _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
 """The keys that the client's own factory reads."""
 
@@ -72,6 +74,14 @@ class WaybillTransport(Transport):
         except RecursionError:
             raise depth_error() from None
         self._home.emit(body)
+
+    def first_with(self, fingerprint: str) -> FileContent | None:
+        """The first file with this content that the home knows, as ``xxh3-128:…``; None if there is none.
+
+        Raises:
+            JournalError: the journal cannot be read.
+        """
+        return self._home.first_with(fingerprint)
 
     def close(self, timeout: float = -1) -> bool:
         """Make everything durable and close the home; return whether every event is durable.

@@ -123,8 +123,8 @@ def _show(path: str, found: Fingerprint, *, as_json: bool) -> None:
                 "path": path,
                 "fingerprint": str(found),
                 "compression": found.compression,
-                "inputBytes": found.input_bytes,
-                "contentBytes": found.content_bytes,
+                "input_bytes": found.input_bytes,
+                "content_bytes": found.content_bytes,
             }
         )
         return

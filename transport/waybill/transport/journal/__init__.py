@@ -2,6 +2,10 @@
 
 from waybill.transport.journal.database import SYNC_EVERY_S as SYNC_EVERY_S
 from waybill.transport.journal.entry import Entry as Entry, Kind as Kind
+from waybill.transport.journal.fingerprints import (
+    FileContent as FileContent,
+    tells_content as tells_content,
+)
 from waybill.transport.journal.journal import (
     NEARLY_FULL as NEARLY_FULL,
     Journal as Journal,

@@ -23,6 +23,12 @@ import msgspec
 from waybill.transport.errors import JournalError, JournalFullError, reason_of
 from waybill.transport.journal.database import Database
 from waybill.transport.journal.entry import Entry, Kind
+from waybill.transport.journal.fingerprints import (
+    FileContent,
+    first_with,
+    note_contents,
+    repeated_contents,
+)
 from waybill.transport.journal.group_commit import GroupCommit, OnDone
 from waybill.transport.journal.nodes import Node, current_node, nodes_of, renew
 from waybill.transport.journal.poison import PoisonBox
@@ -65,6 +71,7 @@ ORDER BY seq LIMIT ?
 _PRUNE: Final = f"DELETE FROM entries WHERE seq IN ({_OUTDATED})"  # noqa: S608 - a text of our own
 _OLDEST: Final = f"(SELECT min(seq) FROM entries WHERE seq > {AFTER_GONE})"  # noqa: S608 - a text of our own
 _PRUNE_STATE: Final = f"DELETE FROM state WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
+_PRUNE_CONTENTS: Final = f"DELETE FROM fingerprints WHERE seq < {_OLDEST}"  # noqa: S608 - a text of our own
 _PRUNE_META: Final = f"DELETE FROM meta WHERE key = ? AND CAST(value AS INTEGER) < {_OLDEST}"  # noqa: S608 - a text of our own
 _SET_META: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
 
@@ -221,7 +228,11 @@ class Journal:
                 "--provenance-enabled, --marquez-url URL or --journal-max-bytes SIZE"
             )
         now_ms = max(time.time_ns() // 1_000_000, self._at_least_ms)
-        return insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
+        seqs = insert(writer, rows, now_ms, marks=marks, old_digests=self._old_digests)
+        note_contents(
+            writer, [(seq, one) for seq, row in zip(seqs, rows, strict=True) for one in row.contents]
+        )
+        return seqs
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -372,6 +383,21 @@ class Journal:
         """Make durable the changes that `commit` did not fsync; see `Database.sync`."""
         return self._database.sync(after_s)
 
+    # -- contents --------------------------------------------------------------------------------------------
+
+    def first_with(self, fingerprint: str) -> FileContent | None:
+        """The first file with this content of which the journal still has the entry."""
+        with self._database.reading() as reader:
+            return first_with(reader, fingerprint)
+
+    def repeated_contents(self) -> list[FileContent]:
+        """The files, of which the journal still has the entries, whose content another file has, too.
+
+        Sorted by the fingerprint, and then in the order in which they arrived.
+        """
+        with self._database.reading() as reader:
+            return repeated_contents(reader)
+
     # -- housekeeping ----------------------------------------------------------------------------------------
 
     def meta(self, key: str) -> str | None:
@@ -463,6 +489,7 @@ class Journal:
     def _forget_outdated(self, writer: apsw.Connection) -> None:
         """Forget everything that belongs to removed entries."""
         writer.execute(_PRUNE_STATE)
+        writer.execute(_PRUNE_CONTENTS)
         self.poison.forget_applied(writer)
         if self._old_digests:
             writer.execute(_PRUNE_META, (OLD_DIGESTS_UPTO,))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 import apsw
 
 from waybill.transport.journal.entry import Kind
+from waybill.transport.journal.fingerprints import FileContent, contents_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -29,6 +30,9 @@ _INSERT: Final = (
     "(?, ?, ?, ?, ?, ?, ?)",
     " ON CONFLICT (digest) DO NOTHING",
 )
+_COLUMNS: Final = 6
+"""How many fields of a `Row` are columns of the entries."""
+
 GONE_UPTO: Final = "gone_upto"
 """The note of the last entry that counts as removed although SQLite cannot remove all of it."""
 
@@ -81,6 +85,7 @@ class Row(NamedTuple):
         body: the bytes as accepted, or packed.
         unpacked_bytes: the size of the body as accepted, if it is packed.
         program: the process that submits it, where that is known and matters.
+        contents: the files whose fingerprints the body says.
     """
 
     kind: int
@@ -89,6 +94,7 @@ class Row(NamedTuple):
     body: bytes
     unpacked_bytes: int | None = None
     program: str | None = None
+    contents: Sequence[FileContent] = ()
 
 
 class StoredRow(NamedTuple):
@@ -151,12 +157,12 @@ def row_of(kind: int, system_name: str, body: bytes, *, pack: bool, program: str
     A large body is packed if `pack` is set: that takes less work than writing it unpacked to the log and to
     the database, and it needs a quarter of the space.
     """
-    digest = digest_of(kind, body)
+    digest, contents = digest_of(kind, body), contents_in(kind, body, system_name)
     if pack and PACK_BYTES_MIN <= len(body) <= PACK_BYTES_MAX:
         packed = cast("bytes", codec().compress(body, asbytes=True))
         if len(packed) < len(body):
-            return Row(kind, system_name, digest, packed, len(body), program)
-    return Row(kind, system_name, digest, body, program=program)
+            return Row(kind, system_name, digest, packed, len(body), program, contents)
+    return Row(kind, system_name, digest, body, program=program, contents=contents)
 
 
 def digest_of(kind: int, body: bytes) -> bytes:
@@ -276,7 +282,8 @@ def _insert_at_once(writer: apsw.Connection, received_ms: int, rows: Sequence[Ro
     # One statement for all, because other threads would take the interpreter between two statements.
     begin, values, end = _INSERT
     writer.execute(
-        begin + ",".join([values] * len(rows)) + end, [at for row in rows for at in (received_ms, *row)]
+        begin + ",".join([values] * len(rows)) + end,
+        [at for row in rows for at in (received_ms, *row[:_COLUMNS])],
     )
     if writer.changes() == len(rows):
         last = writer.last_insert_rowid()

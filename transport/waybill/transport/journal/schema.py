@@ -81,6 +81,21 @@ STEPS: Final[tuple[str, ...]] = (
     """,
     # The process that kept the entry, see `programs`; NULL where that is not known or does not matter.
     "ALTER TABLE entries ADD COLUMN program TEXT;",
+    # The files whose fingerprints entries say, see `fingerprints`; the index has `seq` as well.
+    """
+    CREATE TABLE fingerprints (
+        seq INTEGER NOT NULL,
+        fingerprint TEXT NOT NULL,
+        did TEXT NOT NULL,
+        system_name TEXT NOT NULL,
+        filename TEXT NOT NULL,
+        created_ms INTEGER NOT NULL,
+        input_bytes INTEGER,
+        forced INTEGER NOT NULL,
+        PRIMARY KEY (seq, fingerprint)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX fingerprints_content ON fingerprints (fingerprint);
+    """,
 )
 VERSION: Final = len(STEPS)
 

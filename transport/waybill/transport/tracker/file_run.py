@@ -22,15 +22,16 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 import msgspec
 
-from waybill.facets import DATA_SINK, DELTA_FILE_FACET, PRODUCER, FinalState
+from waybill.facets import DATA_SINK, DELTA_FILE_FACET, FINGERPRINT_FACET, PRODUCER, FinalState
 from waybill.transport.errors import AdmissionError
+from waybill.transport.fingerprints import ALGORITHM, Fingerprint
 from waybill.transport.tracker.datasets import Dataset, dataset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from openlineage.client.event_v2 import OutputDataset, RunEvent
-    from openlineage.client.facet_v2 import RunFacet
+    from openlineage.client.facet_v2 import InputDatasetFacet, RunFacet
 
     from waybill.facets.delta_file import WaybillDeltaFileRunFacet
     from waybill.transport.tracker.datasets import DatasetName
@@ -58,6 +59,13 @@ def _new_did() -> str:
     return str(generate_new_uuid())
 
 
+class Content(msgspec.Struct, frozen=True):
+    """Which content a file has, and whether it is to be processed even if that is known."""
+
+    fingerprint: Fingerprint
+    forced: bool
+
+
 class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of a file that are the same on all its paths.
 
@@ -67,6 +75,7 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
         data_source: the flow that it arrived by; the name of its job.
         parent: the file that it was split from, or the first of those that were joined.
         joined: all files that were joined into it, without their own parents; empty if it was not joined.
+        content: None: its fingerprint was not asked for.
     """
 
     did: str = msgspec.field(default_factory=_new_did)
@@ -76,6 +85,7 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
     data_source: str
     filename: str
     created_ms: int
+    content: Content | None = None
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -150,6 +160,8 @@ class FileRun(OfOneProcess):
     def __init__(self, identity: FileIdentity, emit: Callable[[RunEvent], None], sinks: KnownSinks) -> None:
         self.identity: Final = identity
         self.sinks: Final = sinks
+        self.duplicate_of: str | None = None
+        """The first file with the same content, if that was looked for and is another one."""
         self.recorded: Final[list[BaseException]] = []
         """The exceptions that ended branches; cleared when the file's own block ends."""
         self._emit: Final = emit
@@ -210,7 +222,7 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset 
         eventType=RunState(_EVENT_TYPES.get(state.final_state, "COMPLETE")),
         run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
-        inputs=[InputDataset(file.system_name, file.data_source)],
+        inputs=[InputDataset(file.system_name, file.data_source, inputFacets=_input_facets_of(file, state))],
         outputs=_outputs_of(file.system_name, state, sinks),
         producer=PRODUCER,
     )
@@ -248,6 +260,24 @@ def _outputs_of(
             )
             output.outputFacets = {"outputStatistics": size}
     return list(outputs.values())
+
+
+def _input_facets_of(file: FileIdentity, state: PathState) -> dict[str, InputDatasetFacet]:
+    """What the run has read; told once, by the event that the file has begun."""
+    if file.content is None or state.final_state is not None:
+        return {}
+    from waybill.facets import WaybillFingerprintInputDatasetFacet
+
+    found = file.content.fingerprint
+    facet = WaybillFingerprintInputDatasetFacet(
+        fingerprint=str(found),
+        algorithm=ALGORITHM,
+        inputBytes=found.input_bytes,
+        contentBytes=found.content_bytes,
+        forced=file.content.forced or None,
+        producer=PRODUCER,
+    )
+    return {FINGERPRINT_FACET: facet}
 
 
 def _joined_from(files: Iterable[FileIdentity]) -> RunFacet:

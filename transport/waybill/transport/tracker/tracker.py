@@ -38,10 +38,13 @@ from msgspec.structs import replace
 
 from waybill.facets import FinalState
 from waybill.transport.config import Settings
-from waybill.transport.errors import AdmissionError, SettingsError, TrackerStateError
+from waybill.transport.errors import AdmissionError, FingerprintError, SettingsError, TrackerStateError
+from waybill.transport.fingerprints import fingerprint_of
 from waybill.transport.tracker.datasets import columns_of
+from waybill.transport.tracker.duplicates import KnownContents, OnDuplicate, check_options, tell_duplicate
 from waybill.transport.tracker.file_run import (
     JOINED_MAX,
+    Content,
     FileIdentity,
     FileRun,
     KnownSinks,
@@ -111,6 +114,7 @@ class Tracker(OfOneProcess):
         self.system_name: Final = name_of(
             "system_name", settings.system_name if system_name is None else system_name
         )
+        self._fingerprint_max_bytes: Final = settings.fingerprint_max_bytes
         self._owns_client: Final = client is None
         self._sinks: Final = KnownSinks()
         if client is None:
@@ -123,34 +127,76 @@ class Tracker(OfOneProcess):
 
     def file(
         self,
-        filename: str | os.PathLike[str],
+        filename: str | os.PathLike[str] | None = None,
         *,
+        path: str | os.PathLike[str] | None = None,
         data_source: str,
         data_sinks: DataSinks = (),
         annotations: Mapping[str, object] | None = None,
+        fingerprint: bool = False,
+        on_duplicate: OnDuplicate = "record",
+        force: bool = False,
     ) -> TrackedFile:
         """Record that a file has arrived; use the returned file in a `with`.
 
+        With `fingerprint`, the file's content is read and its fingerprint recorded, and the home is asked for
+        the first file with the same content: `TrackedFile.duplicate_of`. Of several programs that begin files
+        with the same content at the same moment, exactly one is first.
+
         Args:
-            filename: its name or path, kept as given.
+            filename: its name or path, kept as given; None: the last part of `path`.
+            path: where its content can be read; only needed for the fingerprint.
             data_source: the flow that it arrived by.
             data_sinks: the flows that files of this data source leave by, whether or not this one does; each
                 event names them as outputs. Sinks that a file has already left by need not be declared. A
                 dict gives the datasets that they write, as `TrackedFile.egress` takes them.
             annotations: what is already known about it, as for `TrackedFile.annotate`.
+            fingerprint: whether to take the fingerprint of its content, as `fingerprint_of` does.
+            on_duplicate: what to do if the home knows a file with the same content: only "record" it, "warn"
+                by a Python warning, or "raise" and record nothing.
+            force: process it even if its content is known: `on_duplicate` does not apply, and the event says
+                that it was forced.
 
         Raises:
-            AdmissionError: the data source, a data sink or its dataset is empty, or an annotation is None.
-            JournalError: the event could not be kept.
+            AdmissionError: the data source, a data sink or its dataset is empty, or an annotation is None; or
+                the name, or what is needed for the fingerprint, is missing.
+            DuplicateFileError: the content is known, and `on_duplicate` is "raise". If another program began
+                the other file at the same moment, this one may be recorded as FILTERED.
+            FingerprintError: a compressed file is damaged, or too large. The file is recorded as ERROR.
+            OSError: the file cannot be read. Nothing is recorded.
+            JournalError: the event could not be kept, or the journal not be asked.
         """
         known, sinks = annotations_of(annotations), sinks_of(data_sinks)
         identity = FileIdentity(
             system_name=self.system_name,
             data_source=name_of("data_source", data_source),
-            filename=filename_of(filename),
+            filename=_filename_for(filename, path),
             created_ms=now_ms(),
         )
-        return self._begin(identity, sinks, known)
+        check_options(on_duplicate, fingerprint=fingerprint, force=force)
+        if not fingerprint:
+            return self._begin(identity, sinks, known)
+        if path is None:
+            raise AdmissionError("path", "is missing", "give the path that the content can be read from")
+        contents = KnownContents.of(self._client, on_duplicate)
+        try:
+            found = fingerprint_of(path, max_bytes=self._fingerprint_max_bytes)
+        except FingerprintError as error:
+            self._begin(identity, sinks, known).error(error)
+            raise
+        identity = replace(identity, content=Content(found, force))
+        action: OnDuplicate = "record" if force else on_duplicate
+        earlier = None if action == "record" else contents.original_of(identity)
+        if earlier is not None:
+            tell_duplicate(identity, earlier, action)
+        file = self._begin(identity, sinks, known)
+        original = contents.original_of(identity)
+        file._run.duplicate_of = original  # noqa: SLF001 - it is made here
+        if original is not None and earlier is None:  # another program was first at the same moment
+            if action == "raise":
+                file.filter(f"the same content as {original}")
+            tell_duplicate(identity, original, action)
+        return file
 
     def join(
         self,
@@ -218,6 +264,14 @@ class Tracker(OfOneProcess):
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _filename_for(filename: str | os.PathLike[str] | None, path: str | os.PathLike[str] | None) -> str:
+    if filename is not None:
+        return filename_of(filename)
+    if path is None:
+        raise AdmissionError("filename", "is missing", "give the name of the file, or its path")
+    return filename_of(os.path.basename(path))  # noqa: PTH119 - the path may be text
 
 
 def _joinable(files: list[TrackedFile]) -> tuple[FileIdentity, ...]:
@@ -306,6 +360,20 @@ class TrackedFile(OfOneProcess):
     def data_source(self) -> str:
         """The flow that it arrived by."""
         return self._run.identity.data_source
+
+    @property
+    def duplicate_of(self) -> str | None:
+        """The did of the first file with the same content that the home knew when this one began.
+
+        None if this file was the first, or its fingerprint was not asked for, or the client has no home.
+        """
+        return self._run.duplicate_of
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of its content; None if that was not asked for."""
+        content = self._run.identity.content
+        return None if content is None else str(content.fingerprint)
 
     def annotate(self, annotations: Mapping[str, object] | None = None, /, **more: object) -> None:
         """Add annotations to the file on this path; a later value replaces an earlier one.

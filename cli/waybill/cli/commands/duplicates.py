@@ -1,0 +1,58 @@
+"""`waybill duplicates`: the files with the same content."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+
+from waybill.cli import console
+from waybill.cli.arguments import Csv, JsonLines
+from waybill.cli.home import existing_journal
+from waybill.cli.options import with_settings
+from waybill.cli.records import as_plain, instant_of, iso
+from waybill.transport import Settings
+
+
+@with_settings("home")
+def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = False) -> None:
+    """List the files that have the same content as another file.
+
+    Only files whose fingerprints were recorded, as the Tracker does if asked. Files with the same fingerprint
+    are beside each other, in the order in which they arrived. "forced" means that the program was told to
+    process the file again. With --json, each line has one fingerprint and its files.
+
+    Examples:
+
+    \b
+      waybill duplicates
+    """
+    with existing_journal(settings) as journal:
+        files = [] if journal is None else journal.repeated_contents()
+    if as_json:
+        for fingerprint, alike in groupby(files, attrgetter("fingerprint")):
+            told = [as_plain(one) for one in alike]
+            console.json({"fingerprint": fingerprint, "files": told})
+    elif files or as_csv:
+        written = iso if as_csv else instant_of
+        rows = (
+            (
+                one.fingerprint,
+                written(one.created_ms),
+                one.filename,
+                one.system_name,
+                one.did,
+                "forced" if one.forced else "",
+            )
+            for one in files
+        )
+        columns = (
+            "fingerprint",
+            "created" if as_csv else "created (UTC)",
+            "filename",
+            "system",
+            "did",
+            "forced",
+        )
+        console.table(columns, rows, as_csv=as_csv)
+    if not files:
+        console.note("no two files with a fingerprint have the same content")

@@ -1,0 +1,68 @@
+"""Files whose content the home knows from another file, and what to do with them."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Final, Literal, Self, get_args
+
+from waybill.transport.errors import AdmissionError, DuplicateFileError
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+    from waybill.transport.tracker.file_run import FileIdentity
+    from waybill.transport.transport import WaybillTransport
+
+OnDuplicate = Literal["record", "warn", "raise"]
+"""What to do with a file whose content is known: record it as any other, warn as well, or raise an error."""
+
+
+def check_options(on_duplicate: str, *, fingerprint: bool, force: bool) -> None:
+    """Raise an `AdmissionError` for options that are unknown, or have no effect."""
+    if on_duplicate not in get_args(OnDuplicate):
+        words = ", ".join(map(repr, get_args(OnDuplicate)))
+        raise AdmissionError("on_duplicate", f"is {on_duplicate!r}", f"give one of {words}")
+    for name, is_given in (("on_duplicate", on_duplicate != "record"), ("force", force)):
+        if is_given and not fingerprint:
+            raise AdmissionError(name, "has no effect without a fingerprint", "give fingerprint=True as well")
+
+
+class KnownContents:
+    """The contents that the home of a client's events knows."""
+
+    def __init__(self, transport: WaybillTransport | None) -> None:
+        self._transport: Final = transport
+
+    @classmethod
+    def of(cls, client: OpenLineageClient, on_duplicate: OnDuplicate) -> Self:
+        """Find the home; without one nothing is known.
+
+        Raises:
+            AdmissionError: there is none, and something is to be done about a content that is known.
+        """
+        from waybill.transport.transport import WaybillTransport
+
+        several = getattr(client.transport, "transports", ())
+        homes = (one for one in (client.transport, *several) if isinstance(one, WaybillTransport))
+        found = next(homes, None)
+        if found is None and on_duplicate != "record":
+            what = f"is {on_duplicate!r}, but the client keeps no events in a home"
+            raise AdmissionError("on_duplicate", what, "give a client with a WaybillTransport, or none")
+        return cls(found)
+
+    def original_of(self, file: FileIdentity) -> str | None:
+        """The did of the first file with the same content, if that is another file."""
+        if self._transport is None or file.content is None:
+            return None
+        first = self._transport.first_with(str(file.content.fingerprint))
+        return None if first is None or first.did == file.did else first.did
+
+
+def tell_duplicate(file: FileIdentity, original: str, on_duplicate: OnDuplicate) -> None:
+    """Warn of a file whose content is known, or raise a `DuplicateFileError`."""
+    if on_duplicate == "record" or file.content is None:
+        return
+    error = DuplicateFileError(file.filename, str(file.content.fingerprint), original)
+    if on_duplicate == "raise":
+        raise error
+    warnings.warn(str(error), RuntimeWarning, stacklevel=3)
