@@ -8,12 +8,13 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from layouts import record
 
 from waybill.facets import FinalState, ProvenanceRecord
 from waybill.lineage import Journey, trace
 from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
+from waybill.lineage.drawing.graphs import xml_text
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
@@ -105,6 +106,23 @@ def test_graphml_has_every_file_with_its_records(records: list[ProvenanceRecord]
     assert sorted(map(repr, told)) == sorted(map(repr, records))
     edges = [(edge.get("source"), edge.get("target")) for edge in graph.findall(f"{GRAPHML}edge")]
     assert sorted(edges, key=str) == sorted(journey.edges())
+
+
+@settings(max_examples=20)
+@given(records=forests())
+@example(records=[record("a\r\n<&\"'", filename=f"{HOSTILE[:-8]}\r\n\t%")])
+def test_networkx_reads_what_graphml_writes(records: list[ProvenanceRecord]) -> None:
+    networkx = pytest.importorskip("networkx")
+    journey = journey_of(records, records[0].did)
+    graph = networkx.parse_graphml(graphml(journey))
+    assert {*graph.nodes} == journey.files.keys()
+    assert sorted(graph.edges) == sorted(journey.edges())
+    for did, file in journey.files.items():
+        assert graph.nodes[did]["filename"] == xml_text(file.filename or "")
+        assert (
+            msgspec.json.decode(graph.nodes[did]["records"], type=tuple[ProvenanceRecord, ...])
+            == file.records
+        )
 
 
 def test_graphviz_reads_what_dot_writes() -> None:

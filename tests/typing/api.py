@@ -124,6 +124,8 @@ from waybill.lineage import (
     Journey,
     JourneyFile,
     Lineage,
+    MissingPackageError,
+    Records,
     ToldFile,
     ToldJourney,
     open_correlation,
@@ -681,6 +683,15 @@ def the_journey_of_a_file() -> None:
     assert_type(trace(lineage.find, "0193"), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
+    found = lineage.find(Query(did="0193"))
+    assert_type(found, Records)
+    assert_type(found[0], waybill.ProvenanceRecord)
+    try:
+        assert found.to_arrow()
+        assert found.to_pandas()
+        assert found.to_polars()
+    except MissingPackageError as error:
+        assert_type(error.package, str)
     assert_type(journey.told(), ToldJourney)
     assert_type(journey.told().files, tuple[ToldFile, ...])
     assert_type(Journey.of(journey.told()), Journey)

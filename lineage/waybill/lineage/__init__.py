@@ -9,19 +9,22 @@ if TYPE_CHECKING:
         CorrelationIndex as CorrelationIndex,
         open_correlation as open_correlation,
     )
+    from waybill.lineage.files import JourneyFile as JourneyFile
     from waybill.lineage.journey import (
         Journey as Journey,
-        JourneyFile as JourneyFile,
         ToldFile as ToldFile,
         ToldJourney as ToldJourney,
     )
     from waybill.lineage.lineage import Lineage as Lineage
+    from waybill.lineage.records import MissingPackageError as MissingPackageError, Records as Records
     from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
     "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
-    "waybill.lineage.journey": {"Journey", "JourneyFile", "ToldFile", "ToldJourney"},
+    "waybill.lineage.files": {"JourneyFile"},
+    "waybill.lineage.journey": {"Journey", "ToldFile", "ToldJourney"},
     "waybill.lineage.lineage": {"Lineage"},
+    "waybill.lineage.records": {"MissingPackageError", "Records"},
     "waybill.lineage.tracing": {"trace", "trace_as_of"},
 }
 """The package of each name."""

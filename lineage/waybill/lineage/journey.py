@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable
 
 import msgspec
 
 from waybill.facets import ProvenanceRecord
-
-
-class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a journey.
-
-    Attributes:
-        did: the file's identity.
-        records: one for each path on which it ended, oldest first; empty if nothing but its did is known.
-        parents: the dids of the files that it came from, sorted.
-        children: the dids of the files of the journey that came from it, oldest first.
-    """
-
-    did: str
-    records: tuple[ProvenanceRecord, ...] = ()
-    parents: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
-
-    @property
-    def filename(self) -> str | None:
-        """Its name; None if it is not known."""
-        return self.records[0].filename if self.records else None
+from waybill.lineage.drawing import outline, svg
+from waybill.lineage.files import JourneyFile, JourneyFiles
+from waybill.transport.counting import counted
 
 
 class ToldFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,17 +33,14 @@ class ToldJourney(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[ToldFile, ...]
 
 
-class Journey(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file came from, and what became of it.
+class Journey(JourneyFiles, frozen=True, kw_only=True):
+    """Where a file came from, and what became of it. A notebook shows it as a drawing.
 
     Attributes:
         did: the file that the journey is about.
         files: every file of the journey by its did. The dids of parents and children may lead out of it
             where the journey was cut.
     """
-
-    did: str
-    files: Mapping[str, JourneyFile]
 
     @classmethod
     def of(cls, told: ToldJourney) -> Journey:
@@ -75,43 +54,12 @@ class Journey(msgspec.Struct, frozen=True, kw_only=True):
         )
         return ToldJourney(did=self.did, files=tuple(files))
 
-    @property
-    def file(self) -> JourneyFile:
-        """The file that the journey is about."""
-        return self.files[self.did]
+    def __repr__(self) -> str:
+        return f"<Journey of {self.did}: {counted(len(self.files), 'file')}>"
 
-    def ancestors(self) -> list[JourneyFile]:
-        """All files that it came from, the nearest first."""
-        return list(self._walk(lambda file: file.parents))
-
-    def descendants(self) -> list[JourneyFile]:
-        """All files that came from it, the nearest first."""
-        return list(self._walk(lambda file: file.children))
-
-    def origins(self) -> list[JourneyFile]:
-        """The files without a parent in the journey: where it begins."""
-        known = [self.file, *self.ancestors()]
-        return [file for file in known if not any(parent in self.files for parent in file.parents)] or [
-            self.file
-        ]
-
-    def edges(self) -> list[tuple[str, str]]:
-        """Each parent with each of its children."""
-        return [
-            (parent, file.did)
-            for file in self.files.values()
-            for parent in file.parents
-            if parent in self.files
-        ]
-
-    def _walk(self, next_of: Callable[[JourneyFile], tuple[str, ...]]) -> Iterator[JourneyFile]:
-        seen, waiting = {self.did}, deque(next_of(self.file))
-        while waiting:
-            did = waiting.popleft()
-            if did not in seen and did in self.files:
-                seen.add(did)
-                yield self.files[did]
-                waiting.extend(next_of(self.files[did]))
+    def _repr_svg_(self) -> str:
+        """The drawing that IPython shows: as `waybill trace --svg` makes it, with wide splits folded."""
+        return svg(outline(self), about=self.did)
 
 
 def linked(did: str, files: Iterable[ToldFile]) -> Journey:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import Query, find
+from waybill.lineage.records import Records
 from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
@@ -15,8 +16,8 @@ from waybill.transport.config import obey
 if TYPE_CHECKING:
     import os
 
-    from waybill.facets import ProvenanceRecord
-    from waybill.lineage.journey import Journey, JourneyFile
+    from waybill.lineage.files import JourneyFile
+    from waybill.lineage.journey import Journey
 
 
 class Lineage:
@@ -45,9 +46,9 @@ class Lineage:
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
         return cls(place)
 
-    def find(self, query: Query | None = None) -> list[ProvenanceRecord]:
+    def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
-        return find(self._folder, query)
+        return Records(find(self._folder, query))
 
     def trace(
         self,

@@ -82,7 +82,7 @@ class TraceEndpoints:
             raise Problem(HTTPStatus.GONE, str(error), reason="the entries are gone") from None
         headers = [
             ("content-type", MEDIA[params.format]),
-            ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'"),
+            ("content-security-policy", "default-src 'none'"),
             ("x-content-type-options", "nosniff"),
             *reading.headers(),
         ]

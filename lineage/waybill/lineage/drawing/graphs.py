@@ -11,10 +11,10 @@ import msgspec
 
 from waybill.lineage.drawing.lines import Fold, Line
 from waybill.lineage.drawing.wording import state_of, words_of
-from waybill.lineage.journey import JourneyFile
+from waybill.lineage.files import JourneyFile
 
 if TYPE_CHECKING:
-    from waybill.lineage.journey import Journey
+    from waybill.lineage.files import JourneyFiles
 
 COLOURS: Final = {
     "COMPLETE": ("#e6f4ea", "#1e7e34"),
@@ -28,6 +28,9 @@ COLOURS: Final = {
 
 _KEYS: Final = ("filename", "final_state", "records")
 """The data of a node in GraphML."""
+
+_CR: Final = {"\r": "&#13;"}
+"""A parser of XML reads a carriage return that is written as it is as the end of a line."""
 
 _NOT_XML: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -69,7 +72,7 @@ def dot(lines: Iterable[Line], *, about: str) -> str:
     return "\n".join([*text, "}"]) + "\n"
 
 
-def graphml(journey: Journey) -> str:
+def graphml(journey: JourneyFiles) -> str:
     """The whole journey in GraphML, with nothing folded: each file is a node with its records as JSON."""
     text = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -81,7 +84,7 @@ def graphml(journey: Journey) -> str:
         records = msgspec.json.encode(file.records).decode()
         values = (file.filename or "", state_of(file) or "", records)
         told = zip(_KEYS, values, strict=True)
-        data = "".join(f'<data key="{key}">{escape(xml_text(value))}</data>' for key, value in told)
+        data = "".join(f'<data key="{key}">{escape(xml_text(value), _CR)}</data>' for key, value in told)
         text.append(f"    <node id={quoteattr(xml_text(file.did))}>{data}</node>")
     for parent, child in journey.edges():
         ends = f"source={quoteattr(xml_text(parent))} target={quoteattr(xml_text(child))}"

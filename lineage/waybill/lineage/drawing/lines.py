@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from waybill.facets import FinalState
-from waybill.lineage.journey import Journey, JourneyFile
+from waybill.lineage.files import JourneyFile, JourneyFiles
 
 FOLDED_FROM: Final = 13
 """A file with this many children or more has them folded."""
@@ -56,7 +56,7 @@ class Line(msgspec.Struct, frozen=True):
     is_repeat: bool
 
 
-def outline(journey: Journey, *, folded_from: int | None = FOLDED_FROM) -> Iterator[Line]:
+def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> Iterator[Line]:
     """The lines of a journey.
 
     Args:
@@ -82,7 +82,7 @@ def outline(journey: Journey, *, folded_from: int | None = FOLDED_FROM) -> Itera
         waiting += reversed(places)
 
 
-def _fold(journey: Journey, parent: JourneyFile, kept: set[str]) -> Fold:
+def _fold(journey: JourneyFiles, parent: JourneyFile, kept: set[str]) -> Fold:
     files = [journey.files[did] for did in parent.children if did in journey.files and did not in kept]
     ends = Counter((one.final_state, one.data_sink) for file in files for one in file.records)
     folded = {file.did for file in files}

@@ -33,7 +33,7 @@ def svg(lines: Iterable[Line], *, about: str) -> str:
         x, y = _MARGIN + depth * _INDENT, _MARGIN + row * _ROW
         if depth:
             top = _MARGIN + hangs[depth - 1] * _ROW + 8
-            parts.append(f'<path d="M{x - 15},{top}V{y}H{x - 5}"/>')
+            parts.append(f'<path d="M{x - 15},{top}V{y}H{x - 5}" fill="none" stroke="#9aa0a6"/>')
         hangs[depth] = row
         _, colour = COLOURS[state_of(line.of)]
         parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
@@ -45,9 +45,11 @@ def svg(lines: Iterable[Line], *, about: str) -> str:
             width = max(width, x + 11 + len(words) * _LETTER)
             row += 1
     size = f'width="{width + _MARGIN:.0f}" height="{row * _ROW + _MARGIN}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="13">'
-    style = "<style>path{fill:none;stroke:#9aa0a6}text{fill:#202124}svg{background:#fff}</style>"
-    return "\n".join([head, style, *parts, "</svg>"]) + "\n"
+    # No style sheet: within a page, as in a notebook, it would change the page's other drawings.
+    look = 'font-family="sans-serif" font-size="13" fill="#202124"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {look}>'
+    paper = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, paper, *parts, "</svg>"]) + "\n"
 
 
 def _rows_of(line: Line) -> list[str]:
