@@ -13,6 +13,7 @@ from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.fallback import adopt_fallback, open_fallback
 from waybill.transport.journal import Journal, Kind, Spool, tells_content
+from waybill.transport.known_contents import first_with
 from waybill.transport.programs import this_program
 from waybill.transport.root import renew_used_node
 from waybill.transport.runner import Supervisor, note_program
@@ -121,7 +122,7 @@ class Home:
         Raises:
             JournalError: the journal cannot be read.
         """
-        return self.journal.first_with(fingerprint)
+        return first_with(self.journal, fingerprint)
 
     def ensure_runner(self) -> None:
         """Start a runner if the last one has ended; checks at most once a second."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-from operator import attrgetter
-
 from waybill.cli import console
 from waybill.cli.arguments import Csv, JsonLines
 from waybill.cli.home import existing_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import as_plain, instant_of, iso
 from waybill.transport import Settings
+from waybill.transport.known_contents import repeated_contents
 
 
 @with_settings("home")
@@ -27,11 +25,11 @@ def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = 
       waybill duplicates
     """
     with existing_journal(settings) as journal:
-        files = [] if journal is None else journal.repeated_contents()
+        alike = [] if journal is None else list(repeated_contents(journal))
+    files = [one for several in alike for one in several]
     if as_json:
-        for fingerprint, alike in groupby(files, attrgetter("fingerprint")):
-            told = [as_plain(one) for one in alike]
-            console.json({"fingerprint": fingerprint, "files": told})
+        for several in alike:
+            console.json({"fingerprint": several[0].fingerprint, "files": as_plain(several)})
     elif files or as_csv:
         written = iso if as_csv else instant_of
         rows = (

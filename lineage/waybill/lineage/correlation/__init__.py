@@ -7,7 +7,6 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from waybill.lineage.correlation.index import (
         CORRELATION as CORRELATION,
-        INDEX_NAME as INDEX_NAME,
         CorrelationIndex as CorrelationIndex,
         Kin as Kin,
     )
@@ -18,13 +17,15 @@ if TYPE_CHECKING:
     from waybill.lineage.correlation.relations import Relations as Relations
     from waybill.lineage.correlation.sightings import Sighting as Sighting, sightings_in as sightings_in
     from waybill.lineage.correlation.writing import IndexWriter as IndexWriter
+    from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
 
 _PACKAGES = {
-    "waybill.lineage.correlation.index": {"CORRELATION", "INDEX_NAME", "CorrelationIndex", "Kin"},
+    "waybill.lineage.correlation.index": {"CORRELATION", "CorrelationIndex", "Kin"},
     "waybill.lineage.correlation.projection": {"Correlation", "open_correlation"},
     "waybill.lineage.correlation.relations": {"Relations"},
     "waybill.lineage.correlation.sightings": {"Sighting", "sightings_in"},
     "waybill.lineage.correlation.writing": {"IndexWriter"},
+    "waybill.transport.known_contents": {"INDEX_NAME"},
 }
 """The module of each name."""
 

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Final, Self, cast
 import apsw
 
 from waybill.lineage.correlation import sql
+from waybill.transport.known_contents import INDEX_NAME
 
 if TYPE_CHECKING:
     from waybill.transport.journal import Journal
 
 CORRELATION: Final = "correlation"
 """The name of the projection that keeps the index, in the journal."""
-
-INDEX_NAME: Final = "index.db"
-"""The index's file in a home."""
 
 _BUSY_TIMEOUT_MS: Final = 30_000
 

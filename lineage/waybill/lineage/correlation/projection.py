@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 import apsw
 
-from waybill.lineage.correlation.index import CORRELATION, INDEX_NAME, place_in_journal
+from waybill.lineage.correlation.index import CORRELATION, place_in_journal
 from waybill.lineage.correlation.sightings import sightings_in
 from waybill.lineage.correlation.writing import IndexWriter
 from waybill.transport.errors import RootError, reason_of
+from waybill.transport.known_contents import INDEX_NAME
 from waybill.transport.root import check_root
 from waybill.transport.runner import Step
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypedDict
 
 import msgspec
@@ -16,6 +17,7 @@ from waybill.facets import (
     RunEvent,
     decode_event,
     decode_records,
+    fingerprints_of,
     inferred_reason,
     observe,
     parents_of,
@@ -46,7 +48,7 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         sinks: by which it left.
         version: of the job's code.
         fingerprint: of its content.
-        input_size: of its content, in bytes.
+        input_size: of the file as it was stored, in bytes.
         is_forced: whether it was handled again on purpose although its content was known.
     """
 
@@ -140,12 +142,14 @@ def _of_run(event: RunEvent, system_name: str) -> Sighting:
 
 
 class _Content(TypedDict, total=False):
-    version: str
     fingerprint: str
-    input_size: int
+    input_size: int | None
     is_forced: bool
 
 
-def _content_of(event: RunEvent) -> _Content:  # noqa: ARG001 - no facet says it yet
-    """The version of the job, and fingerprint and size of the content, as the event's facets have them."""
-    return {}
+def _content_of(event: RunEvent) -> _Content:
+    """Fingerprint and size of the content, as the event's facets have them; of several inputs, of one."""
+    seen = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
+    if seen is None:
+        return {}
+    return {"fingerprint": seen.fingerprint, "input_size": seen.inputBytes, "is_forced": seen.forced}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
@@ -29,6 +29,7 @@ CREATE TABLE files (
     input_size INTEGER,
     forced INTEGER
 ) STRICT;
+CREATE INDEX files_fingerprint ON files (fingerprint, event_time) WHERE fingerprint IS NOT NULL;
 CREATE TABLE closure (
     child INTEGER NOT NULL,
     depth INTEGER NOT NULL,

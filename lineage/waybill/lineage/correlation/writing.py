@@ -198,7 +198,7 @@ def _merge(file: _File, seen: Sighting) -> None:
     file.filename = _greater(file.filename, seen.filename)
     file.details = _with(file.details, seen)
     file.version = _greater(file.version, seen.version)
-    content = (seen.fingerprint or "", seen.input_size)
+    content = (seen.fingerprint or "", seen.input_size or 0)
     if seen.fingerprint is not None and content > (file.fingerprint or "", file.input_size or 0):
         file.fingerprint, file.input_size = seen.fingerprint, seen.input_size
     if seen.is_forced:

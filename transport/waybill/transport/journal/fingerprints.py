@@ -9,7 +9,7 @@ their own to stay within the journal's size. By then the correlation index, a pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     import apsw
 
 _KEY: Final = FINGERPRINT_FACET.encode()
+_READ_AT_ONCE: Final = 10_000
 _COLUMNS: Final = "fingerprint, did, system_name, filename, created_ms, input_bytes, forced"
 _PUT: Final = "INSERT INTO fingerprints VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _FIRST: Final = f"SELECT {_COLUMNS} FROM fingerprints WHERE fingerprint = ? ORDER BY seq LIMIT 1"  # noqa: S608 - a text of our own
-_REPEATED: Final = f"""
-SELECT {_COLUMNS}, min(seq) AS first FROM fingerprints
-WHERE fingerprint IN (SELECT fingerprint FROM fingerprints GROUP BY 1 HAVING count(DISTINCT did) > 1)
-GROUP BY fingerprint, did ORDER BY fingerprint, first
+_NEXT: Final = f"""
+SELECT {_COLUMNS}, seq FROM fingerprints
+WHERE (fingerprint, seq) > (?, ?) ORDER BY fingerprint, seq LIMIT {_READ_AT_ONCE}
 """  # noqa: S608 - a text of our own
 
 
@@ -104,9 +104,10 @@ def first_with(reader: apsw.Connection, fingerprint: str) -> FileContent | None:
     return None if row is None else _content_of(row)
 
 
-def repeated_contents(reader: apsw.Connection) -> list[FileContent]:
-    """The files whose content another file has, too, by fingerprint and then in their order."""
-    return [_content_of(row) for row in reader.execute(_REPEATED)]
+def contents_after(reader: apsw.Connection, fingerprint: str, seq: int) -> list[tuple[int, FileContent]]:
+    """Some of the files after one, by fingerprint and then by the entry, which is named with each."""
+    rows = reader.execute(_NEXT, (fingerprint, seq))
+    return [(cast("int", row[-1]), _content_of(row)) for row in rows]
 
 
 def _content_of(row: Sequence[object]) -> FileContent:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -25,9 +25,9 @@ from waybill.transport.journal.database import Database
 from waybill.transport.journal.entry import Entry, Kind
 from waybill.transport.journal.fingerprints import (
     FileContent,
+    contents_after,
     first_with,
     note_contents,
-    repeated_contents,
 )
 from waybill.transport.journal.group_commit import GroupCommit, OnDone
 from waybill.transport.journal.nodes import Node, current_node, nodes_of, renew
@@ -390,13 +390,20 @@ class Journal:
         with self._database.reading() as reader:
             return first_with(reader, fingerprint)
 
-    def repeated_contents(self) -> list[FileContent]:
-        """The files, of which the journal still has the entries, whose content another file has, too.
+    def contents(self) -> Iterator[FileContent]:
+        """The files of which the journal still has the entries that tell their contents.
 
         Sorted by the fingerprint, and then in the order in which they arrived.
         """
-        with self._database.reading() as reader:
-            return repeated_contents(reader)
+        after = ("", 0)
+        while True:
+            with self._database.reading() as reader:
+                page = contents_after(reader, *after)
+            yield from (one for _, one in page)
+            if not page:
+                return
+            seq, last = page[-1]
+            after = (last.fingerprint, seq)
 
     # -- housekeeping ----------------------------------------------------------------------------------------
 
