@@ -9,7 +9,7 @@ whose rows may come back.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from waybill.exporter.directory import compacted_file, compacted_folders, compacted_in, raw_files, raw_hours
 from waybill.exporter.quarantine import list_quarantined
@@ -21,8 +21,25 @@ if TYPE_CHECKING:
     from waybill.exporter.names import Hour, RawName
 
 
+class Listing(Protocol):
+    """The files of a root's hours that one question has to read."""
+
+    @property
+    def hours(self) -> Collection[Hour]:
+        """The hours that may have such files: a superset of those that do."""
+
+    def raw(self, hour: Hour) -> dict[RawName, Path]:
+        """The hour's raw files as they are now, in order of node and range."""
+
+    def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
+        """The paths of the hour's compacted and late files; some may not exist.
+
+        `raws` are the raw files that were read: rows that they lack are in the returned files.
+        """
+
+
 class HourFiles:
-    """The files of a root's hours, of one system or of all.
+    """The files of a root's hours, of one system or of all, as its folders have them: a `Listing`.
 
     Raises `OSError` if a folder cannot be read.
     """
@@ -40,18 +57,15 @@ class HourFiles:
 
     @property
     def hours(self) -> set[Hour]:
-        """The hours that may have files: a superset of those that do."""
+        """See `Listing`."""
         return self._raws.keys() | self._folders.keys() | self._outdated
 
     def raw(self, hour: Hour) -> dict[RawName, Path]:
-        """The hour's raw files as they are now, in order of node and range."""
+        """See `Listing`."""
         return raw_files(self._root, hour)
 
     def compacted(self, hour: Hour, raws: Collection[RawName]) -> list[Path]:
-        """The paths of the hour's compacted and late files; some may not exist.
-
-        `raws` are the raw files that were read: rows that they lack are in the returned files.
-        """
+        """See `Listing`."""
         if hour in self._outdated or not self._raws.get(hour, frozenset()).issubset(raws):
             return compacted_in(self._root, hour, self._system_name)
         return [compacted_file(folder, hour) for folder in self._folders.get(hour, ())]

@@ -8,6 +8,7 @@
     provenance/filed/YYYYMMDD/HH/<node>.json
     provenance/ledger/YYYYMMDD/…
     provenance/seals/YYYYMMDD/HH.json
+    provenance/catalog/…
     provenance/exports/<destination>/<safe system name>/YYYYMMDD.json
     events/YYYYMMDD/HH/<node>-<first>-<last>.parquet
 
@@ -42,6 +43,7 @@ DAMAGED: Final = PurePosixPath("provenance/damaged")
 FILED: Final = PurePosixPath("provenance/filed")
 LEDGER: Final = PurePosixPath("provenance/ledger")
 SEALS: Final = PurePosixPath("provenance/seals")
+CATALOG: Final = PurePosixPath("provenance/catalog")
 EXPORTS: Final = PurePosixPath("provenance/exports")
 EVENTS: Final = PurePosixPath("events")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import Query, find
+from waybill.lineage.catalog import Catalog
 from waybill.lineage.records import Records
 from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
@@ -29,6 +30,7 @@ class Lineage:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._catalog = Catalog()
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str] | None = None) -> Lineage:
@@ -48,7 +50,7 @@ class Lineage:
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
-        return Records(find(self._folder, query))
+        return Records(find(self._folder, query, list_files=self._catalog.list_files))
 
     def trace(
         self,

@@ -291,21 +291,26 @@ def _taken(path: Path) -> str:
 def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
     """What answers a query; after it, a line on stderr tells of poison."""
     from waybill.exporter.query import answer, poison_note, scan
+    from waybill.lineage.catalog import Catalog
 
+    catalog = Catalog()
     with existing_journal(settings) as journal:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
-            ask: Ask = partial(scan, agreed.root)
+            ask: Ask = partial(scan, agreed.root, list_files=catalog.list_files)
             where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
         else:
             runs = _read_unsettled(journal, agreed, query)
-            ask = partial(answer, journal, agreed, derived=[*runs.settled, *runs.open])
+            derived = [*runs.settled, *runs.open]
+            ask = partial(answer, journal, agreed, derived=derived, list_files=catalog.list_files)
             where = f"in {journal.path} and below {agreed.root}"
             unsettled = frozenset(map(record_key, runs.open))
         yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask))
         if journal is not None and (poison := poison_note(journal)) is not None:
             console.note(poison)
+        if catalog.problem is not None:
+            console.note(catalog.problem)
 
 
 def _readable(tables: Iterator[pa.Table], incomplete: list[WaybillError]) -> Iterator[pa.Table]:

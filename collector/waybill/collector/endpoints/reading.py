@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
@@ -14,9 +15,12 @@ from waybill.transport.errors import RootError
 from waybill.transport.root import check_root
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from waybill.exporter import Query
+    from waybill.lineage.catalog import Catalog
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
@@ -26,8 +30,17 @@ _WINDOW_ROWS: Final = 125_000
 _BACKLOGS_MAX: Final = 8
 """How often the unfiled entries may be read for one query, one span of time each time."""
 
+_SLOW: Final = "slow: the catalog is damaged, and is made again by the runner or `waybill catalog`"
 _NOT_ALL_RUNS: Final = "incomplete: too many runs are not filed yet"
 _UNREAD_NAMED_MAX: Final = 100
+
+
+@functools.cache
+def _catalog_of(root: Path) -> Catalog:  # noqa: ARG001 - each root has its own
+    """The catalog that all answers about a root share, since it keeps its files open."""
+    from waybill.lineage.catalog import Catalog
+
+    return Catalog()
 
 
 class Reading:
@@ -60,6 +73,7 @@ class Reading:
             is_on = self._settings.provenance_enabled
             todo = "try again later" if is_on else "turn provenance_enabled on"
             self._warnings[f"{_NOT_ALL_RUNS}; {todo}"] = None
+        catalog = _catalog_of(self._settings.root)
         try:
             yield from answer(
                 self._journal,
@@ -69,11 +83,14 @@ class Reading:
                 columns=columns,
                 derived=runs.settled,
                 backlogs_max=_BACKLOGS_MAX,
+                list_files=catalog.list_files,
             )
         except IncompleteError as error:
             if not self._is_partial:
                 raise
             self._warnings[f"incomplete: {_count_of(error.unread)}"] = None
+        if catalog.problem is not None:
+            self._warnings[_SLOW] = None
 
     def headers(self) -> list[tuple[str, str]]:
         """The warnings that the answer needs, after all questions."""

@@ -1,6 +1,11 @@
 """The ledger of a root: records every change of its files, in a chain of small entries."""
 
 from waybill.exporter.ledger.changes import Changes as Changes
+from waybill.exporter.ledger.following import (
+    Followed as Followed,
+    Position as Position,
+    follow_ledger as follow_ledger,
+)
 from waybill.exporter.ledger.holding import (
     hold_against_ledger as hold_against_ledger,
     seal_there as seal_there,

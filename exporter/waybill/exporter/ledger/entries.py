@@ -36,10 +36,11 @@ class EntryFile(NamedTuple):
     content: bytes
 
 
-def read_entries(root: Path) -> Iterator[EntryFile]:
-    """All entries, in order; raises `OSError` if one cannot be read."""
+def read_entries(root: Path, *, since: str = "") -> Iterator[EntryFile]:
+    """All entries, in order, or those from a day on; raises `OSError` if one cannot be read."""
     for day in _days(root):
-        yield from _of_day(root, day)
+        if day >= since:
+            yield from _of_day(root, day)
 
 
 def last_entry(root: Path) -> EntryFile | None:

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
         PatternError as PatternError,
         Query as Query,
         TooManyError as TooManyError,
+        is_pattern as is_pattern,
         spellings_of as spellings_of,
     )
-    from waybill.exporter.query.reader import scan as scan
+    from waybill.exporter.query.reader import ListFiles as ListFiles, list_all as list_all, scan as scan
     from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
     from waybill.exporter.query.sums import (
         STATS_COLUMNS as STATS_COLUMNS,
@@ -52,8 +53,8 @@ _PACKAGES = {
     "waybill.exporter.query.locate": {"Located", "locate_entry"},
     "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
     "waybill.exporter.query.position": {"CursorError", "cursor_of"},
-    "waybill.exporter.query.query": {"PatternError", "Query", "TooManyError", "spellings_of"},
-    "waybill.exporter.query.reader": {"scan"},
+    "waybill.exporter.query.query": {"PatternError", "Query", "TooManyError", "is_pattern", "spellings_of"},
+    "waybill.exporter.query.reader": {"ListFiles", "list_all", "scan"},
     "waybill.exporter.query.sums": {
         "STATS_COLUMNS",
         "Dimension",

@@ -23,7 +23,7 @@ from waybill.exporter.query.backlog import (
 )
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
-from waybill.exporter.query.reader import scan
+from waybill.exporter.query.reader import ListFiles, list_all, scan
 from waybill.exporter.query.unsettled import read_unsettled
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 from waybill.transport.config import obey
@@ -41,7 +41,11 @@ log = logging.getLogger("waybill.exporter")
 
 
 def find(
-    folder: Path | str, query: Query | None = None, *, window_rows: int = WINDOW_ROWS
+    folder: Path | str,
+    query: Query | None = None,
+    *,
+    window_rows: int = WINDOW_ROWS,
+    list_files: ListFiles = list_all,
 ) -> list[ProvenanceRecord]:
     """Find the records of a home or of a root that answer a query, newest first unless it says otherwise.
 
@@ -53,6 +57,7 @@ def find(
         folder: a home, or a root that is no home.
         query: the conditions; None: all records.
         window_rows: about how many rows are looked at together.
+        list_files: tells which files are read.
 
     Raises:
         NotFoundError: there is no such folder.
@@ -66,13 +71,21 @@ def find(
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
     if not Journal.exists(folder):
-        return _records_of(scan(folder, query, window_rows=window_rows))
+        return _records_of(scan(folder, query, window_rows=window_rows, list_files=list_files))
     with contextlib.closing(Journal(folder)) as journal:
         settings = obey(journal)
         check_root(journal, settings.root)
         # This comes first: records that are filed meanwhile are then found in the files.
         runs = read_unsettled(journal, settings, query, now_ms=time.time_ns() // 1_000_000)
-        found = _records_of(answer(journal, settings, query, window_rows=window_rows, derived=runs.settled))
+        tables = answer(
+            journal,
+            settings,
+            query,
+            window_rows=window_rows,
+            derived=runs.settled,
+            list_files=list_files,
+        )
+        found = _records_of(tables)
         if not runs.is_whole:
             log.warning(
                 "more unfiled runs exist than fit into memory; some runs without the facet are missing"
@@ -96,6 +109,7 @@ def answer(
     derived: Sequence[ProvenanceRecord] = (),
     backlog_bytes_max: int = UNFILED_BYTES_MAX,
     backlogs_max: int | None = None,
+    list_files: ListFiles = list_all,
 ) -> Iterator[pa.Table]:
     """The records of a home that answer a query, each once, as `scan` gives those of a root.
 
@@ -111,6 +125,7 @@ def answer(
         derived: further records that may not be in files yet: the settled ones of `read_unsettled`.
         backlog_bytes_max: how many bytes of unfiled records may be in memory.
         backlogs_max: how often the backlog may be read; None: as often as it takes.
+        list_files: tells which files are read.
 
     Raises:
         IncompleteError: something could not be read; all readable records came before.
@@ -127,6 +142,7 @@ def answer(
         derived=derived,
         backlog_bytes_max=backlog_bytes_max,
         backlogs_max=backlogs_max,
+        list_files=list_files,
     )
     return ask(query, columns=columns) if query.missing_sink is None else missing(ask, query, columns)
 
@@ -141,6 +157,7 @@ def _in_spans(
     derived: Sequence[ProvenanceRecord],
     backlog_bytes_max: int,
     backlogs_max: int | None,
+    list_files: ListFiles,
 ) -> Iterator[pa.Table]:
     """The records, a span of time at a time for which the unfiled ones fit into memory."""
     unread: dict[str, None] = {}
@@ -163,7 +180,12 @@ def _in_spans(
             asked = msgspec.structs.replace(asked, since_ms=until_ms)
         try:
             for table in scan(
-                settings.root, asked, unfiled=backlog, window_rows=window_rows, columns=columns
+                settings.root,
+                asked,
+                unfiled=backlog,
+                window_rows=window_rows,
+                columns=columns,
+                list_files=list_files,
             ):
                 left = None if left is None else left - table.num_rows
                 yield table

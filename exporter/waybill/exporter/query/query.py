@@ -46,6 +46,11 @@ def spellings_of(*dids: str) -> tuple[str, ...]:
     return tuple(spelled)
 
 
+def is_pattern(filename: str) -> bool:
+    """Whether a query's file name is a pattern, so that it may stand for others."""
+    return _GLOB.search(filename) is not None
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which records are asked for: those that meet every condition given; see `ProvenanceRecord`.
 
@@ -101,7 +106,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.after is not None:
             read_cursor(self.after)
-        if self.filename is not None and _GLOB.search(self.filename):
+        if self.filename is not None and is_pattern(self.filename):
             try:
                 # Only the engine itself knows all that it refuses.
                 pc.match_substring_regex(pa.array([""]), _expression(self.filename))
@@ -168,7 +173,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     def texts(self) -> dict[str, tuple[str, ...]]:
         """By column with a Bloom filter, the texts one of which `by_key` and `by_rest` ask for."""
         texts = _looked_up({"did": (self.did, self.dids), "parent_did": (self.parent_did, self.parent_dids)})
-        if self.filename is not None and not _GLOB.search(self.filename):
+        if self.filename is not None and not is_pattern(self.filename):
             texts["filename"] = (self.filename,)
         return texts
 
@@ -184,7 +189,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             wanted &= pc.field("data_source") == self.data_source
         if self.filename is not None:
             same = pc.field("filename") == self.filename
-            if _GLOB.search(self.filename):
+            if is_pattern(self.filename):
                 same |= pc.match_substring_regex(pc.field("filename"), _expression(self.filename))
             wanted &= same
         for key, value in self.annotations.items():

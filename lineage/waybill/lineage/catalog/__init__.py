@@ -1,0 +1,23 @@
+"""The catalog of a root: which of its files hold what is asked for."""
+
+from typing import TYPE_CHECKING
+
+from waybill.facets.lazy import lazily as _lazily
+
+if TYPE_CHECKING:
+    from waybill.lineage.catalog.listing import Catalog as Catalog
+    from waybill.lineage.catalog.making import (
+        CatalogReport as CatalogReport,
+        forget_catalog as forget_catalog,
+        keep_catalog as keep_catalog,
+        keep_step as keep_step,
+    )
+
+_PACKAGES = {
+    "waybill.lineage.catalog.listing": {"Catalog"},
+    "waybill.lineage.catalog.making": {"CatalogReport", "forget_catalog", "keep_catalog", "keep_step"},
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:
+    __getattr__ = _lazily(__name__, _PACKAGES)
