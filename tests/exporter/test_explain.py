@@ -52,6 +52,16 @@ def explained(did: str, settings: Settings) -> Explanation:
     return explain(did, sources, settings.root, WANTED)
 
 
+def test_all_files_that_one_was_joined_from_are_shown(journal: Journal, settings: Settings) -> None:
+    upstream = [{"job": {"namespace": "edge", "name": "in"}, "run": {"runId": name}} for name in ("p", "q")]
+    file = {"did": "r", "parentDid": "p", "filename": "day.csv"}
+    facets = {"waybill_deltaFile": file, "jobDependencies": {"upstream": upstream}}
+    work(journal, settings, event("r", "COMPLETE", 5, facets=facets), event("s", "COMPLETE", 6))
+    found = explained("r", settings)
+    assert (found.parents, [row.record.parent_did for row in found.rows]) == (("p", "q"), ["p"])
+    assert explained("s", settings).parents == ()
+
+
 def test_a_derived_record_is_followed_event_by_event_to_its_row(journal: Journal, settings: Settings) -> None:
     work(
         journal,

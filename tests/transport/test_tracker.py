@@ -20,7 +20,15 @@ import pytest
 from openlineage.client import OpenLineageClient
 from openlineage.client.transport.file import FileConfig, FileTransport
 
-from waybill.facets import FinalState, ProvenanceRecord, RunEvent, decode_event, fold
+from waybill.facets import (
+    FinalState,
+    ProvenanceRecord,
+    RunEvent,
+    decode_event,
+    fold,
+    parents_of,
+    parse_instant_us,
+)
 from waybill.transport import (
     AdmissionError,
     Journal,
@@ -855,6 +863,76 @@ def test_a_joined_file_names_all_its_parents_on_each_event(trail: Trail) -> None
         ("COMPLETE", (), None),
         ("COMPLETE", (), "lake"),
     ]
+
+
+def test_a_join_takes_the_dids_of_files_that_other_processes_handle(trail: Trail, f: TrackedFile) -> None:
+    other = "01890000-0000-7000-8000-000000000001"
+    with trail.tracker.join([other.upper(), f], "day.csv", data_source="day") as day:
+        day.egress("lake")
+    assert (day.parent_did, day.parent_dids) == (other, (other, f.did))
+    ends = {record.filename: record for record in trail.records()}
+    assert {name: record.final_state for name, record in ends.items()} == {
+        "orders.csv.gz": "COMPLETE",
+        "day.csv": "COMPLETE",
+    }
+    assert ends["day.csv"].parent_did == other
+    for event in trail.events():
+        told = decode_event(json.dumps(event).encode())
+        assert isinstance(told, RunEvent)
+        assert parents_of(told) == ((other, f.did) if told.run.runId == day.did else ())
+    before = len(trail.events())
+    with pytest.raises(AdmissionError, match="UUID"):
+        trail.tracker.join(["orders.csv"], "day.csv", data_source="day")
+    with pytest.raises(AdmissionError, match="twice"):
+        trail.tracker.join([f, f.did], "day.csv", data_source="day")
+    assert len(trail.events()) == before
+
+
+def test_an_adopted_file_ends_as_the_file_that_another_process_began(
+    trail: Trail, settings: Settings, f: TrackedFile
+) -> None:
+    begin = textwrap.dedent("""
+        import sys
+        from waybill.transport import Tracker
+        tracker = Tracker(home=sys.argv[1], system_name="tests", runner="none")
+        file = tracker.file("part.csv", data_source="sftp-in", annotations={"batch": 7})
+        print(tracker.join([sys.argv[2], file], "day.csv", data_source="day").did)
+        tracker.close()
+    """)
+    command = [sys.executable, "-c", begin, str(settings.home), f.did]
+    did = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    with trail.tracker.adopt(did, transforms=["clean"]) as day, day.transform("load"):
+        day.egress("lake")
+    assert day.parent_dids[0] == f.did
+    assert len(day.parent_dids) == 2
+    said = [event for event in trail.events() if event["run"]["runId"] == did]
+    assert [event["eventType"] for event in said] == ["START", "RUNNING", "COMPLETE"]
+    (record,) = [record for record in trail.records() if record.did == did]
+    assert (record.filename, record.data_source, record.system_name) == ("day.csv", "day", "tests")
+    assert (record.transforms, record.data_sink, record.parent_did) == (("clean", "load"), "lake", f.did)
+    assert record.created == parse_instant_us(said[0]["eventTime"]) // 1_000
+    parents = {
+        parents_of(one)
+        for event in said
+        if isinstance(one := decode_event(json.dumps(event).encode()), RunEvent)
+    }
+    assert parents == {day.parent_dids}
+
+
+def test_a_file_that_was_begun_elsewhere_is_adopted_with_what_the_caller_knows(trail: Trail) -> None:
+    did = "01890000-0000-7000-8000-000000000001"
+    for filename, missing in ((None, "filename"), ("a.csv", "data_source")):
+        with pytest.raises(AdmissionError, match=missing):
+            trail.tracker.adopt(did, filename)
+    with pytest.raises(AdmissionError, match="UUID"):
+        trail.tracker.adopt("a.csv", "a.csv", data_source="in")
+    assert trail.events() == []
+    parent = "01890000-0000-7000-8000-00000000000f"
+    with trail.tracker.adopt(did, "a.csv", data_source="in", parents=[parent], annotations={"k": 1}):
+        pass
+    record = trail.record()
+    assert (record.did, record.filename, record.parent_did) == (did, "a.csv", parent)
+    assert record.annotations == {"k": "1"}
 
 
 def test_a_file_that_has_its_record_gets_no_other_when_it_is_joined(trail: Trail) -> None:

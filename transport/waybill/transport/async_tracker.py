@@ -89,9 +89,34 @@ class AsyncTracker:
             )
         )
 
+    async def adopt(
+        self,
+        did: str,
+        filename: str | PathLike[str] | None = None,
+        *,
+        data_source: str | None = None,
+        data_sinks: DataSinks = (),
+        parents: Iterable[AsyncTrackedFile | str] | None = None,
+        transforms: Iterable[str] = (),
+        annotations: Mapping[str, object] | None = None,
+    ) -> AsyncTrackedFile:
+        """Go on with a file that another process has begun, as `Tracker.adopt`."""
+        return AsyncTrackedFile(
+            await _in_thread(
+                self._tracker.adopt,
+                did,
+                filename,
+                data_source=data_source,
+                data_sinks=data_sinks,
+                parents=None if parents is None else _tracked(parents),
+                transforms=transforms,
+                annotations=annotations,
+            )
+        )
+
     async def join(
         self,
-        files: Iterable[AsyncTrackedFile],
+        files: Iterable[AsyncTrackedFile | str],
         filename: str | PathLike[str],
         *,
         data_source: str,
@@ -102,7 +127,7 @@ class AsyncTracker:
         return AsyncTrackedFile(
             await _in_thread(
                 self._tracker.join,
-                [file._file for file in files],  # noqa: SLF001 - it wraps them
+                _tracked(files),
                 filename,
                 data_source=data_source,
                 data_sinks=data_sinks,
@@ -112,7 +137,7 @@ class AsyncTracker:
 
 
 class AsyncTrackedFile:
-    """One file on one path, as `TrackedFile`; made by `AsyncTracker.file`, `join`, `split` and `branch`."""
+    """One file on one path, as `TrackedFile`, and made by the same calls."""
 
     def __init__(self, file: TrackedFile) -> None:
         self._file = file
@@ -216,6 +241,10 @@ class AsyncTrackedFile:
 
     def __repr__(self) -> str:
         return repr(self._file)
+
+
+def _tracked(files: Iterable[AsyncTrackedFile | str]) -> list[TrackedFile | str]:
+    return [file if isinstance(file, str) else file._file for file in files]  # noqa: SLF001 - it wraps them
 
 
 async def _in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:

@@ -9,6 +9,7 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from waybill.facets import UNREADABLE, RunEvent, decode_event
 from waybill.transport.admission import Redaction
 from waybill.transport.errors import JournalError, JournalFullError
 from waybill.transport.fallback import adopt_fallback, open_fallback
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 _ADOPT_WITHIN_S: Final = 5.0
 """How long an emitter may spend adopting entries from the fallback; the next one continues."""
+
+_SEARCHED: Final = 100_000
+"""How many of the newest entries are searched for what was said of a file; they take about a second."""
+_SEARCHED_AT_ONCE: Final = 500
 
 log = logging.getLogger("waybill.transport")
 
@@ -169,6 +174,27 @@ class Home:
             except JournalError:
                 log.exception("events stay in the spool of %s; they will be adopted later", self.journal.home)
         self.journal.close()
+
+
+def last_event_of(journal: Journal, did: str) -> RunEvent | None:
+    """The last event of a file that carries our facet, among the newest `_SEARCHED` entries; None: none does.
+
+    Raises a `JournalError` if the journal cannot be read.
+    """
+    word, end = did.encode(), journal.last_seq()
+    oldest = max(end - _SEARCHED, 0)
+    while end > oldest:
+        start = max(end - _SEARCHED_AT_ONCE, oldest)
+        for entry in reversed(journal.read(start, limit=end - start)):
+            if entry.seq <= end and entry.kind is Kind.OPENLINEAGE and word in entry.body:
+                with contextlib.suppress(*UNREADABLE):
+                    event = decode_event(entry.body)
+                    if isinstance(event, RunEvent) and event.run.runId == did:
+                        facets = event.run.facets
+                        if facets is not None and facets.delta_file is not None:
+                            return event
+        end = start
+    return None
 
 
 def _leave_at_exit(reference: weakref.ref[Home]) -> None:

@@ -13,12 +13,13 @@ from openlineage.client.transport.transport import Config, Transport
 
 from waybill.transport.admission import depth_error
 from waybill.transport.config import Settings
-from waybill.transport.home import Home
+from waybill.transport.home import Home, last_event_of
 from waybill.transport.serial import event_to_json
 
 if TYPE_CHECKING:
     from openlineage.client.client import Event
 
+    from waybill.facets import RunEvent
     from waybill.transport.journal import FileContent
 
 _CLIENT_KEYS: Final = frozenset({"type", "name", "priority"})
@@ -82,6 +83,10 @@ class WaybillTransport(Transport):
             JournalError: the journal cannot be read.
         """
         return self._home.first_with(fingerprint)
+
+    def last_said_of(self, did: str) -> RunEvent | None:
+        """See `waybill.transport.home.last_event_of`; what is still in a spool is not seen."""
+        return last_event_of(self._home.journal, did)
 
     def close(self, timeout: float = -1) -> bool:
         """Make everything durable and close the home; return whether every event is durable.

@@ -28,10 +28,10 @@ def explain(
     """Show the proof behind a file's records, from the stored events to the rows.
 
     Shows each event of the archive and the journal that the records came from, where it is stored, and what
-    it added; the records that the events fold to; and the file and row of each record. Exit code 1 if rows
-    are missing or differ from the folded events, or if a file could not be read; 2 if the file is unknown. A
-    file that has not ended has no rows yet, and none are written while provenance_enabled is off: only the
-    events are shown then.
+    it added; all files that it came from; the records that the events fold to; and the file and row of each
+    record. Exit code 1 if rows are missing or differ from the folded events, or if a file could not be read;
+    2 if the file is unknown. A file that has not ended has no rows yet, and none are written while
+    provenance_enabled is off: only the events are shown then.
 
     Examples:
 
@@ -97,6 +97,10 @@ def _show(found: Explanation, root: Path) -> None:
             run_id = step.run_id
             console.line((f"run {run_id}", "bold"))
         _show_step(number, step)
+    if found.parents:
+        console.line(("it came from", "bold"))
+    for parent in found.parents:
+        console.line(f"  {console.shown(parent)}")
     if found.records:
         console.line(("the stored events fold to", "bold"))
         for record in found.records:

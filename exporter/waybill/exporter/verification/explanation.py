@@ -31,6 +31,7 @@ from waybill.facets import (
     merge_all,
     merge_states,
     observe,
+    parents_of,
     parse_instant_us,
     record_key,
     records_of,
@@ -92,6 +93,8 @@ class Explanation(msgspec.Struct, frozen=True):
     """What is stored about one file: steps by run, the records that they fold to, and the layout's rows.
 
     Attributes:
+        parents: the dids of all files that it came from, sorted; a record names the first of those that were
+            joined.
         unread: a sentence about each file of the layout that could not be read, or is in quarantine: its rows
             are missing here.
     """
@@ -101,6 +104,7 @@ class Explanation(msgspec.Struct, frozen=True):
     records: tuple[ProvenanceRecord, ...]
     rows: tuple[RowSeen, ...]
     unread: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
 
     @property
     def is_proven(self) -> bool:
@@ -136,7 +140,12 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     unread = Unread()
     rows = tuple(_rows(did, root, folded, wanted.rule, unread))
     unread.add_quarantined(root)
-    return Explanation(did, tuple(steps), tuple(folded.under(wanted.rule)), rows, unread.sentences)
+    records = tuple(folded.under(wanted.rule))
+    parents = {record.parent_did for record in (*records, *(row.record for row in rows)) if record.parent_did}
+    for body, _ in events:
+        if (event := _run_event(body)) is not None and _is_about(did, event):
+            parents.update(parents_of(event))
+    return Explanation(did, tuple(steps), records, rows, unread.sentences, tuple(sorted(parents)))
 
 
 _Key = tuple[bytes, str]

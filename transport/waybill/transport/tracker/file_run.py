@@ -19,10 +19,18 @@ import traceback
 from collections.abc import Mapping  # msgspec reads it at run time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
+from uuid import UUID
 
 import msgspec
 
-from waybill.facets import DATA_SINK, DELTA_FILE_FACET, FINGERPRINT_FACET, PRODUCER, FinalState
+from waybill.facets import (
+    DATA_SINK,
+    DELTA_FILE_FACET,
+    FINGERPRINT_FACET,
+    PRODUCER,
+    FinalState,
+    parse_instant_us,
+)
 from waybill.transport.errors import AdmissionError
 from waybill.transport.fingerprints import ALGORITHM, Fingerprint
 from waybill.transport.tracker.datasets import Dataset, dataset_of
@@ -46,6 +54,9 @@ SINKS_MAX: Final = 32
 
 JOINED_MAX: Final = 1_000
 """The most files that one join takes: each event of the new file names them all, in about 100 bytes each."""
+
+_UNKNOWN_SOURCE: Final = "unknown"
+"""Stands for the job of a file of which only the did is known: the facet `jobDependencies` requires one."""
 
 _Name = TypeVar("_Name", bound="str | os.PathLike[str]")
 
@@ -72,7 +83,8 @@ class FileIdentity(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         did: a UUIDv7, which is also the id of its OpenLineage run.
         system_name: the instance that handles it; the namespace of its job.
-        data_source: the flow that it arrived by; the name of its job.
+        data_source: the flow that it arrived by; the name of its job. Like the filename, it is empty for a
+            parent of which only the did is known.
         parent: the file that it was split from, or the first of those that were joined.
         joined: all files that were joined into it, without their own parents; empty if it was not joined.
         content: None: its fingerprint was not asked for.
@@ -99,11 +111,13 @@ class PathState(msgspec.Struct, frozen=True, kw_only=True):
     """What one event reports: that the file has begun or, with a final state, how the path ended.
 
     Attributes:
+        is_adopted: whether it goes on with a file that has begun already.
         dataset: what the sink writes; None: as said before, or the sink itself.
         columns: the names and types of the dataset's columns, if they are known.
     """
 
     at_ms: int
+    is_adopted: bool = False
     annotations: Mapping[str, str]
     final_state: FinalState | None = None
     transforms: tuple[str, ...] = ()
@@ -199,7 +213,7 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset 
     from openlineage.client.facet_v2 import error_message_run, job_type_job, parent_run
 
     run_facets: dict[str, RunFacet] = {DELTA_FILE_FACET: _delta_file(file, state)}
-    if file.parent is not None:
+    if file.parent is not None and file.parent.data_source:
         run_facets["parent"] = parent_run.ParentRunFacet(
             run=parent_run.Run(file.parent.did),
             job=parent_run.Job(file.parent.system_name, file.parent.data_source),
@@ -219,7 +233,9 @@ def _event_of(file: FileIdentity, state: PathState, sinks: Mapping[str, Dataset 
     )
     return RunEvent(
         eventTime=_instant(state.at_ms),
-        eventType=RunState(_EVENT_TYPES.get(state.final_state, "COMPLETE")),
+        eventType=RunState(
+            "RUNNING" if state.is_adopted else _EVENT_TYPES.get(state.final_state, "COMPLETE")
+        ),
         run=Run(file.did, run_facets),
         job=Job(file.system_name, file.data_source, {"jobType": job_type}),
         inputs=[InputDataset(file.system_name, file.data_source, inputFacets=_input_facets_of(file, state))],
@@ -286,7 +302,7 @@ def _joined_from(files: Iterable[FileIdentity]) -> RunFacet:
 
     upstream = [
         dependencies.JobDependency(
-            job=dependencies.JobIdentifier(file.system_name, file.data_source),
+            job=dependencies.JobIdentifier(file.system_name, file.data_source or _UNKNOWN_SOURCE),
             run=dependencies.RunIdentifier(file.did),
         )
         for file in files
@@ -355,6 +371,22 @@ def annotations_of(annotations: Mapping[str, object] | None) -> dict[str, str]:
             raise AdmissionError(f"annotations.{key}", "is None", "leave it out, or give it a value")
         texts[text_of(key)] = text_of(str(value).lower() if isinstance(value, bool) else str(value))
     return texts
+
+
+def did_of(what: str, did: str) -> str:
+    """Check a did, and spell it as Waybill does; OpenLineage takes only UUIDs."""
+    try:
+        return str(UUID(did))
+    except ValueError:
+        raise AdmissionError(what, f"is {did!r}", "give the did of a file, which is a UUID") from None
+
+
+def instant_ms_of(text: str | None) -> int | None:
+    """An ISO 8601 instant in epoch milliseconds; None if there is none, or none that can be read."""
+    try:
+        return None if text is None else parse_instant_us(text) // 1_000
+    except ValueError:
+        return None
 
 
 def name_of(what: str, name: str) -> str:

@@ -23,6 +23,7 @@ before the call returns, so they survive if the process is killed. The rules:
   are the same record.
 - `Tracker.join` records that several files became one. A file that goes on ends as COMPLETE without a sink;
   one that has left by a sink, or whose block has ended, keeps the records that it has.
+- `Tracker.adopt` goes on with a file that another process has begun, as if it had begun here.
 - A child of `split` that is never used has begun but has no record: nothing more is known about it.
 
 Many threads may share one Tracker, but a path belongs to one thread at a time.
@@ -32,11 +33,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from msgspec.structs import replace
 
-from waybill.facets import FinalState
+from waybill.facets import FinalState, parents_of
+from waybill.facets.event import DeltaFile
 from waybill.transport.config import Settings
 from waybill.transport.errors import AdmissionError, FingerprintError, SettingsError, TrackerStateError
 from waybill.transport.fingerprints import fingerprint_of
@@ -51,8 +53,10 @@ from waybill.transport.tracker.file_run import (
     OfOneProcess,
     PathState,
     annotations_of,
+    did_of,
     failure_of,
     filename_of,
+    instant_ms_of,
     list_of,
     name_of,
     now_ms,
@@ -198,9 +202,69 @@ class Tracker(OfOneProcess):
             tell_duplicate(identity, original, action)
         return file
 
+    def adopt(
+        self,
+        did: str,
+        filename: str | os.PathLike[str] | None = None,
+        *,
+        data_source: str | None = None,
+        data_sinks: DataSinks = (),
+        parents: Iterable[TrackedFile | str] | None = None,
+        transforms: Iterable[str] = (),
+        annotations: Mapping[str, object] | None = None,
+    ) -> TrackedFile:
+        """Go on with a file that another process has begun; use the returned file in a ``with``.
+
+        The other process begins it without a ``with``, passes its did on, and makes no more calls for it. The
+        event of the adoption is RUNNING, and the file's ends complete the run that the other process began.
+
+        What is not given is taken from the file's last event, where the Tracker's own home accepted it not
+        long ago (among its newest 100,000 entries); the time of its beginning always is. Otherwise the file
+        counts as begun now, and its name and its data source have to be given.
+
+        Args:
+            did: the file.
+            filename: its name or path.
+            data_source: the flow that it arrived by.
+            data_sinks: the flows that files of that data source leave by, as for `file`.
+            parents: the files that it came from, as for `join`.
+            transforms: the flows that it has passed already; no event has said them yet.
+            annotations: what is known about it.
+
+        Raises:
+            AdmissionError: the did is no UUID, or name or data source are neither given nor found; or as for
+                `join`.
+            JournalError: the event could not be kept, or the journal cannot be read.
+        """
+        did = did_of("did", did)
+        begun = self._begun(did) or _Begun(DeltaFile(did=did), ())
+        data_source = begun.facet.data_source if data_source is None else data_source
+        filename = begun.facet.filename if filename is None else filename
+        if filename is None or data_source is None:
+            missing = "filename" if filename is None else "data_source"
+            raise AdmissionError(missing, f"of {did} is not known in this home", "give it to adopt()")
+        came_from = begun.parents if parents is None else self._parents("parents", list(parents))
+        identity = FileIdentity(
+            did=did,
+            parent=came_from[0] if came_from else None,
+            joined=came_from if len(came_from) > 1 else (),
+            system_name=self.system_name,
+            data_source=name_of("data_source", data_source),
+            filename=filename_of(filename),
+            created_ms=instant_ms_of(begun.facet.created) or now_ms(),
+        )
+        given = annotations_of(begun.facet.annotations if annotations is None else annotations)
+        passed = [name_of("transforms", name) for name in list_of("transforms", transforms)]
+        self._sinks.learn(identity.data_source, sinks_of(data_sinks))
+        run = FileRun(identity, self._client.emit, self._sinks)
+        run.tell(PathState(at_ms=run.next_instant_ms(), annotations=given, is_adopted=True))
+        file = TrackedFile(run, given)
+        file._transforms.extend(passed)  # noqa: SLF001 - as if they were called there
+        return file
+
     def join(
         self,
-        files: Iterable[TrackedFile],
+        files: Iterable[TrackedFile | str],
         filename: str | os.PathLike[str],
         *,
         data_source: str,
@@ -214,21 +278,22 @@ class Tracker(OfOneProcess):
         another new file.
 
         Args:
-            files: those that were joined, 1 to 1,000, each once, of any Tracker of this process. The first
-                is the `parent_did` in the records. A file may be joined again.
+            files: those that were joined, 1 to 1,000, each once: files of any Tracker of this process, or
+                the dids of others, for which nothing is recorded. The first is the `parent_did` in the
+                records. A file may be joined again.
             filename: the new file's name or path.
             data_source: the new file's flow.
             data_sinks: the flows that files of that data source leave by, as for `file`.
             annotations: the new file's; it inherits none.
 
         Raises:
-            AdmissionError: there are no files, too many, or one twice; or as for `file`.
+            AdmissionError: there are no files, too many, or one twice, or a did is no UUID; or as for `file`.
             TrackerStateError: a file has failed, or was filtered, cancelled or split.
             JournalError: an event could not be kept.
         """
         parents = list(files)
         known, sinks = annotations_of(annotations), sinks_of(data_sinks)
-        joined = _joinable(parents)
+        joined = self._parents("files", parents)
         identity = FileIdentity(
             parent=joined[0],
             joined=joined,
@@ -239,8 +304,49 @@ class Tracker(OfOneProcess):
         )
         file = self._begin(identity, sinks, known)
         for parent in parents:
-            parent._end_joined()  # noqa: SLF001 - a join is a call on each file, too
+            if isinstance(parent, TrackedFile):
+                parent._end_joined()  # noqa: SLF001 - a join is a call on each file, too
         return file
+
+    def _parents(self, what: str, files: list[TrackedFile | str]) -> tuple[FileIdentity, ...]:
+        """Check the files that another came from, and return their identities without their own parents."""
+        if not files:
+            raise AdmissionError(what, "is empty", "give at least one file, or begin one with file()")
+        if len(files) > JOINED_MAX:
+            way_out = "join them in groups, and then the joined files"
+            raise AdmissionError(what, f"has {len(files):,} files, more than {JOINED_MAX:,}", way_out)
+        known: dict[str, FileIdentity] = {}
+        for file in files:
+            did = did_of(what, file) if isinstance(file, str) else file.did
+            if did in known:
+                raise AdmissionError(what, f"has {file!r} twice", "give each file once, by one of its paths")
+            if isinstance(file, str):
+                known[did] = self._identity_of(did)
+            else:
+                file._require_joinable()  # noqa: SLF001 - as above
+                known[did] = replace(file._run.identity, parent=None, joined=())  # noqa: SLF001 - as above
+        return tuple(known.values())
+
+    def _identity_of(self, did: str) -> FileIdentity:
+        """A file of which only the did is known here."""
+        return FileIdentity(
+            did=did, system_name=self.system_name, data_source="", filename="", created_ms=now_ms()
+        )
+
+    def _begun(self, did: str) -> _Begun | None:
+        """What the Tracker's own home knows of a file that another process has begun."""
+        from waybill.transport.transport import WaybillTransport
+
+        transport = self._client.transport
+        event = transport.last_said_of(did) if isinstance(transport, WaybillTransport) else None
+        if event is None or event.run.facets is None or event.run.facets.delta_file is None:
+            return None
+        facet = event.run.facets.delta_file
+        parents = [self._identity_of(parent) for parent in parents_of(event)]
+        if event.run.facets.parent is not None and parents:
+            job = event.run.facets.parent.job
+            parents[0] = replace(parents[0], system_name=job.namespace, data_source=job.name)
+        return _Begun(facet, tuple(parents))
 
     def _begin(
         self, identity: FileIdentity, sinks: dict[str, Dataset | None], known: dict[str, str]
@@ -274,21 +380,11 @@ def _filename_for(filename: str | os.PathLike[str] | None, path: str | os.PathLi
     return filename_of(os.path.basename(path))  # noqa: PTH119 - the path may be text
 
 
-def _joinable(files: list[TrackedFile]) -> tuple[FileIdentity, ...]:
-    """Check the files to join, and return their identities without their own parents."""
-    if not files:
-        raise AdmissionError("files", "is empty", "give at least one file, or begin one with file()")
-    if len(files) > JOINED_MAX:
-        what = f"has {len(files):,} files, more than {JOINED_MAX:,}"
-        raise AdmissionError("files", what, "join them in groups, and then the joined files")
-    seen: set[str] = set()
-    for file in files:
-        if file.did in seen:
-            raise AdmissionError("files", f"has {file!r} twice", "give each file once, by one of its paths")
-        seen.add(file.did)
-        file._require_joinable()  # noqa: SLF001 - as above
-    identities = [file._run.identity for file in files]  # noqa: SLF001 - as above
-    return tuple(replace(identity, parent=None, joined=()) for identity in identities)
+class _Begun(NamedTuple):
+    """What the last event of a file says of it."""
+
+    facet: DeltaFile
+    parents: tuple[FileIdentity, ...]
 
 
 class _Block:
