@@ -184,6 +184,23 @@ def test_a_runner_indexes_what_a_tracker_and_deltafi_report(settings: Settings) 
         assert {did for did, depth in index.ancestors("x") if depth == 2} == {a.did, b.did}
 
 
+def test_an_event_has_the_version_of_its_job_and_the_fingerprint_of_its_input(site: Site) -> None:
+    said = {"fingerprint": "xxh3-128:" + "ab" * 16, "inputBytes": 12, "contentBytes": 40, "forced": True}
+    read = {"namespace": "edge", "name": "in", "inputFacets": {"waybill_fingerprint": said}}
+    event = {
+        "eventTime": "2026-01-31T12:00:00Z",
+        "eventType": "START",
+        "producer": "https://example.org",
+        "run": {"runId": "r"},
+        "job": {"namespace": "e", "name": "j", "facets": {"sourceCodeLocation": {"version": "v7"}}},
+        "inputs": [read],
+    }
+    site.journal.append(Kind.OPENLINEAGE, json.dumps(event).encode())
+    site.catch_up()
+    (row,) = tables_of(site.settings.home)["correlation_event"]
+    assert row == ("r", "j", "v7", said["fingerprint"], 12, 1769860800000, 1)
+
+
 class Site:
     """A home whose index is kept up step by step."""
 

@@ -142,14 +142,40 @@ def _of_run(event: RunEvent, system_name: str) -> Sighting:
 
 
 class _Content(TypedDict, total=False):
+    version: str
     fingerprint: str
     input_size: int | None
     is_forced: bool
 
 
 def _content_of(event: RunEvent) -> _Content:
-    """Fingerprint and size of the content, as the event's facets have them; of several inputs, of one."""
+    """The version of the job, and fingerprint and size of the content; of several inputs, of one."""
+    found: _Content = {}
+    if (version := _version_of(event.job.facets)) is not None:
+        found["version"] = version
     seen = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
-    if seen is None:
-        return {}
-    return {"fingerprint": seen.fingerprint, "input_size": seen.inputBytes, "is_forced": seen.forced}
+    if seen is not None:
+        found |= {"fingerprint": seen.fingerprint, "input_size": seen.inputBytes, "is_forced": seen.forced}
+    return found
+
+
+class _CodeLocation(msgspec.Struct, frozen=True):
+    version: str | None = None
+
+
+class _JobFacets(msgspec.Struct, frozen=True):
+    code: _CodeLocation | None = msgspec.field(default=None, name="sourceCodeLocation")
+
+
+_JOB_FACETS: Final = msgspec.json.Decoder(_JobFacets)
+
+
+def _version_of(facets: msgspec.Raw) -> str | None:
+    """The version in the standard job facet `sourceCodeLocation`."""
+    if b"sourceCodeLocation" not in bytes(facets):
+        return None
+    try:
+        code = _JOB_FACETS.decode(facets).code
+    except UNREADABLE:
+        return None
+    return None if code is None else code.version
