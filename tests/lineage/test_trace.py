@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,8 @@ from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
 from waybill.lineage import Journey, Lineage
-from waybill.transport import NotFoundError, Settings, Tracker
+from waybill.lineage.drawing import outline
+from waybill.transport import NotFoundError, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
@@ -143,6 +145,31 @@ def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None
     assert isinstance(journey, Journey)
     assert [file.filename for file in journey.ancestors()] == ["year.csv"]
     assert journey.file.filename == "part.csv"
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: bool) -> None:
+    given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none", "provenance_enabled": True}
+    settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
+    with Tracker(settings=settings) as tracker:
+        a, b = tracker.file("a.csv", data_source="in"), tracker.file("b.csv", data_source="in")
+        with tracker.join([a, b], "day.csv", data_source="days") as day:
+            day.egress("lake")
+    flush(settings)
+    if not is_indexed:
+        for file in (tmp_path / "home").glob("index.db*"):
+            file.unlink()
+        (tmp_path / "home" / "index.db").write_bytes(b"no database")
+    lineage = Lineage.open(tmp_path / "home")
+    journey = lineage.trace(day.did)
+    parents = {a.did, b.did} if is_indexed else {a.did}
+    assert {file.did for file in journey.ancestors()} == set(journey.file.parents) == parents
+    assert {file.did for file in lineage.descendants(b.did)} == ({day.did} if is_indexed else set())
+    assert [line.is_repeat for line in outline(journey) if line.of.did == day.did] == [False, True][
+        : len(parents)
+    ]
+    received_ms = time.time_ns() // 1_000_000
+    assert lineage.trace(day.did, as_of_ms=received_ms) == journey
 
 
 def test_no_folder_is_no_lineage(tmp_path: Path) -> None:

@@ -123,12 +123,14 @@ from waybill.lineage import (
     CorrelationIndex,
     Journey,
     JourneyFile,
+    Kin,
     Lineage,
     MissingPackageError,
     Records,
     ToldFile,
     ToldJourney,
     open_correlation,
+    open_kin,
     trace,
     trace_as_of,
 )
@@ -681,6 +683,10 @@ def the_journey_of_a_file() -> None:
     assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
     assert_type([file.did for file in lineage.descendants("0193")], list[str])
     assert_type(trace(lineage.find, "0193"), Journey)
+    with open_kin(Path("home")) as kin:
+        assert_type(kin, Kin)
+        assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])
+        assert_type(trace(lineage.find, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
     found = lineage.find(Query(did="0193"))

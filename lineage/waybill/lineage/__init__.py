@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ToldFile as ToldFile,
         ToldJourney as ToldJourney,
     )
+    from waybill.lineage.kin import Kin as Kin, open_kin as open_kin
     from waybill.lineage.lineage import Lineage as Lineage
     from waybill.lineage.records import MissingPackageError as MissingPackageError, Records as Records
     from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
@@ -23,6 +24,7 @@ _PACKAGES = {
     "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
     "waybill.lineage.files": {"JourneyFile"},
     "waybill.lineage.journey": {"Journey", "ToldFile", "ToldJourney"},
+    "waybill.lineage.kin": {"Kin", "open_kin"},
     "waybill.lineage.lineage": {"Lineage"},
     "waybill.lineage.records": {"MissingPackageError", "Records"},
     "waybill.lineage.tracing": {"trace", "trace_as_of"},

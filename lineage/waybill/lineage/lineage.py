@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from waybill.exporter import Query, find
 from waybill.lineage.catalog import Catalog
+from waybill.lineage.kin import open_kin
 from waybill.lineage.records import Records
 from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
@@ -75,7 +76,8 @@ class Lineage:
             EntriesGoneError: what was known at that instant cannot be said any more.
             IncompleteError: a file or an entry could not be read.
         """
-        journey = trace(self.find, did, up=up, down=down, depth=depth)
+        with open_kin(self._folder) as kin:
+            journey = trace(self.find, did, up=up, down=down, depth=depth, kin=kin)
         if as_of_ms is None:
             return journey
         then = functools.partial(trace_as_of, journey, as_of_ms, up=up, down=down, depth=depth)

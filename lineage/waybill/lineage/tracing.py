@@ -7,14 +7,16 @@ generations, however many files there are.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from waybill.exporter import Query
-from waybill.exporter.query import read_as_of
+from waybill.exporter.query import read_as_of, spellings_of
 from waybill.exporter.rebuilding import rule_for
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.journey import Journey, ToldFile, linked
+from waybill.lineage.kin import Kin
 from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -32,7 +34,15 @@ _Found = dict[str, list[ProvenanceRecord]]
 """The records of each file of the journey, by its did; none for a file of which only the did is known."""
 
 
-def trace(ask: Ask, did: str, *, up: bool = True, down: bool = True, depth: int | None = None) -> Journey:
+def trace(
+    ask: Ask,
+    did: str,
+    *,
+    up: bool = True,
+    down: bool = True,
+    depth: int | None = None,
+    kin: Kin | None = None,
+) -> Journey:
     """The journey of a file: its ancestors, itself and its descendants.
 
     A file without a record is in the journey if another file names it as its parent: it may not have ended,
@@ -45,20 +55,22 @@ def trace(ask: Ask, did: str, *, up: bool = True, down: bool = True, depth: int 
         up: whether to follow its ancestors.
         down: whether to follow its descendants.
         depth: follow at most this many generations each way; None: all.
+        kin: knows the parents of joined files; None: each record's parent is all that is known.
 
     Raises:
         NotFoundError: no record has this did, as its own or as its parent's.
         Exception: the errors of `ask`.
     """
+    kin = kin or Kin()
     found: _Found = {}
     _add(found, ask(Query(did=did)))
-    start = next(iter(found), None) or _as_its_children_spell(ask, did)
+    start = next(iter(found), None) or _as_others_spell(ask, kin, did)
     found.setdefault(start, [])
     if up:
-        _follow_up(ask, start, found, depth)
+        _follow_up(ask, kin, start, found, depth)
     if down:
-        _follow_down(ask, start, found, depth)
-    return _journey(start, found)
+        _follow_down(ask, kin, start, found, depth)
+    return _journey(start, found, kin)
 
 
 def trace_as_of(
@@ -103,11 +115,32 @@ def trace_as_of(
         on_batch=on_batch,
     )
     try:
-        return trace(_Known(known), now.did, up=up, down=down, depth=depth)
+        return trace(_Known(known), now.did, up=up, down=down, depth=depth, kin=_KinThen(now, known))
     except NotFoundError:
         raise NotFoundError(
             f"nothing was known of the file {now.did} at that time; give a later time, or none"
         ) from None
+
+
+class _KinThen(Kin):
+    """The further parents of joined files that were known then: the event that gave the record named them."""
+
+    def __init__(self, now: Journey, known: Iterable[ProvenanceRecord]) -> None:
+        super().__init__()
+        self._parents: dict[str, tuple[str, ...]] = {}
+        self._children: defaultdict[str, list[str]] = defaultdict(list)
+        for file in (now.files[did] for did in {record.did for record in known}):
+            named = {record.parent_did for record in file.records}
+            self._parents[file.did] = tuple(did for did in file.parents if did not in named)
+        for did, parents in self._parents.items():
+            for parent in parents:
+                self._children[parent].append(did)
+
+    def parents_of(self, dids: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        return {did: self._parents[did] for did in dids if self._parents.get(did)}
+
+    def children_of(self, dids: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        return {did: tuple(self._children[did]) for did in dids if did in self._children}
 
 
 class _Known:
@@ -127,33 +160,41 @@ class _Known:
             yield from self._by_parent.get(did, ())
 
 
-def _as_its_children_spell(ask: Ask, did: str) -> str:
+def _as_others_spell(ask: Ask, kin: Kin, did: str) -> str:
     """The did of a file without a record; raises `NotFoundError` if no other file names it either."""
+    spelled = spellings_of(did)
+    for known in (*kin.children_of(spelled), *kin.parents_of(spelled)):
+        return known
     for record in ask(Query(parent_did=did, limit=1)):
         return str(record.parent_did)
     raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
 
 
-def _follow_up(ask: Ask, start: str, found: _Found, depth: int | None) -> None:
+def _follow_up(ask: Ask, kin: Kin, start: str, found: _Found, depth: int | None) -> None:
     generation = {start}
     while generation and depth != 0:
         named = {record.parent_did for did in generation for record in found[did]}
+        named.update(chain.from_iterable(kin.parents_of(generation).values()))
         generation = {did for did in named if did and did not in found}
-        for did in generation:
+        for did in sorted(generation):
             found[did] = []
         _add(found, _records_of(ask, generation))
         depth = depth and depth - 1
 
 
-def _follow_down(ask: Ask, start: str, found: _Found, depth: int | None) -> None:
+def _follow_down(ask: Ask, kin: Kin, start: str, found: _Found, depth: int | None) -> None:
     generation, reached = {start}, {start}
     while generation and depth != 0:
         named = [ask(Query(parent_dids=dids)) for dids in _parts(generation)]
-        generation = {record.did for records in named for record in records} - reached
+        children = {record.did for records in named for record in records}
+        children.update(chain.from_iterable(kin.children_of(generation).values()))
+        generation = children - reached
         reached |= generation
         depth = depth and depth - 1
     # Only now its records: those that name another parent, or none, answered none of the questions.
     _add(found, _records_of(ask, reached - found.keys()))
+    for did in sorted(reached - found.keys()):
+        found[did] = []
 
 
 def _records_of(ask: Ask, dids: Iterable[str]) -> Iterator[ProvenanceRecord]:
@@ -173,12 +214,13 @@ def _add(found: _Found, records: Iterable[ProvenanceRecord]) -> None:
         found.setdefault(record.did, []).append(record)
 
 
-def _journey(start: str, found: _Found) -> Journey:
+def _journey(start: str, found: _Found, kin: Kin) -> Journey:
     for records in found.values():
         records.sort(key=lambda one: (one.completed, one.data_sink or "", one.transforms))
-    return linked(start, (_told(did, records) for did, records in found.items()))
+    parents = kin.parents_of(found)
+    return linked(start, (_told(did, records, parents.get(did, ())) for did, records in found.items()))
 
 
-def _told(did: str, records: list[ProvenanceRecord]) -> ToldFile:
-    parents = sorted({record.parent_did for record in records if record.parent_did})
-    return ToldFile(did=did, parents=tuple(parents), records=tuple(records))
+def _told(did: str, records: list[ProvenanceRecord], parents: Iterable[str]) -> ToldFile:
+    named = {record.parent_did for record in records if record.parent_did}.union(parents)
+    return ToldFile(did=did, parents=tuple(sorted(named)), records=tuple(records))

@@ -67,7 +67,7 @@ def trace(
 
     Shows a tree of all files that it came from and all that came from it, with their paths, states and
     durations. Thirteen files or more that were split from the same file are shown as one line. A joined file
-    is below the first of the files that it was made of. "no record" means that a file has not ended, or has
+    is below each of the files that it was made of. "no record" means that a file has not ended, or has
     aged off, or that it is the application of a Spark run. A run that has ended but may still change is left
     out. Exit code 1 if a file could not be read, so records may be missing; 2 if the file is unknown.
 

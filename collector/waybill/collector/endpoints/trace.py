@@ -89,10 +89,11 @@ class TraceEndpoints:
         return Answer(HTTPStatus.OK, headers, _drawn(journey, params))
 
     def _journey(self, ask: _Bounded, did: str, params: TraceParams) -> Journey:
-        from waybill.lineage import trace, trace_as_of
+        from waybill.lineage import open_kin, trace, trace_as_of
 
         up, down, depth, at_ms = params.up, params.down, params.depth, params.as_of_ms
-        journey = trace(ask, did, up=up, down=down, depth=depth)
+        with open_kin(self._journal.home) as kin:
+            journey = trace(ask, did, up=up, down=down, depth=depth, kin=kin)
         if at_ms is None:
             return journey
         root, tick = self._settings.root, ask.check_time
