@@ -12,10 +12,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 from contract_server import ContractServer
+from odd_texts import ODD_TEXTS, as_pattern
 
 import waybill
 from waybill.exporter import query
@@ -81,6 +83,9 @@ def test_every_record_is_a_line_of_json_newest_first(called: Run, kept: Kept) ->
         (["--annotation", "customer=other"], []),
         (["--since", "1h", "--limit", "1", "--data-sink", "report"], ["first.csv"]),
         (["--until", "2020-01-01"], []),
+        (["--since", "yesterday", "--missing-sink", "lake"], ["second.csv"]),
+        (["--missing-sink", "lake", "--data-source", "sftp-in"], []),
+        (["--missing-sink", "nowhere", "--created-since", "2 hours ago", "--state", "SPLIT"], ["year.csv"]),
     ],
 )
 def test_a_record_meets_every_condition(
@@ -355,6 +360,32 @@ def test_a_run_that_is_filed_while_it_is_counted_counts_once(
     journal.close()
 
 
+@hypothesis.settings(
+    deadline=None, max_examples=8, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(odd=ODD_TEXTS)
+def test_any_text_is_only_data_in_every_filter(called: Run, settings: Settings, odd: str) -> None:
+    def sent(text: str) -> dict[str, object]:
+        names = ("did", "parentDid", "systemName", "dataSource", "dataSink", "filename")
+        facts = {"finalState": "COMPLETE", "created": 1, "completed": 2, "annotations": {"k": text}}
+        return dict.fromkeys(names, text) | facts
+
+    agreed = settings.with_values({"provenance_annotations_allowed": "k"}, "test")
+    with contextlib.closing(Journal(settings.home)) as journal:
+        agree(journal, agreed)
+        journal.append(Kind.PROVENANCE, json.dumps([sent(odd), sent(f"{odd}'")]).encode())
+
+    def dids(**options: str) -> list[str]:
+        words = [f"--{name.replace('_', '-')}={text}" for name, text in options.items()]
+        done = called("find", "--home", settings.home, "--json", *words)
+        return [json.loads(line)["did"] for line in done.stdout.splitlines()]
+
+    names = dict.fromkeys(("did", "parent", "system", "data_source", "data_sink"), odd)
+    assert dids(**names, filename=as_pattern(odd), annotation=f"k={odd}", not_data_sink=f"{odd}'") == [odd]
+    assert dids(did=f"{odd}'", missing_sink=odd) == [f"{odd}'"]
+    assert dids(did=odd, missing_sink=odd) == []
+
+
 def test_times_are_of_the_zone_that_was_asked_for_and_say_which_that_is(
     called: Run, kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,7 +432,7 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home
     [
         ["--annotation", "customer"],
         ["--annotation", "=acme"],
-        ["--since", "yesterday"],
+        ["--since", "soon"],
         ["--state", "LOST"],
         ["--limit", "0"],
         ["--filename", "[z-a]"],

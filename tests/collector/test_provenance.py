@@ -15,11 +15,13 @@ from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import apsw
 import msgspec
 import pytest
+from hypothesis import given, settings
+from odd_texts import ODD_TEXTS, as_pattern
 from served import COMPLETED_MS, DID, Collector, Reply, event, record, reply_of
 
 from waybill.collector.endpoints import ProvenanceEndpoints
@@ -141,6 +143,93 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
     assert len(ask(shared, **{"data_source": "pages", "from": begin, "to": end})) == 3
 
 
+def test_a_page_links_to_the_next_while_others_arrive(shared: Collector) -> None:
+    send(
+        shared,
+        *(record(did=f"link-{at}", dataSource="links", completed=COMPLETED_MS + at) for at in range(5)),
+    )
+    names = [f"link-{at}" for at in range(5)]
+    for door in ("/api/v1/records", "/provenance/query"):
+        for order, wanted in (("newest", names[::-1]), ("oldest", names)):
+            found, text = [], f"data_source=links&order={order}&limit=2"
+            while text:
+                reply = shared.get(f"{door}?{text}")
+                found += [one["did"] for one in reply.json]
+                link = reply.headers.get("link", "")
+                text = link.removeprefix("<?").removesuffix('>; rel="next"')
+                ends_ms = COMPLETED_MS + (1_000 if order == "newest" else -1_000)
+                send(shared, record(did=f"{order}-{len(found)}", dataSource="links-too", completed=ends_ms))
+            assert found == wanted
+    reply = shared.get("/api/v1/records?data_source=links&limit=2&offset=1")
+    assert "offset" not in reply.headers["link"]
+    assert "link" not in shared.get("/api/v1/records?data_source=links&limit=5").headers
+
+
+FILTERS = [
+    ("not_final_state=error&not_final_state=SPLIT", ["a"]),
+    ("final_state=ERROR&final_state=split", ["b", "c"]),
+    ("no_data_sink=true", ["b", "c"]),
+    ("no_data_sink=false", ["a"]),
+    ("not_data_sink=lake&not_data_sink=report", ["b", "c"]),
+    ("missing_sink=lake&final_state=ERROR", ["c"]),
+    ("missing_sink=report", ["a", "b", "c"]),
+    ("annotation=k%3Dx%3Dy&annotation=note%3Dn", ["a"]),
+    ("created_from=10&created_to=11", ["b"]),
+    (f"system_name=edge&from={COMPLETED_MS}&to={COMPLETED_MS}", ["a", "b", "c"]),
+    ("system_name=nobody", []),
+]
+
+
+@pytest.mark.parametrize(("text", "dids"), FILTERS, ids=[row[0] for row in FILTERS])
+def test_the_doors_for_records_and_for_statistics_have_the_same_filters(
+    shared: Collector, text: str, dids: list[str]
+) -> None:
+    more = {"dataSource": "filters"}
+    bare = more | {"dataSink": None}
+    send(
+        shared,
+        record(did="a", parentDid="b", created=1, annotations={"k": "x=y", "note": "n"}, **more),
+        record(did="b", finalState="SPLIT", created=10, **bare),
+        record(did="c", finalState="ERROR", created=20, **bare),
+    )
+    for door in ("/api/v1/records", "/provenance/query"):
+        reply = shared.get(f"{door}?data_source=filters&{text}")
+        assert sorted(one["did"] for one in reply.json or ()) == dids, reply
+    for door in ("/api/v1/records/stats", "/provenance/stats"):
+        assert shared.get(f"{door}?data_source=filters&{text}").json["total_records"] == len(dids)
+
+
+@settings(deadline=None, max_examples=6)
+@given(odd=ODD_TEXTS)
+def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> None:
+    def of(text: str) -> dict[str, object]:
+        return record(
+            did=text,
+            parentDid=text,
+            systemName=text,
+            dataSource=text,
+            filename=text,
+            dataSink=text,
+            annotations={"k": text},
+        )
+
+    assert send(shared, of(odd), of(f"{odd}'")).status == 202
+    fields = ("did", "parent_did", "system_name", "data_source", "data_sink")
+    pairs = [*((name, odd) for name in fields)]
+    pairs += [("filename", as_pattern(odd)), ("annotation", f"k={odd}"), ("not_data_sink", f"{odd}'")]
+    # A server takes no longer address than 64 KiB.
+    for some in [pairs] if len(urlencode(pairs)) < 2**14 else [pairs[at::5] for at in range(5)]:
+        text = urlencode(some)
+        assert odd in [one["did"] for one in shared.get(f"/api/v1/records?{text}").json]
+        assert odd in [one["did"] for one in shared.get(f"/provenance/query?{text}").json]
+        assert shared.get(f"/provenance/stats?{text}").json["total_records"] >= 1
+    alone = urlencode([("did", odd), ("not_data_sink", f"{odd}'")])
+    assert [one["did"] for one in shared.get(f"/api/v1/records?{alone}").json] == [odd]
+    missing = urlencode([("did", f"{odd}'"), ("missing_sink", odd)])
+    assert [one["did"] for one in shared.get(f"/api/v1/records?{missing}").json] == [f"{odd}'"]
+    assert shared.get(f"/api/v1/records?{alone}&{urlencode({'not_data_sink': odd})}").json == []
+
+
 @pytest.mark.parametrize("door", ["records", "records/stats"])
 @pytest.mark.parametrize(
     ("text", "named"),
@@ -158,6 +247,10 @@ def test_the_newest_come_first_a_page_at_a_time(shared: Collector) -> None:
         ("filename=%5B%5D", "filename"),
         ("filename=%5B!%5D", "filename"),
         ("partial=perhaps", "partial"),
+        ("not_final_state=LOST", "not_final_state"),
+        ("annotation=k", "annotation"),
+        ("no_data_sink=1", "no_data_sink"),
+        ("missing_sink=a&missing_sink=b", "missing_sink"),
     ],
 )
 def test_a_parameter_that_cannot_be_is_a_400_that_names_it(
@@ -590,7 +683,7 @@ def test_an_answer_that_lacks_runs_says_what_can_be_done(
     told = msgspec.structs.replace(settings, provenance_enabled=is_on)
     journal, unused = Journal(settings.home), cast("Any", None)
     doors = ProvenanceEndpoints(unused, unused, journal, told)
-    request = SimpleNamespace(scope=SimpleNamespace(query_string=""))
+    request = SimpleNamespace(scope=SimpleNamespace(query_string=""), key="")
     headers = dict(asyncio.run(doors.records(cast("Any", request))).headers)
     assert headers["warning"] == f'199 waybill "incomplete: too many runs are not filed yet; {todo}"'
     journal.close()

@@ -147,7 +147,7 @@ def test_a_journey_beyond_the_limits_is_refused_with_what_narrows_it(
 ) -> None:
     monkeypatch.setattr(trace, limit, 0)
     request = SimpleNamespace(
-        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: ""
+        scope=SimpleNamespace(path=f"/trace/{YEAR}", query_string=""), header=lambda _: "", key=""
     )
     with contextlib.closing(Journal(shared.home)) as journal:
         endpoints = trace.TraceEndpoints(journal, obey(journal))

@@ -6,7 +6,7 @@ import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID
@@ -16,10 +16,18 @@ import typer
 from waybill.facets import parse_instant_us
 from waybill.transport import NotFoundError
 
-FORMS: Final = "2026-01-31, 2026-01-31T12:00:00Z, or 90m, 6h, 2d: that long ago"
+FORMS: Final = (
+    "2026-01-31, 2026-01-31T12:00:00Z, today, yesterday, epoch seconds or milliseconds, or 90m, 6h, "
+    "'2 days ago': that long ago"
+)
 """The accepted forms of a time, for the help of an option."""
 
-_AGO: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_AGO: Final = re.compile(
+    r"(\d+(?:\.\d+)?)(?:([smhdw])|\s*(s|m|h|d|w|sec|min|hr|(?:second|minute|hour|day|week)s?)\s+ago)"
+)
+_DAY: Final = re.compile(r"(today|yesterday)(?:[ t](\d{2}:\d{2}(?::\d{2})?))?")
+_EPOCH: Final = re.compile(r"\d{10}|\d{13}", re.ASCII)
+_SECONDS_DIGITS: Final = 10
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -97,17 +105,33 @@ def word(*flags: str, of: type[_Word], help: str) -> Any:  # noqa: A002, ANN401 
     return typer.Option(*flags, parser=read, metavar="|".join(of), autocompletion=starting, help=help)
 
 
-def parse_moment(text: str, zone: tzinfo | None = UTC) -> int:
-    """Read ``2026-01-31``, ``2026-01-31T12:00:00Z`` or ``90m`` (that long ago) as epoch milliseconds.
+def parse_moment(text: str, zone: tzinfo | None = UTC, *, now_ms: int | None = None) -> int:
+    """Read a moment as epoch milliseconds.
 
-    A time without a zone is read in `zone`; None is the machine's own zone.
+    It is a date, ``2026-01-31``; a time, ``2026-01-31T12:00:00Z``; ``now``, ``today`` or ``yesterday``, which
+    are the starts of these days, or with a time, ``yesterday 14:00``; a time ago, ``90m`` or ``2 hours ago``;
+    or the ten digits of epoch seconds, or the thirteen of epoch milliseconds.
+
+    Args:
+        text: the moment.
+        zone: of days, and of a time without a zone; None is the machine's own zone.
+        now_ms: the present moment; None: that of the clock.
 
     Raises:
         ValueError: the text has none of these forms.
+        OverflowError: it is too long ago.
     """
-    if ago := _AGO.fullmatch(text):
-        return time.time_ns() // 1_000_000 - int(float(ago[1]) * _UNIT_MS[ago[2]])
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if ago := _AGO.fullmatch(text.lower()):
+        return now_ms - int(float(ago[1]) * _UNIT_MS[ago[2] or ago[3][0]])
+    if _EPOCH.fullmatch(text):
+        return int(text) * (1_000 if len(text) == _SECONDS_DIGITS else 1)
+    if text.lower() == "now":
+        return now_ms
     instant = f"{text}T00:00:00" if _DATE.fullmatch(text) else text
+    if day := _DAY.fullmatch(text.lower()):
+        today = datetime.fromtimestamp(now_ms / 1_000, UTC).astimezone(zone).date()
+        instant = f"{today - timedelta(days=day[1] == 'yesterday')}T{day[2] or '00:00'}"
     if _DATE.match(instant):
         with contextlib.suppress(ValueError):  # reported below
             if (read := datetime.fromisoformat(instant)).tzinfo is None:

@@ -97,7 +97,7 @@ def description() -> _Json:
                 "get": _asking(
                     "Count records by kind, in DeltaFi's format",
                     _ref("DeltaFiStats"),
-                    _FILTERS_OF_STATS,
+                    _FILTERS,
                     _ASKING_REFUSED,
                 )
             },
@@ -113,7 +113,7 @@ def description() -> _Json:
                 )
             },
             f"{RECORDS_PATH}/stats": {
-                "get": _asking("Count records by kind", _ref("Stats"), _FILTERS_OF_STATS, _ASKING_REFUSED)
+                "get": _asking("Count records by kind", _ref("Stats"), _FILTERS, _ASKING_REFUSED)
             },
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
@@ -266,26 +266,38 @@ def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:
     return {"name": name, "in": "query", "required": required, "schema": schema}
 
 
+def _some(schema: _Json) -> _Json:
+    """Several values, each in a parameter of its own."""
+    return {"type": "array", "items": schema, "maxItems": 20}
+
+
 _TEXT: Final = {"type": "string"}
 _FLAG: Final = {"type": "boolean"}
 _INSTANT: Final = {"type": "integer", "minimum": 1, "description": "Epoch milliseconds."}
 _TEXT_FILTERS: Final = ("did", "parent_did", "data_source", "data_sink", "filename")
 _ANNOTATION_FILTERS: Final = ("annotation_key", "annotation_value")
-_FILTERS_OF_STATS: Final = [
+_STATE: Final = {"type": "string", "enum": list(FinalState)}
+_EPOCH_MS: Final = {"type": "integer", "minimum": 0}
+_FILTERS: Final = [
     *(_parameter(name, _TEXT) for name in (*_TEXT_FILTERS, *_ANNOTATION_FILTERS)),
     _parameter("partial", {"type": "boolean", "default": False}),
-]
-_STATE: Final = {"type": "string", "enum": list(FinalState)}
-_FILTERS: Final = [
-    *_FILTERS_OF_STATS,
     _parameter("system_name", _TEXT),
-    _parameter("final_state", _STATE),
-    _parameter("from", {"type": "integer", "minimum": 0}),
-    _parameter("to", {"type": "integer", "minimum": 0}),
+    _parameter("final_state", _some(_STATE)),
+    _parameter("from", _EPOCH_MS),
+    _parameter("to", _EPOCH_MS),
+    _parameter("not_final_state", _some(_STATE)),
+    _parameter("missing_sink", _TEXT),
+    _parameter("no_data_sink", _FLAG),
+    _parameter("not_data_sink", _some(_TEXT)),
+    _parameter("annotation", _some({"type": "string", "pattern": "^[^=]+="})),
+    _parameter("created_from", _EPOCH_MS),
+    _parameter("created_to", _EPOCH_MS),
 ]
 _PAGE: Final = [
     _parameter("limit", {"type": "integer", "minimum": 1, "default": 100}),
     _parameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
+    _parameter("order", {"type": "string", "enum": ["newest", "oldest"], "default": "newest"}),
+    _parameter("after", _TEXT),
 ]
 _NAMED: Final = {"type": "object", "required": ["namespace", "name"]}
 _SCHEMAS: Final = {

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from waybill.exporter import Query, find
+from waybill.exporter.query import Stats, stats
+from waybill.exporter.reading import PYTHON, Asker
 from waybill.lineage.catalog import Catalog
 from waybill.lineage.kin import open_kin
 from waybill.lineage.records import Records
@@ -29,16 +31,18 @@ class Lineage:
     `waybill find` does. A run that has ended and may still change is left out.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, asker: Asker = PYTHON) -> None:
         self._folder = folder
         self._catalog = Catalog()
+        self._asker = asker
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str] | None = None) -> Lineage:
+    def open(cls, folder: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
         """Open a home, or a root that is no home.
 
         Args:
             folder: its path; None: the home of the settings, as the command `waybill` would take it.
+            asker: who asks, where a program asks for somebody else.
 
         Raises:
             NotFoundError: there is no such folder.
@@ -47,11 +51,19 @@ class Lineage:
         place = Settings.load({}, origin="Lineage.open").home if folder is None else Path(folder)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        return cls(place)
+        return cls(place, asker)
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
-        return Records(find(self._folder, query, list_files=self._catalog.list_files))
+        return Records(find(self._folder, query, list_files=self._catalog.list_files, asker=self._asker))
+
+    def stats(self, query: Query | None = None) -> Stats:
+        """The number of records that answer a query, by kind; raises what `waybill.find` does."""
+        return stats(self._folder, query, list_files=self._catalog.list_files, asker=self._asker)
+
+    def count(self, query: Query | None = None) -> int:
+        """The number of records that answer a query, each once; raises what `waybill.find` does."""
+        return self.stats(query).total_records
 
     def trace(
         self,

@@ -11,6 +11,7 @@ from waybill.cli import console, records
 from waybill.cli.arguments import JsonObject, check_did
 from waybill.cli.home import agreed_settings, checked_root
 from waybill.cli.options import with_settings
+from waybill.exporter import reading
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import apply_command
 
@@ -51,6 +52,7 @@ def explain(
     archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
     journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
     wanted = Wanted(system_name=agreed.system_name, rule=rule_for(agreed, root))
+    did = reading.allow(reading.os_user(), did)
     for spelling in spellings_of(did):
         found = explain_file(spelling, [*archive, *journal], root, wanted)
         if found.steps or found.rows:

@@ -18,6 +18,7 @@ from waybill.cli.arguments import FORMS, Csv, JsonLines, check_did, check_span, 
 from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
+from waybill.exporter import reading
 from waybill.facets import FinalState, record_key
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Settings, WaybillError
@@ -173,7 +174,7 @@ def find(
     Examples:
 
     \b
-      waybill find --state ERROR --since 24h --tz local
+      waybill find --state ERROR --since yesterday --tz local
       waybill find --since 24h --by source,state
       waybill find --missing-sink warehouse --data-source sftp-in --since 24h --count
       waybill find --data-sink warehouse --annotation customer=acme --json | jq .filename
@@ -215,6 +216,7 @@ def find(
     _refuse_forms(
         parquet_file, limit, {"--count": count, "--by": by}, {"--json": as_json, "--csv": as_csv}, force=force
     )
+    query = reading.allow(reading.os_user(), query)
     kinds = _dimensions(by)
     shown = None if everything else limit or _SHOWN
     if is_open:

@@ -15,6 +15,7 @@ from waybill.cli.arguments import FORMS, JsonObject, is_did, moment
 from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
+from waybill.exporter.reading import os_user
 from waybill.facets.annotations import REASONS
 from waybill.facets.record import passage_of
 from waybill.transport import NotFoundError, Settings
@@ -92,7 +93,7 @@ def trace(
         agreed = as_agreed(settings, journal)
         root = checked_root(agreed)
         is_of_home = journal is not None and files_into(journal, root)
-    lineage = Lineage.open(agreed.home if is_of_home else root)
+    lineage = Lineage.open(agreed.home if is_of_home else root, asker=os_user())
     follow = functools.partial(
         lineage.trace, up=up or not down, down=down or not up, depth=depth, as_of_ms=as_of_ms
     )

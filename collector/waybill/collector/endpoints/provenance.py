@@ -22,6 +22,7 @@ from waybill.collector.endpoints.batches import (
 from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats
 from waybill.collector.endpoints.reading import Reading, problems_told
 from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
+from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.marquez.links import SUMMARIES_PATH, summary_number
 from waybill.transport import flush
@@ -59,6 +60,8 @@ _WANTED: Final = "a JSON array of provenance records"
 _FIRST: Final = re.compile(r"\$\[0\]|\$\[\.\.\.\]")
 
 _T = TypeVar("_T")
+_Make = Callable[[Iterable["pa.Table"]], tuple[object, str | None]]
+"""Makes an answer of records, and the cursor of the next page, if one follows."""
 
 
 class FailedRecord(msgspec.Struct, frozen=True):
@@ -136,7 +139,7 @@ class ProvenanceEndpoints:
         from waybill.collector.endpoints.query_params import query_params_of
 
         params = query_params_of(request.scope.query_string)
-        return await self._ask(partial(_records_of, offset=params.offset), params)
+        return await self._ask(partial(_page_of, params=params), params, request)
 
     async def summary(self, request: Request) -> Answer:
         """The records of the files that a summary in Marquez stands for, each a line of JSON."""
@@ -145,7 +148,7 @@ class ProvenanceEndpoints:
         number = summary_number(request.scope.path.removeprefix(SUMMARIES_PATH))
         backend = backend_of(request.scope.query_string)
         ask = partial(asyncio.get_running_loop().run_in_executor, self._queries)
-        found = None if number is None else await ask(self._summary, backend, number)
+        found = None if number is None else await ask(self._summary, backend, number, request.key)
         if found is None:
             detail = "there is no such summary, or its files have left the journal and the archive"
             raise Problem(HTTPStatus.NOT_FOUND, f"{detail}; use the link as Marquez shows it")
@@ -161,9 +164,10 @@ class ProvenanceEndpoints:
         note = f"{_NOT_EXACT}\n".encode() if is_browser and not found.exact else b""
         return Answer(HTTPStatus.OK, headers, note + first, _rest(lines, ask))
 
-    def _summary(self, backend: str, number: int) -> Summarized | None:
+    def _summary(self, backend: str, number: int, key: str) -> Summarized | None:
         from waybill.exporter.query import read_summarized
 
+        number = reading.allow(reading.Asker(reading.Door.HTTP, key), number)
         with problems_told():
             check_root(self._journal, self._settings.root)
             return read_summarized(self._journal, self._settings, backend, number)
@@ -173,15 +177,20 @@ class ProvenanceEndpoints:
         from waybill.collector.endpoints.query_params import filter_of
         from waybill.exporter.query import STATS_COLUMNS
 
-        return await self._ask(_count, filter_of(request.scope.query_string), STATS_COLUMNS)
+        params = filter_of(request.scope.query_string)
+        return await self._ask(lambda tables: (_count(tables), None), params, request, STATS_COLUMNS)
 
     async def deltafi_query(self, request: Request) -> Answer:
         """The response of `records` in DeltaFi's format."""
         from waybill.collector.endpoints.query_params import query_params_of
 
         params = query_params_of(request.scope.query_string, from_deltafi=True)
-        found = partial(_records_of, offset=params.offset)
-        return await self._ask(lambda tables: deltafi_records(found(tables)), params)
+
+        def page_of(tables: Iterable[pa.Table]) -> tuple[object, str | None]:
+            found, cursor = _page_of(tables, params)
+            return deltafi_records(found), cursor
+
+        return await self._ask(page_of, params, request)
 
     async def deltafi_stats(self, request: Request) -> Answer:
         """The response of `stats` in DeltaFi's format."""
@@ -189,7 +198,11 @@ class ProvenanceEndpoints:
         from waybill.exporter.query import STATS_COLUMNS
 
         params = filter_of(request.scope.query_string, from_deltafi=True)
-        return await self._ask(lambda tables: deltafi_stats(_count(tables)), params, STATS_COLUMNS)
+
+        def count(tables: Iterable[pa.Table]) -> tuple[object, None]:
+            return deltafi_stats(_count(tables)), None
+
+        return await self._ask(count, params, request, STATS_COLUMNS)
 
     async def flush(self, _: Request) -> Answer:
         """Run every projection over everything accepted so far: 200 with a report."""
@@ -198,24 +211,25 @@ class ProvenanceEndpoints:
 
     async def _ask(
         self,
-        make: Callable[[Iterable[pa.Table]], object],
+        make: _Make,
         params: QueryParams,
+        request: Request,
         columns: Sequence[str] = ProvenanceRecord.__struct_fields__,
     ) -> Answer:
         """The result of a function over the records that match the conditions, as a response."""
         loop = asyncio.get_running_loop()
         with problems_told("repair them, or use partial=true to get the rest"):
-            return await loop.run_in_executor(self._queries, self._look_up, make, params, columns)
+            return await loop.run_in_executor(self._queries, self._look_up, make, params, request, columns)
 
-    def _look_up(
-        self,
-        make: Callable[[Iterable[pa.Table]], object],
-        params: QueryParams,
-        columns: Sequence[str],
-    ) -> Answer:
-        reading = Reading(self._journal, self._settings, is_partial=params.is_partial)
-        value = make(reading.tables(params.query, columns))
-        return json_answer(value, headers=reading.headers())
+    def _look_up(self, make: _Make, params: QueryParams, request: Request, columns: Sequence[str]) -> Answer:
+        from waybill.collector.endpoints.query_params import next_page
+
+        read = Reading(self._journal, self._settings, request.key, is_partial=params.is_partial)
+        value, cursor = make(read.tables(params.query, columns))
+        headers = read.headers()
+        if cursor is not None:
+            headers.append(("link", f'<?{next_page(request.scope.query_string, cursor)}>; rel="next"'))
+        return json_answer(value, headers=headers)
 
 
 def _lines_of(tables: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -237,20 +251,24 @@ async def _rest(lines: Iterator[bytes], ask: Callable[..., Awaitable[bytes | Non
         yield problem.answer().body + b"\n"
 
 
-def _records_of(tables: Iterable[pa.Table], *, offset: int) -> list[ProvenanceRecord]:
+def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[ProvenanceRecord], str | None]:
+    """The records of a page, and its cursor if more follow."""
     from waybill.collector.endpoints.query_params import malformed
+    from waybill.exporter.query import cursor_of
     from waybill.facets.arrow import from_table
 
     found: list[ProvenanceRecord] = []
-    size_bytes = 0
+    offset, size_bytes, has_more = params.offset, 0, False
     for table in tables:
-        part = table.slice(offset)
+        rest = table.slice(offset)
+        part = rest.slice(0, params.limit - len(found))
+        has_more |= part.num_rows < rest.num_rows
         offset = max(offset - table.num_rows, 0)
         size_bytes += part.nbytes
         if size_bytes > ANSWER_BYTES_MAX and len(found) + part.num_rows > 1:
             raise malformed("limit", f"gives more than {ANSWER_BYTES_MAX:,} bytes; use a smaller limit")
         found += from_table(part)
-    return found
+    return found, cursor_of(found[-1]) if has_more else None
 
 
 def _count(tables: Iterable[pa.Table]) -> Stats:

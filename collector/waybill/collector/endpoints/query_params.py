@@ -1,15 +1,15 @@
-"""The query parameters of DeltaFi's client."""
+"""The query parameters: those of DeltaFi's client, and others beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from waybill.collector.http import Problem
 from waybill.exporter import Query
-from waybill.exporter.query import PatternError
+from waybill.exporter.query import CursorError, PatternError
 from waybill.facets import FinalState
 from waybill.transport.config import MARQUEZ
 
@@ -20,13 +20,25 @@ _NUMBER_DIGITS_MAX: Final = 15
 _TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
 _PARTIAL: Final = "partial"
+_REPEATABLE: Final = ("final_state", "not_final_state", "not_data_sink", "annotation")
+_FILTERS: Final = (
+    *_TEXTS,
+    *_ANNOTATION,
+    *_REPEATABLE,
+    *("from", "to", "created_from", "created_to", "no_data_sink", "missing_sink", _PARTIAL),
+)
+_PAGES: Final = ("limit", "offset", "order", "after")
 
 
 class QueryParams(NamedTuple):
-    """The records to return, how many of the newest to skip, and whether an incomplete answer is enough."""
+    """The records to return, how many to skip, and whether an incomplete answer is enough.
+
+    The query asks for one record more than the limit: it tells whether another page follows.
+    """
 
     query: Query
     offset: int = 0
+    limit: int = 0
     is_partial: bool = False
 
 
@@ -51,28 +63,35 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     Raises:
         Problem: a parameter is unknown, malformed or given twice; it names the parameter.
     """
-    values = _values(text, (*_TEXTS, *_ANNOTATION, "final_state", "from", "to", "limit", "offset", _PARTIAL))
+    several = _several(text, (*_FILTERS, *_PAGES), _REPEATABLE)
+    values = _single(several)
     limit = min(_number(values, "limit", 1) or LIMIT_DEFAULT, LIMIT_MAX)
     offset = _number(values, "offset", 0) or 0
-    conditions = _conditions(values, from_deltafi=from_deltafi)
-    if "final_state" in values:
-        try:
-            conditions["final_state"] = FinalState(values["final_state"].upper())
-        except ValueError:
-            given, known = values["final_state"][:40], ", ".join(FinalState)
-            raise malformed("final_state", f"is {given!r}; use one of {known}") from None
-    conditions["since_ms"] = _number(values, "from", 0)
-    # DeltaFi's `to` is the last instant that counts, ours the first that does not.
-    last_ms = _number(values, "to", 0)
-    conditions["until_ms"] = None if last_ms is None else last_ms + 1
-    return QueryParams(_query({**conditions, "limit": offset + limit}), offset, _is_partial(values))
+    order = values.get("order", "newest")
+    if order not in {"newest", "oldest"}:
+        raise malformed("order", f"is {order[:40]!r}; use newest or oldest")
+    query = _query(
+        {
+            **_conditions(several, from_deltafi=from_deltafi),
+            "oldest_first": order == "oldest",
+            "after": values.get("after"),
+            "limit": offset + limit + 1,
+        }
+    )
+    return QueryParams(query, offset, limit, is_partial=_is_partial(values))
 
 
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for statistics, as `query_params_of` does."""
-    names = (*(name for name in _TEXTS if name != "system_name"), *_ANNOTATION, _PARTIAL)
-    values = _values(text, names)
-    return QueryParams(_query(_conditions(values, from_deltafi=from_deltafi)), is_partial=_is_partial(values))
+    several = _several(text, _FILTERS, _REPEATABLE)
+    query = _query(_conditions(several, from_deltafi=from_deltafi))
+    return QueryParams(query, is_partial=_is_partial(_single(several)))
+
+
+def next_page(text: str, cursor: str) -> str:
+    """The query string of the page that goes on after a cursor."""
+    kept = [pair for pair in parse_qsl(text, keep_blank_values=True) if pair[0] not in {"after", "offset"}]
+    return urlencode([*kept, ("after", cursor)])
 
 
 def trace_params_of(text: str, accept: str, media: Mapping[str, str]) -> TraceParams:
@@ -119,32 +138,78 @@ def _query(conditions: dict[str, Any]) -> Query:
         return Query(**conditions)
     except PatternError as error:
         raise malformed("filename", str(error)) from None
+    except CursorError as error:
+        raise malformed("after", str(error)) from None
 
 
-def _is_partial(values: dict[str, str]) -> bool:
+def _is_partial(values: Mapping[str, str]) -> bool:
     return bool(_flag(values, _PARTIAL))
 
 
-def _flag(values: dict[str, str], name: str) -> bool | None:
+def _flag(values: Mapping[str, str], name: str) -> bool | None:
     given = values.get(name)
     if given not in {"true", "false", None}:
         raise malformed(name, f"is {given[:40]!r}; use true or false")
     return None if given is None else given == "true"
 
 
-def _conditions(values: dict[str, str], *, from_deltafi: bool) -> dict[str, Any]:
-    conditions: dict[str, Any] = {name: values[name] for name in _TEXTS if name in values}
+def _conditions(several: Mapping[str, Sequence[str]], *, from_deltafi: bool) -> dict[str, Any]:
+    values = _single(several)
+    conditions: dict[str, Any] = {name: values[name] for name in (*_TEXTS, "missing_sink") if name in values}
     key, value = (values.get(name) for name in _ANNOTATION)
     if (key is None) != (value is None) and not from_deltafi:
         missing = _ANNOTATION[0] if key is None else _ANNOTATION[1]
         raise malformed(missing, "is missing; annotation_key and annotation_value go together")
+    annotations = dict(map(_pair, several.get("annotation", ())))
     if key is not None and value is not None:
-        conditions["annotations"] = {key: value}
-    return conditions
+        annotations[key] = value
+    is_without_sink = _flag(values, "no_data_sink")
+    since_ms, until_ms = _window(values, "from", "to")
+    created_since_ms, created_until_ms = _window(values, "created_from", "created_to")
+    return conditions | {
+        "annotations": annotations,
+        "final_state": _states(several, "final_state") or None,
+        "not_final_states": _states(several, "not_final_state"),
+        "has_data_sink": None if is_without_sink is None else not is_without_sink,
+        "not_data_sinks": tuple(several.get("not_data_sink", ())),
+        "since_ms": since_ms,
+        "until_ms": until_ms,
+        "created_since_ms": created_since_ms,
+        "created_until_ms": created_until_ms,
+    }
+
+
+def _window(values: Mapping[str, str], first: str, last: str) -> tuple[int | None, int | None]:
+    """A span of time; DeltaFi's `to` is the last instant that counts, ours the first that does not."""
+    last_ms = _number(values, last, 0)
+    return _number(values, first, 0), None if last_ms is None else last_ms + 1
+
+
+def _states(several: Mapping[str, Sequence[str]], name: str) -> tuple[FinalState, ...]:
+    given = several.get(name, ())
+    wrong = next((one for one in given if one.upper() not in FinalState.__members__), None)
+    if wrong is not None:
+        raise malformed(name, f"is {wrong[:40]!r}; use one of {', '.join(FinalState)}")
+    return tuple(FinalState(one.upper()) for one in given)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise malformed("annotation", f"is {text[:40]!r}; use key=value")
+    return key, value
 
 
 def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
-    values: dict[str, str] = {}
+    return _single(_several(text, known))
+
+
+def _single(several: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: some[0] for name, some in several.items()}
+
+
+def _several(text: str, known: tuple[str, ...], repeatable: Collection[str] = ()) -> dict[str, list[str]]:
+    several: dict[str, list[str]] = {}
     try:
         pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError as error:
@@ -153,16 +218,16 @@ def _values(text: str, known: tuple[str, ...]) -> dict[str, str]:
     for name, value in pairs:
         if name not in known:
             raise malformed(name[:60], f"is unknown; the parameters are {', '.join(known)}")
-        if name in values:
+        if name in several and name not in repeatable:
             raise malformed(name, "appears twice; use it once")
         if "\0" in value:
             raise malformed(name, "contains a NUL character; remove it")
         if value:  # an empty field of a form sets no condition
-            values[name] = value
-    return values
+            several.setdefault(name, []).append(value)
+    return several
 
 
-def _number(values: dict[str, str], name: str, least: int) -> int | None:
+def _number(values: Mapping[str, str], name: str, least: int) -> int | None:
     if name not in values:
         return None
     text = values[name]

@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from waybill.collector.http import Problem, busy, wrong_root
+from waybill.exporter import reading
 from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import RootError
 from waybill.transport.root import check_root
@@ -47,16 +48,18 @@ class Reading:
     """Reads the records for one answer, which may take several questions.
 
     Args:
+        asker: the name of the API key that asks; empty without one.
         is_partial: whether an answer that lacks records is enough; it comes with a warning then.
 
     Raises:
         RootError: the root is not there, or is another folder.
     """
 
-    def __init__(self, journal: Journal, settings: Settings, *, is_partial: bool = False) -> None:
+    def __init__(self, journal: Journal, settings: Settings, asker: str, *, is_partial: bool = False) -> None:
         check_root(journal, settings.root)
         self._journal = journal
         self._settings = settings
+        self._asker = asker
         self._is_partial = is_partial
         self._warnings: dict[str, None] = {}
 
@@ -66,6 +69,7 @@ class Reading:
         """The records that answer a query, newest first; raises what `waybill.exporter.query.answer` does."""
         from waybill.exporter.query import IncompleteError, answer, read_unsettled
 
+        query = reading.allow(reading.Asker(reading.Door.HTTP, self._asker), query)
         # This comes first: entries that are filed in the meantime are found in the files.
         now_ms = time.time_ns() // 1_000_000
         runs = read_unsettled(self._journal, self._settings, query, now_ms=now_ms)

@@ -65,14 +65,14 @@ class TraceEndpoints:
         if not did or "\0" in did:
             raise malformed("did", "is empty or contains a NUL character; give the did of a file")
         params = trace_params_of(request.scope.query_string, request.header("accept"), MEDIA)
-        work = partial(self._trace, did, params)
+        work = partial(self._trace, did, params, request.key)
         with problems_told("repair them, or use partial=true to get the rest"):
             return await asyncio.get_running_loop().run_in_executor(self._traces, work)
 
-    def _trace(self, did: str, params: TraceParams) -> Answer:
+    def _trace(self, did: str, params: TraceParams, key: str) -> Answer:
         from waybill.exporter.query import EntriesGoneError
 
-        reading = Reading(self._journal, self._settings, is_partial=params.is_partial)
+        reading = Reading(self._journal, self._settings, key, is_partial=params.is_partial)
         ask = _Bounded(reading, time.monotonic() + TRACE_TIMEOUT_S)
         try:
             journey = self._journey(ask, did, params)

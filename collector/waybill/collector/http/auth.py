@@ -60,6 +60,7 @@ class Auth:
             raise self._refused(
                 HTTPStatus.FORBIDDEN, detail, f"the key does not have the role {role}", key.name
             )
+        request.key = key.name
 
     def _is_own(self, authority: str) -> bool:
         return leads_here(authority) or host_of(authority) in self._allowed_hosts

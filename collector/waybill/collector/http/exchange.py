@@ -47,7 +47,7 @@ class Stream(Protocol):
 class Request:
     """A request whose body has not been read."""
 
-    __slots__ = ("_headers", "client", "exchange", "has_turn", "held_bytes", "is_arriving", "scope")
+    __slots__ = ("_headers", "client", "exchange", "has_turn", "held_bytes", "is_arriving", "key", "scope")
 
     def __init__(self, scope: Scope, exchange: Exchange) -> None:
         self.scope = scope
@@ -56,6 +56,8 @@ class Request:
         self._headers = scope.headers
         self.client = scope.client
         """Address and port of its sender."""
+        self.key = ""
+        """The name of the key that came with it; empty without one."""
         self.held_bytes = 0
         """Its body's share of the memory for all bodies."""
         self.has_turn = False

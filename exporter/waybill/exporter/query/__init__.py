@@ -7,7 +7,7 @@ from waybill.facets.lazy import lazily as _lazily
 if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
     from waybill.exporter.query.answer_file import write_answer as write_answer
-    from waybill.exporter.query.answering import answer as answer, find as find
+    from waybill.exporter.query.answering import answer as answer, find as find, stats as stats
     from waybill.exporter.query.as_of import (
         EntriesGoneError as EntriesGoneError,
         read_as_of as read_as_of,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
     "waybill.exporter.query.answer_file": {"write_answer"},
-    "waybill.exporter.query.answering": {"answer", "find"},
+    "waybill.exporter.query.answering": {"answer", "find", "stats"},
     "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
     "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
     "waybill.exporter.query.comparison": {"Difference", "compare"},

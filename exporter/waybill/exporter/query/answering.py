@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from waybill.exporter import reading
 from waybill.exporter.incomplete import IncompleteError
 from waybill.exporter.parquet import ALWAYS, WINDOW_ROWS
 from waybill.exporter.query.backlog import (
@@ -24,6 +25,7 @@ from waybill.exporter.query.backlog import (
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
 from waybill.exporter.query.reader import ListFiles, list_all, scan
+from waybill.exporter.query.sums import STATS_COLUMNS, Stats, stats_of
 from waybill.exporter.query.unsettled import read_unsettled
 from waybill.facets.arrow import SCHEMA, from_table, to_table
 from waybill.transport.config import obey
@@ -34,6 +36,7 @@ from waybill.transport.root import check_root
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from waybill.exporter.reading import Asker
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
 
@@ -46,6 +49,7 @@ def find(
     *,
     window_rows: int = WINDOW_ROWS,
     list_files: ListFiles = list_all,
+    asker: Asker = reading.PYTHON,
 ) -> list[ProvenanceRecord]:
     """Find the records of a home or of a root that answer a query, newest first unless it says otherwise.
 
@@ -58,6 +62,7 @@ def find(
         query: the conditions; None: all records.
         window_rows: about how many rows are looked at together.
         list_files: tells which files are read.
+        asker: who asks, where a program asks for somebody else.
 
     Raises:
         NotFoundError: there is no such folder.
@@ -67,32 +72,68 @@ def find(
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
-    folder, query = Path(folder), query or Query()
+    tables = _tables(
+        Path(folder), query or Query(), window_rows=window_rows, asker=asker, list_files=list_files
+    )
+    return _records_of(tables)
+
+
+def stats(
+    folder: Path | str,
+    query: Query | None = None,
+    *,
+    window_rows: int = WINDOW_ROWS,
+    list_files: ListFiles = list_all,
+    asker: Asker = reading.PYTHON,
+) -> Stats:
+    """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
+    tables = _tables(
+        Path(folder),
+        query or Query(),
+        window_rows=window_rows,
+        columns=STATS_COLUMNS,
+        asker=asker,
+        list_files=list_files,
+    )
+    return stats_of(tables)
+
+
+def _tables(
+    folder: Path,
+    query: Query,
+    *,
+    window_rows: int,
+    columns: Sequence[str] = SCHEMA.names,
+    asker: Asker,
+    list_files: ListFiles,
+) -> Iterator[pa.Table]:
+    """The records of a home or of a root that answer a query."""
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
+    query = reading.allow(asker, query)
     if not Journal.exists(folder):
-        return _records_of(scan(folder, query, window_rows=window_rows, list_files=list_files))
+        yield from scan(folder, query, window_rows=window_rows, columns=columns, list_files=list_files)
+        return
     with contextlib.closing(Journal(folder)) as journal:
         settings = obey(journal)
         check_root(journal, settings.root)
         # This comes first: records that are filed meanwhile are then found in the files.
         runs = read_unsettled(journal, settings, query, now_ms=time.time_ns() // 1_000_000)
-        tables = answer(
+        yield from answer(
             journal,
             settings,
             query,
             window_rows=window_rows,
+            columns=columns,
             derived=runs.settled,
             list_files=list_files,
         )
-        found = _records_of(tables)
         if not runs.is_whole:
             log.warning(
                 "more unfiled runs exist than fit into memory; some runs without the facet are missing"
             )
         if (poison := poison_note(journal)) is not None:
             log.warning("%s", poison)
-    return found
 
 
 def _records_of(tables: Iterator[pa.Table]) -> list[ProvenanceRecord]:

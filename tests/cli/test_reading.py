@@ -1,0 +1,114 @@
+"""Every read passes `waybill.exporter.reading.allow`, given who asks: the doors, one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import waybill
+from waybill.collector.app import routes_of
+from waybill.collector.endpoints import ProvenanceEndpoints, TraceEndpoints
+from waybill.collector.keys import Role
+from waybill.exporter import reading
+from waybill.exporter.query import stats
+from waybill.transport import Journal, WaybillError
+from waybill.transport.config import obey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Kept, Run
+
+KEY = "night shift"
+
+COMMANDS = {
+    "find": (),
+    "find --open": (),
+    "find --count": (),
+    "trace": ("DID",),
+    "explain": ("DID",),
+    "sql": ("SELECT 1",),
+}
+PYTHON: dict[str, Callable[[Kept], object]] = {
+    "waybill.find": lambda kept: waybill.find(kept.home),
+    "stats": lambda kept: stats(kept.home),
+    "Lineage.find": lambda kept: waybill.Lineage.open(kept.home).find(),
+    "Lineage.stats": lambda kept: waybill.Lineage.open(kept.home).stats(),
+    "Lineage.count": lambda kept: waybill.Lineage.open(kept.home).count(),
+    "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
+}
+NO_RECORDS = {"/metrics", "/where"}
+"""What can be read over HTTP without any record."""
+
+
+class RefusedError(WaybillError):
+    """The policy of these tests."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[reading.Asker]:
+    """Who asked; every question is refused."""
+    seen: list[reading.Asker] = []
+
+    def refuse(asker: reading.Asker, question: object) -> object:
+        seen.append(asker)
+        raise RefusedError(f"not for {asker.name}: {question}")
+
+    monkeypatch.setattr(reading, "allow", refuse)
+    return seen
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_asks_in_the_name_of_the_system_s_user(
+    called: Run, kept: Kept, asked: list[reading.Asker], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    words = [kept.first if word == "DID" else word for word in COMMANDS[command]]
+    done = called(*command.split(), *words, "--home", kept.home)
+    assert (done.returncode, done.stdout, "not for ada" in done.stderr) == (1, "", True), done.stderr
+    assert asked == [(reading.Door.COMMAND, "ada")]
+
+
+@pytest.mark.parametrize("door", PYTHON)
+def test_python_asks_in_its_own_name(kept: Kept, asked: list[reading.Asker], door: str) -> None:
+    with pytest.raises(RefusedError):
+        PYTHON[door](kept)
+    assert asked == [reading.PYTHON]
+
+
+def test_http_asks_in_the_name_of_the_key(kept: Kept, asked: list[reading.Asker]) -> None:
+    unused = cast("Any", None)
+    with contextlib.closing(Journal(kept.home)) as journal:
+        settings = obey(journal)
+        provenance = ProvenanceEndpoints(unused, unused, journal, settings)
+        routes = routes_of(
+            cast("Any", SimpleNamespace(event=None, batch=None)),
+            provenance,
+            TraceEndpoints(journal, settings),
+            cast("Any", SimpleNamespace(live=None, ready=None, metrics=None, where=None)),
+        )
+        doors = {
+            path: route.handler
+            for path, methods in routes.items()
+            for route in methods.values()
+            if route.role is Role.READ and path not in NO_RECORDS
+        }
+        assert {"/provenance/query", "/provenance/stats", "/trace/{did}"} < doors.keys()
+        for path, handler in doors.items():
+            scope = SimpleNamespace(
+                path=path.replace("{number}", "1").replace("{did}", kept.first), query_string=""
+            )
+            request = SimpleNamespace(scope=scope, key=KEY, header=lambda _: "")
+            with pytest.raises(RefusedError):
+                asyncio.run(cast("Any", handler)(request))
+    assert asked == [(reading.Door.HTTP, KEY)] * len(doors)
+
+
+def test_every_question_is_allowed_so_far_as_it_is() -> None:
+    question = waybill.Query(did="a", limit=3)
+    for asker in (reading.PYTHON, reading.os_user(), reading.Asker(reading.Door.HTTP, "")):
+        assert reading.allow(asker, question) is question
