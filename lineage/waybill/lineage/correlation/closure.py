@@ -9,7 +9,6 @@ set of edges, too.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 Depths = dict[int, int]
@@ -23,7 +22,7 @@ class Closure:
         ancestors: of each parent and each child of the batch, and of each descendant of a child; without
             those that have none. Of a deep file only its parents.
         deep: those of these files that are deep.
-        descendants: of each child of the batch; without those that have none.
+        descendants: of each child of the batch, empty for one that has none. They are changed.
         ancestors_max: a file with more of them is deep.
     """
 
@@ -31,14 +30,14 @@ class Closure:
         self,
         ancestors: Mapping[int, Depths],
         deep: Iterable[int],
-        descendants: Mapping[int, set[int]],
+        descendants: dict[int, set[int]],
         ancestors_max: int,
     ) -> None:
         self._stored = ancestors
         self._now: dict[int, Depths] = {}
         self._was_deep = frozenset(deep)
         self._deep = set(self._was_deep)
-        self._below: defaultdict[int, set[int]] = defaultdict(set, descendants)
+        self._below = descendants
         self._ancestors_max = ancestors_max
 
     def add(self, parent: int, child: int) -> None:
@@ -51,7 +50,12 @@ class Closure:
         if child in self._deep:
             self._change(child)[parent] = 1
             return
-        above = {parent: 1, **{one: depth + 1 for one, depth in self._of(parent).items()}}
+        above = {one: depth + 1 for one, depth in self._of(parent).items()}
+        above[parent] = 1
+        if not self._below[child] and not self._of(child):  # most are new
+            self._now[child] = above
+            self._note(child, above)
+            return
         for below in [child, *self._below[child]]:
             if below not in self._deep:
                 farther = 0 if below == child else self._of(below)[child]
@@ -63,7 +67,12 @@ class Closure:
         for one, depth in above.items():
             if one != below and depth + farther < mine.get(one, depth + farther + 1):
                 mine[one] = depth + farther
-                self._below[one].add(below)
+        self._note(below, mine)
+
+    def _note(self, below: int, mine: Depths) -> None:
+        """Note what follows from the ancestors of a file."""
+        for one in mine.keys() & self._below.keys():
+            self._below[one].add(below)
         if len(mine) > self._ancestors_max:
             self._deepen(below)
 
@@ -91,9 +100,9 @@ class Closure:
     def grown(self) -> Iterator[tuple[int, int, int]]:
         """The new rows, each a child, a depth and a parent."""
         for child, now in self._now.items():
-            stored = self._stored.get(child, {})
+            stored = self._stored.get(child)
             for parent, depth in now.items():
-                if stored.get(parent) != depth:
+                if stored is None or stored.get(parent) != depth:
                     yield child, depth, parent
 
     def deepened(self) -> set[int]:

@@ -172,11 +172,10 @@ class IndexWriter:
         """Add edges, each from a parent to a child, and all that follows from them."""
         if not edges:
             return
-        children = {child for _, child in edges}
-        below: defaultdict[int, set[int]] = defaultdict(set)
-        for child, one in self._of_each(sql.CLOSURE_DOWN, children):
+        below: dict[int, set[int]] = {child: set() for _, child in edges}
+        for child, one in self._of_each(sql.CLOSURE_DOWN, below):
             below[child].add(one)
-        touched = children.union((parent for parent, _ in edges), *below.values())
+        touched = {parent for parent, _ in edges}.union(below, *below.values())
         above: defaultdict[int, Depths] = defaultdict(dict)
         for one, ancestor, depth in self._of_each(sql.CLOSURE_UP, touched):
             above[one][ancestor] = depth
