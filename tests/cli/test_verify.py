@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
+from layouts import START_MS
 from stores import new_bucket, s3_server
+
+from waybill.transport import Journal, Kind, Settings, flush
 
 if TYPE_CHECKING:
     import pytest
@@ -41,11 +44,30 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
         "findings": 0,
         "accepted": 0,
         "differences": 0,
+        "collisions": 0,
         "not_compared": [],
     }
     assert waybill("verify", "--home", kept.home, "--seen", head).returncode == 0
     unseen = waybill("verify", copy, "--seen", "0" * 64)
     assert (unseen.returncode, "rewritten" in unseen.stdout) == (1, True)
+
+
+def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, settings: Settings) -> None:
+    said = {"did": "d", "systemName": "edge", "transforms": [], "finalState": "COMPLETE", "created": 1}
+    journal = Journal(settings.home)
+    for name in ("one.csv", "other.csv"):
+        told = {**said, "dataSource": "in", "filename": name, "completed": START_MS}
+        journal.append(Kind.PROVENANCE, json.dumps([told]).encode())
+    journal.close()
+    assert flush(settings).problems == {}
+    done = called("verify", "--home", settings.home, "--json")
+    assert done.returncode == 0, done.stderr
+    collision, summary = lines(done.stdout)
+    assert [one["filename"] for one in collision["stories"]] == ["one.csv", "other.csv"]
+    assert (collision["did"], summary["collisions"], summary["findings"]) == ("d", 1, 0)
+    shown = called("verify", "--home", settings.home)
+    assert (shown.returncode, "two stories of d" in shown.stdout) == (0, True)
+    assert "1 collision" in shown.stderr
 
 
 def test_a_row_that_a_copy_lacks_is_printed_and_exit_code_1(waybill: Run, kept: Kept, tmp_path: Path) -> None:

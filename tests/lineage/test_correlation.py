@@ -16,6 +16,8 @@ import apsw
 import pytest
 from hypothesis import given, settings as hypothesis_settings, strategies as st
 
+from waybill.exporter.sources import JournalSource
+from waybill.exporter.verification import find_collisions
 from waybill.lineage import CorrelationIndex
 from waybill.lineage.correlation import INDEX_NAME, Correlation, IndexWriter, Relations, Sighting
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
@@ -272,6 +274,24 @@ def test_relations_have_what_the_index_does_not_have_yet(site: Site) -> None:
     with relations:
         assert relations.parents_of(["c", "d", "a"]) == {"c": ("a", "b"), "d": ("c",)}
         assert relations.children_of(["a", "b", "c"]) == {"a": ("c",), "b": ("c",), "c": ("d",)}
+
+
+def test_two_stories_under_one_did_are_found_in_what_is_stored(site: Site) -> None:
+    site.append(record("a", "p"), record("b", "p"), record("c"))
+    site.append(record("a", "p"), record("b", "q"), record("c", filename="other.csv"))
+    site.append(record("d"), record("d", dataSink="mart", completed=3_000))
+    site.catch_up()
+    with opened(site.settings.home) as index:
+        doubted = index.conflicts()
+    assert doubted == ["b", "c"]
+    assert details_of(site.settings.home, "b")["conflict"] is True
+    found = list(find_collisions(doubted, [JournalSource(site.settings.home)], system_name="tests"))
+    assert [(one.did, [story.filename for story in one.stories]) for one in found] == [
+        ("b", ["b.csv", "b.csv"]),
+        ("c", ["c.csv", "other.csv"]),
+    ]
+    assert [story.parent_did for story in found[0].stories] == ["p", "q"]
+    assert ["entry 1" in found[0].places[0], "entry 2" in found[0].places[1]] == [True, True]
 
 
 def killed_at(statement: int, folder: Path, said: Sequence[Sighting]) -> bool:

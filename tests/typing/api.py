@@ -358,6 +358,7 @@ def a_program_tracks_its_files(settings: Settings, client: OpenLineageClient) ->
         joined = tracker.join([file], "b.csv", data_source="daily", data_sinks=("archive",))
         assert_type(joined, TrackedFile)
         assert_type(joined.parent_dids, tuple[str, ...])
+        assert_type(tracker.adopt(file.did, parents=[joined, "0193"], transforms=["a"]), TrackedFile)
         file.filter("empty")
         file.error(ValueError("damaged"))
         file.cancel()
@@ -408,7 +409,8 @@ async def a_file_is_tracked_in_an_event_loop(settings: Settings) -> None:
             file.annotate({"a": 1})
         assert_type(await file.split(["b"]), list[AsyncTrackedFile])
         await file.branch().egress("out", dataset="/data/out", schema={"a": "INT"}, size_bytes=1)
-        assert_type(await tracker.join([file], "c", data_source="daily"), AsyncTrackedFile)
+        assert_type(await tracker.join([file, "0193"], "c", data_source="daily"), AsyncTrackedFile)
+        assert_type(await tracker.adopt(file.did), AsyncTrackedFile)
 
 
 class Mine:

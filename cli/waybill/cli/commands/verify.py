@@ -19,19 +19,20 @@ from waybill.cli.home import agreed_settings, check_root_folder, checked_root
 from waybill.cli.options import with_settings
 from waybill.facets import ProvenanceRecord
 from waybill.facets.record import passage_of
-from waybill.transport import NotFoundError, Settings
+from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.counting import counted
 
 if TYPE_CHECKING:
     from waybill.exporter.query import Difference
     from waybill.exporter.rebuilding import RebuildReport
-    from waybill.exporter.verification import Finding
+    from waybill.exporter.verification import Collision, Finding
 
 
 class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
     """The result of a verification, as the last line of its JSON.
 
     Attributes:
+        collisions: records that two different stories were merged into; they are no findings.
         not_compared: keys of annotations that records have or lack only because different rules wrote them.
     """
 
@@ -40,6 +41,7 @@ class _Summary(msgspec.Struct, tag="summary", tag_field="kind"):
     findings: int = 0
     accepted: int = 0
     differences: int = 0
+    collisions: int = 0
     not_compared: list[str] = []
     head: str | None = None
 
@@ -114,6 +116,10 @@ def verify(
     has aged off does not count as a difference. Flush first, so that the journal holds nothing that the files
     lack.
 
+    Two different files that were sent under one did, as one record, are shown as a collision, as far as the
+    home's correlation index knows of them: the record has the merged values, the archive has both stories.
+    This is no finding.
+
     Each finding has an ID and stays open until somebody accepts it with --accept, even if later changes hide
     it. It is then shown as accepted. Accepting an unknown file adds it to the ledger; later changes to it are
     new findings. Exit code 1 if any finding is not accepted, or if records differ.
@@ -146,6 +152,8 @@ def verify(
         roots = [stack.enter_context(_fetched(place)) for place in wanted]
         for place, root in zip(wanted, roots, strict=True):
             _check(root, str(place), output)
+        if ours is None:
+            _tell_collisions(agreed, roots[0], output)
         if accept:
             output.accept(roots[0], why)
         ledger = read_ledger(roots[0])
@@ -280,6 +288,20 @@ class _Output:
             if record is not None:
                 console.line((f"{sign} ", style), _words(record))
 
+    def collision(self, found: Collision) -> None:
+        """Show two stories that are one record; nothing is damaged, so this is no finding."""
+        self.summary.collisions += 1
+        if self.summary.collisions > self._limit:
+            return
+        if self._as_json:
+            console.json({"kind": "collision", **records.as_plain(found)})
+            return
+        console.line(("collision", "yellow"), f" two stories of {console.shown(found.did)} are one record:")
+        for story, where in zip(found.stories, found.places, strict=True):
+            came_from = f" from {story.parent_did}" if story.parent_did else ""
+            console.line(f"  {console.shown(_words(story))}{console.shown(came_from)}")
+            console.line((f"    {where}", "dim"))
+
     def close(self, *, compared: bool) -> None:
         summary = self.summary
         if self._as_json:
@@ -289,6 +311,8 @@ class _Output:
             parts = [read, counted(summary.findings, "finding")]
             if summary.accepted:
                 parts.append(f"{summary.accepted:,} accepted")
+            if summary.collisions:
+                parts.append(counted(summary.collisions, "collision"))
             if compared:
                 parts.append(counted(summary.differences, "record differs", "records differ"))
             parts.append(f"the ledger's head is {summary.head}" if summary.head else "there is no ledger")
@@ -308,6 +332,24 @@ def _check(root: Path, name: str, output: _Output) -> None:
             for finding in checked.findings:
                 # A temporary copy is shown under the name of its original.
                 output.finding(name, finding, finding.what.replace(str(root), name))
+
+
+def _tell_collisions(agreed: Settings, root: Path, output: _Output) -> None:
+    """Show the collisions among the files that the home's correlation index has doubts about."""
+    from waybill.exporter.names import EVENTS
+    from waybill.exporter.sources import EventsSource, JournalSource
+    from waybill.exporter.verification import find_collisions
+    from waybill.lineage import CorrelationIndex
+
+    index = CorrelationIndex.open(agreed.home)
+    if index is None:
+        return
+    with contextlib.closing(index):
+        dids = frozenset(index.conflicts())
+    archive = [EventsSource(root)] if (root / EVENTS).is_dir() else []
+    journal = [JournalSource(agreed.home)] if Journal.exists(agreed.home) else []
+    for found in find_collisions(dids, [*archive, *journal], system_name=agreed.system_name):
+        output.collision(found)
 
 
 def _compare(ours: Path, theirs: Path, output: _Output, *, aged_off: bool = False) -> None:

@@ -4,6 +4,10 @@ from waybill.exporter.verification.acceptance import (
     NoLedgerError as NoLedgerError,
     accept_findings as accept_findings,
 )
+from waybill.exporter.verification.collisions import (
+    Collision as Collision,
+    find_collisions as find_collisions,
+)
 from waybill.exporter.verification.continuity import claims as claims
 from waybill.exporter.verification.explanation import (
     Explanation as Explanation,

@@ -143,7 +143,7 @@ def explain(did: str, sources: Sequence[Source], root: Path | str, wanted: Wante
     records = tuple(folded.under(wanted.rule))
     parents = {record.parent_did for record in (*records, *(row.record for row in rows)) if record.parent_did}
     for body, _ in events:
-        if (event := _run_event(body)) is not None and _is_about(did, event):
+        if (event := run_event(body)) is not None and _is_about(did, event):
             parents.update(parents_of(event))
     return Explanation(did, tuple(steps), records, rows, unread.sentences, tuple(sorted(parents)))
 
@@ -159,20 +159,21 @@ def _stored_about(
     arrays: dict[_Key, list[str]] = {}
     events: dict[_Key, list[str]] = {}
     run_ids: set[str] = set()
-    for place, stored in _mentioning([did], sources):
+    for place, stored in mentioning([did], sources):
         key = (stored.body, stored.system_name or wanted.system_name)
         if stored.kind is Kind.PROVENANCE:
             arrays.setdefault(key, []).append(place)
-        elif (event := _run_event(stored.body)) and _is_about(did, event):
+        elif (event := run_event(stored.body)) and _is_about(did, event):
             run_ids.add(event.run.runId)
-    for place, stored in _mentioning(run_ids, sources) if run_ids else ():
-        event = _run_event(stored.body) if stored.kind is Kind.OPENLINEAGE else None
+    for place, stored in mentioning(run_ids, sources) if run_ids else ():
+        event = run_event(stored.body) if stored.kind is Kind.OPENLINEAGE else None
         if event and event.run.runId in run_ids:
             events.setdefault((stored.body, stored.system_name or wanted.system_name), []).append(place)
     return events, arrays
 
 
-def _mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[str, Stored]]:
+def mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[tuple[str, Stored]]:
+    """The stored entries that may contain one of these words, each with its place."""
     # As JSON writes them, with or without escapes: text that has neither is searched as it is.
     forms = {
         json.dumps(word, ensure_ascii=ascii_).encode()[1:-1] for word in words for ascii_ in (True, False)
@@ -188,7 +189,8 @@ def _mentioning(words: Collection[str], sources: Sequence[Source]) -> Iterator[t
                         yield source.place(part, stored.at), stored
 
 
-def _run_event(body: bytes) -> RunEvent | None:
+def run_event(body: bytes) -> RunEvent | None:
+    """The run event in a body; None if it contains none, or an unreadable one."""
     try:
         event = decode_event(body)
         parse_instant_us(event.eventTime)
@@ -210,7 +212,7 @@ def _fold_steps(
     of_runs = [
         (event, system, tuple(places))
         for (body, system), places in events.items()
-        if (event := _run_event(body)) is not None
+        if (event := run_event(body)) is not None
     ]
     steps: list[StepSeen] = []
     told: list[ProvenanceRecord] = []

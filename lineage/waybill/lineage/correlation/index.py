@@ -103,6 +103,13 @@ class CorrelationIndex:
         """The files that came directly from each file, sorted; without files that none came from."""
         return self._grouped(sql.CHILDREN, dids)
 
+    def conflicts(self) -> list[str]:
+        """The files of which events say different names, sources or sets of parents, sorted by did.
+
+        Two of their records may be a collision: see `find_collisions`.
+        """
+        return [cast("str", did) for (did,) in self._connection.execute(sql.CONFLICTS)]
+
     def _number_of(self, did: str) -> int | None:
         return cast("int | None", self._connection.execute(sql.NUMBER, (did,)).get)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
@@ -27,8 +27,10 @@ CREATE TABLE files (
     version TEXT,
     fingerprint TEXT,
     input_size INTEGER,
-    forced INTEGER
+    forced INTEGER,
+    conflict INTEGER
 ) STRICT;
+CREATE INDEX files_conflict ON files (did) WHERE conflict IS NOT NULL;
 CREATE INDEX files_fingerprint ON files (fingerprint, event_time) WHERE fingerprint IS NOT NULL;
 CREATE TABLE closure (
     child INTEGER NOT NULL,
@@ -47,6 +49,8 @@ WHERE event_time IS NOT NULL;
 CREATE VIEW correlation_details (id_event, field, JSON) AS
 SELECT did, 'filename', json_quote(filename) FROM files WHERE filename IS NOT NULL
 UNION ALL
+SELECT did, 'conflict', 'true' FROM files WHERE conflict IS NOT NULL
+UNION ALL
 SELECT did, key, fields -> key
 FROM files JOIN shared_details ON shared_details.number = files.shared, json_each(fields)
 WHERE key <> 'process';
@@ -64,16 +68,18 @@ SET_PLACE: Final = "INSERT INTO place VALUES (?, ?)"
 
 LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files"
 FILES: Final = """
-SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced
+SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
 FROM files WHERE did = ?
 """
 PUT_FILE: Final = """
-INSERT INTO files (did, number, event_time, filename, shared, version, fingerprint, input_size, forced)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO files (
+    did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (did) DO UPDATE SET
     event_time = excluded.event_time, filename = excluded.filename, shared = excluded.shared,
     version = excluded.version, fingerprint = excluded.fingerprint, input_size = excluded.input_size,
-    forced = excluded.forced
+    forced = excluded.forced, conflict = excluded.conflict
 """
 
 DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
@@ -109,6 +115,7 @@ WITH RECURSIVE reached (number) AS (
 )
 SELECT parent, child FROM reached JOIN closure ON parent = reached.number AND depth = 1
 """
+CONFLICTS: Final = "SELECT did FROM files WHERE conflict IS NOT NULL ORDER BY did"
 PARENTS: Final = """
 SELECT below.did, above.did
 FROM files AS below JOIN closure ON child = below.number AND depth = 1

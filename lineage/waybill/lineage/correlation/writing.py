@@ -8,7 +8,7 @@ nor repeats matter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 _BUSY_TIMEOUT_MS: Final = 30_000
 _DETAILS_REMEMBERED: Final = 10_000
 
-_Row = tuple[str, int, int | None, str | None, int | None, str | None, str | None, int | None, int | None]
+_Row = tuple[
+    str,
+    int,
+    int | None,
+    str | None,
+    int | None,
+    str | None,
+    str | None,
+    int | None,
+    int | None,
+    int | None,
+]
 """A row of the files."""
 
 
@@ -50,6 +61,7 @@ class _File(msgspec.Struct):
     fingerprint: str | None = None
     input_size: int | None = None
     forced: int | None = None
+    conflict: int | None = None
     details: _Details | None = None
 
 
@@ -117,6 +129,7 @@ class IndexWriter:
         files.update((did, _File(did, number)) for number, did in enumerate(new, last + 1))
         for seen in sightings:
             _merge(files[seen.did], seen)
+        self._note_other_parents(sightings, files, stored.keys())
         rows = ((did, self._row(file)) for did, file in files.items())
         self._connection.executemany(sql.PUT_FILE, [row for did, row in rows if row != stored.get(did)])
         self._add_edges(
@@ -127,6 +140,21 @@ class IndexWriter:
             )
         )
 
+    def _note_other_parents(
+        self, sightings: Iterable[Sighting], files: Mapping[str, _File], stored: Collection[str]
+    ) -> None:
+        """Note the files of which not every event that names parents names the same."""
+        with_parents = [seen for seen in sightings if seen.parents]
+        known: defaultdict[str, set[str]] = defaultdict(set)
+        dids = {seen.did: None for seen in with_parents if seen.did in stored}
+        for did, parent in self._connection.executemany(sql.PARENTS, [(did,) for did in dids]):
+            known[cast("str", did)].add(cast("str", parent))
+        for seen in with_parents:
+            named = {parent for parent in seen.parents if parent != seen.did}
+            if known[seen.did] and named and known[seen.did] != named:
+                files[seen.did].conflict = 1
+            known[seen.did] |= named
+
     def _stored(self, dids: Iterable[str]) -> dict[str, _Row]:
         rows = self._connection.executemany(sql.FILES, [(did,) for did in dids])
         return {row[0]: row for row in cast("Iterable[_Row]", rows)}
@@ -134,14 +162,14 @@ class IndexWriter:
     # -- details ---------------------------------------------------------------------------------------------
 
     def _file(self, row: _Row) -> _File:
-        did, number, event_time, filename, shared, version, fingerprint, input_size, forced = row
+        did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict = row
         details = None if shared is None else self._details_of(shared)
-        content = version, fingerprint, input_size, forced
+        content = version, fingerprint, input_size, forced, conflict
         return _File(did, number, event_time, filename, *content, details)
 
     def _row(self, file: _File) -> _Row:
         shared = None if file.details is None else self._number_of(file.details)
-        content = file.version, file.fingerprint, file.input_size, file.forced
+        content = file.version, file.fingerprint, file.input_size, file.forced, file.conflict
         return file.did, file.number, file.event_time, file.filename, shared, *content
 
     def _details_of(self, number: int) -> _Details:
@@ -193,6 +221,9 @@ class IndexWriter:
 
 def _merge(file: _File, seen: Sighting) -> None:
     """Add what was seen to what is known: commutative, associative and idempotent."""
+    is_other_name = file.filename is not None and seen.filename not in {None, file.filename}
+    if is_other_name or (file.details is not None and file.details.process != seen.process):
+        file.conflict = 1
     file.event_time = seen.at_ms if file.event_time is None else min(file.event_time, seen.at_ms)
     file.filename = _greater(file.filename, seen.filename)
     file.details = _with(file.details, seen)
