@@ -319,6 +319,35 @@ def test_records_are_counted_by_what_they_have(called: Run, kept: Kept) -> None:
     assert lines("--by", "state", "--data-sink", "nowhere") == ["state\tcount"]
 
 
+def test_open_files_are_found_by_what_they_began_with(called: Run, settings: Settings) -> None:
+    with Tracker(settings=settings.with_values({"provenance_annotations_allowed": "k"}, "test")) as tracker:
+        notes = {"k": "v", "secret": "x"}
+        with tracker.file("whole", data_source="in", annotations=notes) as file:
+            (part,) = file.split(["part"], data_source="parts")
+
+        def names(*arguments: str) -> list[str]:
+            done = called("find", "--open", "--home", settings.home, "--json", *arguments)
+            assert done.returncode == 0, done.stderr
+            return [json.loads(line)["filename"] for line in done.stdout.splitlines()]
+
+        for arguments in (
+            ["--parent", file.did.upper()],
+            ["--annotation", "k=v"],
+            ["--created-since", "1 hour ago", "--data-source", "parts"],
+            ["--created-until", "now", "--did", part.did],
+        ):
+            assert names(*arguments) == ["part"], arguments
+        for arguments in (
+            ["--parent", part.did],
+            ["--annotation", "k=w"],
+            ["--annotation", "secret=x"],
+            ["--created-until", "1h"],
+        ):
+            assert names(*arguments) == [], arguments
+        counted = called("find", "--open", "--count", "--home", settings.home).stdout
+        assert counted == "1\n"
+
+
 def test_an_answer_is_written_to_a_file_that_has_the_layout_s_columns(
     called: Run, kept: Kept, tmp_path: Path
 ) -> None:
@@ -443,7 +472,8 @@ def test_nothing_found_is_exit_code_0_and_says_where_it_looked(called: Run, home
         ["--created-until", "2026-01-01", "--created-since", "2026-01-02"],
         ["--no-data-sink", "--open"],
         ["--not-state", "error", "--open"],
-        ["--created-since", "1h", "--open"],
+        ["--missing-sink", "lake", "--open"],
+        ["--since", "1h", "--open"],
         ["--after", "nonsense"],
         ["--oldest", "--open"],
         ["--by", "colour"],

@@ -32,6 +32,7 @@ COMMANDS = {
     "trace": ("DID",),
     "explain": ("DID",),
     "sql": ("SELECT 1",),
+    "duplicates": (),
 }
 PYTHON: dict[str, Callable[[Kept], object]] = {
     "waybill.find": lambda kept: waybill.find(kept.home),

@@ -22,6 +22,7 @@ def as_json(run: OpenRunSeen) -> dict[str, Any]:
     """An open run as plain values."""
     return {
         "did": run.did,
+        "parent_did": run.parent_did,
         "system_name": run.system_name,
         "data_source": run.data_source,
         "filename": run.filename,

@@ -7,6 +7,7 @@ from waybill.cli.arguments import Csv, JsonLines
 from waybill.cli.home import existing_journal
 from waybill.cli.options import with_settings
 from waybill.cli.records import as_plain, instant_of, iso
+from waybill.exporter import reading
 from waybill.transport import Settings
 from waybill.transport.known_contents import repeated_contents
 
@@ -24,6 +25,7 @@ def duplicates(settings: Settings, *, as_json: JsonLines = False, as_csv: Csv = 
     \b
       waybill duplicates
     """
+    reading.allow(reading.os_user(), "duplicates")
     with existing_journal(settings) as journal:
         alike = [] if journal is None else list(repeated_contents(journal))
     files = [one for several in alike for one in several]

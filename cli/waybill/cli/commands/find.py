@@ -19,7 +19,7 @@ from waybill.cli.arrow import arrow_alone
 from waybill.cli.home import as_agreed, checked_root, existing_journal, files_into
 from waybill.cli.options import with_settings
 from waybill.exporter import reading
-from waybill.facets import FinalState, record_key
+from waybill.facets import AnnotationRule, FinalState, record_key
 from waybill.facets.merge_rule import RecordKey
 from waybill.transport import Journal, Settings, WaybillError
 
@@ -444,10 +444,6 @@ def _refuse_what_has_ended(query: Query, others: Mapping[str, object]) -> None:
         "--not-data-sink": query.not_data_sinks,
         "--no-data-sink": query.has_data_sink is False,
         "--missing-sink": query.missing_sink,
-        "--created-since": query.created_since_ms is not None,
-        "--created-until": query.created_until_ms is not None,
-        "--parent": query.parent_did,
-        "--annotation": query.annotations,
         "--since": query.since_ms,
         "--until": query.until_ms,
         "--oldest": query.oldest_first,
@@ -472,8 +468,9 @@ def _find_open(
 
     unread: list[str] = []
     with existing_journal(settings) as journal:
-        runs = open_runs(journal, as_agreed(settings, journal), unread) if journal else []
-    found = [run for run in runs if _is_asked_for(run, query)]
+        agreed = as_agreed(settings, journal)
+        runs = open_runs(journal, agreed, unread) if journal else []
+    found = [run for run in runs if _is_asked_for(run, query, agreed.annotation_rule)]
     shown = [] if is_counted else found[:limit]
     if is_counted:
         counts.show_total(len(found), as_json=form.as_json, as_csv=form.as_csv)
@@ -491,12 +488,20 @@ def _find_open(
         console.note(f"nothing is open in {settings.home}")
 
 
-def _is_asked_for(run: OpenRunSeen, query: Query) -> bool:
+def _is_asked_for(run: OpenRunSeen, query: Query, rule: AnnotationRule) -> bool:
     from waybill.exporter.query import spellings_of
 
     if query.filename is not None and not fnmatch.fnmatchcase(run.filename or "", query.filename):
         return False
-    if query.did is not None and run.did not in spellings_of(query.did):
+    dids = (query.did, run.did), (query.parent_did, run.parent_did)
+    if any(asked is not None and told not in spellings_of(asked) for asked, told in dids):
+        return False
+    if query.created_since_ms is not None and run.began_ms < query.created_since_ms:
+        return False
+    if query.created_until_ms is not None and run.began_ms >= query.created_until_ms:
+        return False
+    # What a record would not have is not asked for here either.
+    if query.annotations.items() - (rule.kept(run.annotations) or {}).items():
         return False
     wanted = (query.system_name, run.system_name), (query.data_source, run.data_source)
     return all(asked in {None, told} for asked, told in wanted)

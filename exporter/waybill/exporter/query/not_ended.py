@@ -30,27 +30,33 @@ class _File(msgspec.Struct, rename="camel"):
     """The fields in the facet of a file that has begun."""
 
     did: str | None = None
+    parent_did: str | None = None
     system_name: str | None = None
     data_source: str | None = None
     filename: str | None = None
+    annotations: dict[str, object] | None = None
 
 
 class OpenRunSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A file or run that began and has not ended.
 
     Attributes:
+        parent_did: the file that it was split from; for a run without the facet, its parent run.
         system_name: that of the file; for a run without the facet, the namespace of its job.
         data_source: where the file came in; for a run without the facet, the name of its job.
         filename: None for a run without the facet.
+        annotations: those that it began with, whether or not they are allowed in a record.
         began_ms: when its first entry was received, in epoch milliseconds.
         last_ms: when its last entry was received.
         begun: the values that its end has to repeat.
     """
 
     did: str
+    parent_did: str | None
     system_name: str
     data_source: str
     filename: str | None
+    annotations: dict[str, str]
     began_ms: int
     last_ms: int
     begun: OpenRun
@@ -170,9 +176,11 @@ def _seen(begun: OpenRun, began_ms: int, last_ms: int) -> OpenRunSeen:
         file = _File()
     return OpenRunSeen(
         did=file.did or begun.run_id,
+        parent_did=file.parent_did or begun.parent_id,
         system_name=file.system_name or begun.namespace,
         data_source=file.data_source or begun.name,
         filename=file.filename,
+        annotations={key: text for key, text in (file.annotations or {}).items() if isinstance(text, str)},
         began_ms=began_ms,
         last_ms=last_ms,
         begun=begun,
