@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import pickle
@@ -152,6 +153,7 @@ def test_python_m_waybill_is_the_command(tmp_path: Path) -> None:
     assert done.stdout == f"waybill {waybill.__version__}\n"
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Every module of every room, by its dotted name."""
     paths = [(room, path) for room in ROOMS for path in sources(room) if path.suffix == ".py"]
@@ -173,6 +175,7 @@ def shelf(module: str) -> str:
     return ".".join(module.split(".")[:3])
 
 
+@functools.cache
 def face_of(package: str) -> set[str]:
     """What others may import of it: what a package imports, of a module what has no underscore."""
     path = modules()[package]
