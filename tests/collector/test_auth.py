@@ -18,6 +18,8 @@ from served import JSON, Collector, event, reply_of
 
 from waybill.collector import Keys, Role
 from waybill.collector.openapi import description
+from waybill.exporter import Query
+from waybill.lineage import CollectorReadError, Lineage
 from waybill.marquez import Counters
 from waybill.marquez.links import CollectorLinks
 from waybill.transport import Journal
@@ -51,6 +53,17 @@ def guarded(keys: dict[str, str]) -> Iterator[Collector]:
     yield collector
     collector.process.kill()
     collector.process.communicate()
+
+
+def test_python_asks_with_the_key_of_the_settings(
+    guarded: Collector, keys: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", keys["read"])
+    assert Lineage.open(guarded.url).find(Query(did="none")) == []
+    monkeypatch.setenv("OPENLINEAGE_API_KEY", keys["emit"])
+    with pytest.raises(CollectorReadError, match="403: the key emit does not have the role read") as refused:
+        Lineage.open(guarded.url).count()
+    assert keys["emit"] not in str(refused.value)
 
 
 @pytest.mark.parametrize(

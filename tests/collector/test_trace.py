@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import pickle
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -18,8 +20,10 @@ from served import Collector, without_runner
 
 from waybill.collector.endpoints import trace
 from waybill.collector.http import Problem
-from waybill.lineage import Journey, Lineage, ToldJourney
-from waybill.transport import Journal
+from waybill.exporter import Query
+from waybill.facets import FinalState
+from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney, remote as client
+from waybill.transport import Journal, NotFoundError
 from waybill.transport.config import obey
 
 if TYPE_CHECKING:
@@ -65,6 +69,52 @@ def test_the_journey_is_the_one_that_the_home_has(shared: Collector) -> None:
         assert asked(shared, did) == lineage.trace(did)
     assert asked(shared, YEAR.upper()).did == YEAR
     assert shared.get(f"/trace/{YEAR}").json == shared.get(f"/api/v1/trace/{YEAR}").json
+
+
+def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
+    home, remote = Lineage.open(shared.home), Lineage.open(shared.url)
+    assert remote.trace(ODD) == home.trace(ODD)
+    assert remote.trace(YEAR, up=False, depth=1) == home.trace(YEAR, up=False, depth=1)
+    assert remote.descendants(FIRST) == []
+    for query in (
+        Query(),
+        Query(did=ODD),
+        Query(filename=ODD, oldest_first=True, limit=1),
+        Query(parent_did=YEAR, final_state=(FinalState.ERROR, FinalState.SPLIT)),
+        Query(not_final_states=(FinalState.ERROR,), has_data_sink=True, not_data_sinks=("lake",)),
+        Query(since_ms=2_500, until_ms=2_501, created_since_ms=1_000, created_until_ms=1_001),
+        Query(until_ms=2_500),
+        Query(annotations={"k": "v=w"}),
+        Query(missing_sink="lake", data_source="in"),
+    ):
+        assert remote.find(query) == home.find(query)
+        assert remote.stats(query) == home.stats(query)
+    assert remote.count() == len(RECORDS)
+
+
+def test_a_collector_is_asked_a_page_at_a_time(shared: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_PAGE_RECORDS", 2)
+    asked = Lineage.open(shared.url)
+    assert asked.find() == Lineage.open(shared.home).find()
+    assert asked.find(Query(limit=3, oldest_first=True)) == asked.find(Query(oldest_first=True))[:3]
+
+
+def test_what_a_collector_refuses_is_a_typed_error(shared: Collector) -> None:
+    lineage = Lineage.open(shared.url)
+    with pytest.raises(NotFoundError, match="no record has the did nothing"):
+        lineage.trace("nothing")
+    with pytest.raises(CollectorReadError, match="takes one did in a question"):
+        lineage.find(Query(dids=frozenset({"a"})))
+    with pytest.raises(CollectorReadError, match="400: the parameter data_sink contains a NUL"):
+        lineage.find(Query(data_sink="\0"))
+    with pytest.raises(CollectorReadError, match="give the address that `waybill serve` says") as error:
+        Lineage.open(f"{shared.url}/health/live").find()
+    assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://user:secret@127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(CollectorReadError, match="cannot be reached") as error:
+        Lineage.open(url).find()
+    assert "secret" not in str(error.value)
 
 
 def test_it_is_told_as_the_command_tells_it_but_for_the_instants(shared: Collector) -> None:

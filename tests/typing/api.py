@@ -120,6 +120,7 @@ from waybill.facets import (
     records_of,
 )
 from waybill.lineage import (
+    CollectorReadError,
     CorrelationIndex,
     Journey,
     JourneyFile,
@@ -616,7 +617,7 @@ def records_are_found_again(root: Path, journal: Journal, settings: Settings) ->
         known = read_as_of(settings.root, journal, [], 1, system_name="edge", rule=rule, on_batch=print)
         assert_type(known, list[waybill.ProvenanceRecord])
     except EntriesGoneError as error:
-        assert_type(error.at + error.what, str)
+        assert_type(str(error), str)
     assert_type(tables, int)
 
 
@@ -685,6 +686,10 @@ def the_journey_of_a_file() -> None:
     assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
     assert_type([file.did for file in lineage.descendants("0193")], list[str])
     assert_type(trace(lineage.find, "0193"), Journey)
+    try:
+        lineage = Lineage.open("http://localhost:8090")
+    except CollectorReadError as error:
+        assert_type(error.url + error.what, str)
     with open_kin(Path("home")) as kin:
         assert_type(kin, Kin)
         assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from waybill.lineage.kin import Kin as Kin, open_kin as open_kin
     from waybill.lineage.lineage import Lineage as Lineage
     from waybill.lineage.records import MissingPackageError as MissingPackageError, Records as Records
+    from waybill.lineage.remote import CollectorReadError as CollectorReadError
     from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
@@ -27,6 +28,7 @@ _PACKAGES = {
     "waybill.lineage.kin": {"Kin", "open_kin"},
     "waybill.lineage.lineage": {"Lineage"},
     "waybill.lineage.records": {"MissingPackageError", "Records"},
+    "waybill.lineage.remote": {"CollectorReadError"},
     "waybill.lineage.tracing": {"trace", "trace_as_of"},
 }
 """The package of each name."""

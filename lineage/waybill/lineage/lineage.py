@@ -22,43 +22,62 @@ if TYPE_CHECKING:
 
     from waybill.lineage.files import JourneyFile
     from waybill.lineage.journey import Journey
+    from waybill.lineage.remote import CollectorClient
 
 
 class Lineage:
-    """The records of a home or a root, to read only.
+    """The records of a home, of a root or of a collector, to read only.
 
     Each question sees every record that was accepted before it, whether or not it is in a file yet, as
     `waybill find` does. A run that has ended and may still change is left out.
     """
 
-    def __init__(self, folder: Path, asker: Asker = PYTHON) -> None:
+    def __init__(
+        self, folder: Path, asker: Asker = PYTHON, *, collector: CollectorClient | None = None
+    ) -> None:
         self._folder = folder
+        self._collector = collector
         self._catalog = Catalog()
         self._asker = asker
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
-        """Open a home, or a root that is no home.
+    def open(cls, place: str | os.PathLike[str] | None = None, *, asker: Asker = PYTHON) -> Lineage:
+        """Open a home, a root that is no home, or a collector.
+
+        Over HTTP, each method also raises `CollectorReadError`, and a question about a set of dids is one of
+        these errors. The key is that of the setting `marquez_api_key`, `OPENLINEAGE_API_KEY` in the
+        environment; it needs the role read.
 
         Args:
-            folder: its path; None: the home of the settings, as the command `waybill` would take it.
-            asker: who asks, where a program asks for somebody else.
+            place: its path, or the URL of a collector; None: the home of the settings, as the command
+                `waybill` would take it.
+            asker: who asks, where a program asks for somebody else; a collector goes by the key.
 
         Raises:
             NotFoundError: there is no such folder.
             SettingsError: a setting is invalid.
         """
-        place = Settings.load({}, origin="Lineage.open").home if folder is None else Path(folder)
+        if isinstance(place, str) and place.startswith(("http://", "https://")):
+            from waybill.lineage.remote import CollectorClient
+
+            settings = Settings.load({}, origin="Lineage.open")
+            client = CollectorClient(place, settings.marquez_api_key)
+            return cls(settings.home, asker, collector=client)
+        place = Settings.load({}, origin="Lineage.open").home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
         return cls(place, asker)
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
+        if self._collector is not None:
+            return self._collector.find(query or Query())
         return Records(find(self._folder, query, list_files=self._catalog.list_files, asker=self._asker))
 
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
+        if self._collector is not None:
+            return self._collector.stats(query or Query())
         return stats(self._folder, query, list_files=self._catalog.list_files, asker=self._asker)
 
     def count(self, query: Query | None = None) -> int:
@@ -88,6 +107,8 @@ class Lineage:
             EntriesGoneError: what was known at that instant cannot be said any more.
             IncompleteError: a file or an entry could not be read.
         """
+        if self._collector is not None:
+            return self._collector.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
         with open_kin(self._folder) as kin:
             journey = trace(self.find, did, up=up, down=down, depth=depth, kin=kin)
         if as_of_ms is None:

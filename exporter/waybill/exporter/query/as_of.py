@@ -53,23 +53,7 @@ _CHUNK_BYTES: Final = 16 * 2**20
 
 
 class EntriesGoneError(WaybillError):
-    """What was known at an instant cannot be said: entries that may tell it are no longer stored.
-
-    Args:
-        at: the instant, ISO 8601.
-        what: what is missing, as the beginning of a sentence.
-    """
-
-    def __init__(self, at: str, what: str) -> None:
-        super().__init__(at, what)
-        self.at = at
-        self.what = what
-
-    def __str__(self) -> str:
-        return (
-            f"{self.what} neither in the journal nor in the archive, so what was known at {self.at} cannot "
-            "be said; ask for what is known now"
-        )
+    """What was known at an instant cannot be said: entries that may tell it are no longer stored."""
 
 
 def read_as_of(
@@ -111,17 +95,14 @@ def read_as_of(
         heard.add(entries)
         had = had.adding([name])
         on_batch()
-    at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if lost := sum(last - first + 1 for spans in needed.minus(had).ranges.values() for first, last in spans):
-        raise EntriesGoneError(at, f"{counted(lost, 'entry of its time is', 'entries of its time are')}")
+        raise _gone(f"{counted(lost, 'entry of its time is', 'entries of its time are')}", at_ms)
     if runs := {record.did for record in heard.lacking(records)}:
         for entries in _of_runs(root, journal, runs):
             heard.add_runs(entries, runs)
             on_batch()
     if unknown := heard.lacking(records):
-        raise EntriesGoneError(
-            at, f"{counted(len(unknown), 'record was', 'records were')} made of events that are"
-        )
+        raise _gone(f"{counted(len(unknown), 'record was', 'records were')} made of events that are", at_ms)
     if heard.unread:
         raise IncompleteError(tuple(heard.unread))
     return heard.by_then()
@@ -187,6 +168,14 @@ class _Heard:
                 yield entry
             else:
                 self.unread[f"entry {entry.seq} cannot be read ({entry.damage})"] = None
+
+
+def _gone(what: str, at_ms: int) -> EntriesGoneError:
+    at = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return EntriesGoneError(
+        f"{what} neither in the journal nor in the archive, so what was known at {at} cannot be said; ask "
+        "for what is known now"
+    )
 
 
 def _leave_out(entry: Entry, error: Exception) -> None:

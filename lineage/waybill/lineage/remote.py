@@ -1,0 +1,163 @@
+"""Asking a collector over HTTP, with the same answers and errors as a home."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, TypeVar
+from urllib.parse import quote, urljoin
+
+import msgspec
+import requests
+
+from waybill.exporter import IncompleteError, Query
+from waybill.exporter.query import EntriesGoneError, Stats
+from waybill.facets import ProvenanceRecord
+from waybill.lineage.journey import Journey, ToldJourney
+from waybill.lineage.records import Records
+from waybill.marquez.backend import open_session, shown
+from waybill.marquez.links import RECORDS_PATH
+from waybill.transport import NotFoundError, WaybillError
+
+if TYPE_CHECKING:
+    from requests import Response
+
+_PAGE_RECORDS: Final = 1_000
+_TIMEOUTS_S: Final = (5.0, 90.0)
+"""To connect, and between the parts of an answer: a collector may take 60 s to find a journey."""
+
+_SAME: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename", "missing_sink")
+"""Conditions that have the same name over HTTP."""
+
+_T = TypeVar("_T")
+
+
+class CollectorReadError(WaybillError):
+    """A collector does not answer, refuses a question, or the server is no collector.
+
+    Args:
+        url: its address, without secrets.
+        what: the problem and what to do about it, as the end of a sentence.
+    """
+
+    def __init__(self, url: str, what: str) -> None:
+        super().__init__(url, what)
+        self.url = url
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"the collector at {self.url} {self.what}"
+
+
+class _Problem(msgspec.Struct):
+    """The part of a problem (RFC 9457) that is shown."""
+
+    detail: str
+    errors: tuple[str, ...] = ()
+
+
+class CollectorClient:
+    """Asks one collector; for its methods see `Lineage`.
+
+    Args:
+        url: its address.
+        api_key: a key with the role read; None: the collector has no keys.
+    """
+
+    def __init__(self, url: str, api_key: str | None) -> None:
+        self._url = f"{url.rstrip('/')}/"
+        self._shown = shown(url)
+        self._session = open_session(url, api_key)
+
+    def find(self, query: Query) -> Records:
+        """The records that answer a query, a page at a time."""
+        found = Records()
+        params = self._params_of(query)
+        params.append(("order", "oldest" if query.oldest_first else "newest"))
+        if query.after is not None:
+            params.append(("after", query.after))
+        left = query.limit
+        url: str | None = urljoin(self._url, RECORDS_PATH[1:])
+        params.append(("limit", str(min(_PAGE_RECORDS, left or _PAGE_RECORDS))))
+        while url is not None and (left is None or left > 0):
+            response = self._get(url, params)
+            part = self._decoded(response, list[ProvenanceRecord])[:left]
+            found += part
+            left = None if left is None else left - len(part)
+            following = response.links.get("next")
+            url, params = (None if following is None else urljoin(response.url, following["url"])), []
+        return found
+
+    def stats(self, query: Query) -> Stats:
+        """The number of records that answer a query, by kind."""
+        url = urljoin(self._url, f"{RECORDS_PATH[1:]}/stats")
+        return self._decoded(self._get(url, self._params_of(query)), Stats)
+
+    def trace(self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None) -> Journey:
+        """The journey of a file."""
+        given = {"up": str(up).lower(), "down": str(down).lower(), "depth": depth, "as_of": as_of_ms}
+        params = [(name, str(value)) for name, value in given.items() if value is not None]
+        response = self._get(urljoin(self._url, f"api/v1/trace/{quote(did, safe='')}"), params, about=did)
+        return Journey.of(self._decoded(response, ToldJourney))
+
+    def _params_of(self, query: Query) -> list[tuple[str, str]]:
+        if query.dids is not None or query.parent_dids is not None:
+            raise CollectorReadError(
+                self._shown, "takes one did in a question, not a set of them; ask about one after the other"
+            )
+        states = [query.final_state] if isinstance(query.final_state, str) else query.final_state or ()
+        last = {
+            "to": None if query.until_ms is None else query.until_ms - 1,
+            "created_to": None if query.created_until_ms is None else query.created_until_ms - 1,
+        }
+        single = {
+            **{name: getattr(query, name) for name in _SAME},
+            "from": query.since_ms,
+            "created_from": query.created_since_ms,
+            **last,
+            "no_data_sink": None if query.has_data_sink is None else str(not query.has_data_sink).lower(),
+        }
+        several: dict[str, Collection[str]] = {
+            "final_state": states,
+            "not_final_state": query.not_final_states,
+            "not_data_sink": query.not_data_sinks,
+            "annotation": [f"{key}={value}" for key, value in query.annotations.items()],
+        }
+        return [
+            *((name, str(value)) for name, value in single.items() if value is not None),
+            *((name, str(value)) for name, values in several.items() for value in values),
+        ]
+
+    def _get(self, url: str, params: list[tuple[str, str]], *, about: str = "") -> Response:
+        try:
+            response = self._session.get(url, params=params, timeout=_TIMEOUTS_S, allow_redirects=False)
+        except (requests.RequestException, ValueError) as error:
+            # Its text may show the key or a password in the address.
+            what = f"cannot be reached ({type(error).__name__}); check the address and whether it runs"
+            raise CollectorReadError(self._shown, what) from None
+        if response.status_code == HTTPStatus.OK:
+            return response
+        raise self._error_of(response, about)
+
+    def _error_of(self, response: Response, about: str) -> WaybillError:
+        try:
+            problem = msgspec.json.decode(response.content, type=_Problem)
+        except msgspec.MsgspecError:
+            return self._is_none(f"answers {response.status_code}")
+        status = response.status_code
+        if status == HTTPStatus.NOT_FOUND:
+            return NotFoundError(problem.detail) if about else self._is_none("answers 404")
+        if status == HTTPStatus.GONE:
+            return EntriesGoneError(problem.detail)
+        if problem.errors:
+            return IncompleteError(problem.errors)
+        return CollectorReadError(self._shown, f"answers {status}: {problem.detail}")
+
+    def _decoded(self, response: Response, kind: type[_T]) -> _T:
+        try:
+            return msgspec.json.decode(response.content, type=kind)
+        except msgspec.MsgspecError:
+            raise self._is_none("does not answer as a collector does") from None
+
+    def _is_none(self, what: str) -> CollectorReadError:
+        return CollectorReadError(self._shown, f"{what}; give the address that `waybill serve` says")
