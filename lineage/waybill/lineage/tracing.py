@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Ask = Callable[[Query], Iterable[ProvenanceRecord]]
 """Answers a query with all its records, in any order."""
 
-_DIDS_AT_ONCE: Final = 20_000
+_DIDS_AT_ONCE: Final = 200_000
+"""About 20 MB of texts."""
 
 _Found = dict[str, list[ProvenanceRecord]]
 """The records of each file of the journey, by its did; none for a file of which only the did is known."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 _LOOKED_UP_MAX: Final = 64
+_AS_WAYBILL_SPELLS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EMPTY_CLASS: Final = re.compile(r"\[!?\]")
 
 
@@ -41,6 +42,8 @@ def spellings_of(*dids: str) -> tuple[str, ...]:
     spelled: dict[str, None] = {}
     for did in dids:
         spelled[did] = None
+        if _AS_WAYBILL_SPELLS.fullmatch(did):
+            continue
         with contextlib.suppress(ValueError):
             spelled[str(UUID(did))] = None
     return tuple(spelled)
