@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, cast
 
 import apsw
-import msgspec
 
 from waybill.lineage.correlation import sql
 from waybill.transport.known_contents import INDEX_NAME
@@ -125,9 +124,7 @@ class CorrelationIndex:
 
     def _grouped(self, query: str, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
-        # One statement about all of them: one for each takes several times as long.
-        asked = msgspec.json.encode(list(dids)).decode()
-        for did, other in self._connection.execute(query, (asked,)):
+        for did, other in self._connection.executemany(query, [(did,) for did in dids]):
             found[cast("str", did)].append(cast("str", other))
         return {did: tuple(sorted(others)) for did, others in found.items()}
 

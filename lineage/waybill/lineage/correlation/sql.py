@@ -120,11 +120,11 @@ PARENTS: Final = """
 SELECT below.did, above.did
 FROM files AS below JOIN closure ON child = below.number AND depth = 1
 JOIN files AS above ON above.number = parent
-WHERE below.did IN (SELECT value FROM json_each(?))
+WHERE below.did = ?
 """
 CHILDREN: Final = """
 SELECT above.did, below.did
 FROM files AS above JOIN closure ON parent = above.number AND depth = 1
 JOIN files AS below ON below.number = child
-WHERE above.did IN (SELECT value FROM json_each(?))
+WHERE above.did = ?
 """
