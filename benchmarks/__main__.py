@@ -22,6 +22,7 @@ BENCHMARKS = (
     ("ingest",),
     ("ingest", "--backends"),
     ("steady", "--rate", "20000", "40000", "80000", "--seconds", "60"),
+    ("correlation",),
     ("delivery",),
     ("delivery", "--waiting"),
     ("delivery", "--flow"),
