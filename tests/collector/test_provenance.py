@@ -249,6 +249,8 @@ def test_any_text_is_only_data_in_every_filter(shared: Collector, odd: str) -> N
         ("partial=perhaps", "partial"),
         ("not_final_state=LOST", "not_final_state"),
         ("annotation=k", "annotation"),
+        ("after=nonsense", "after"),
+        ("order=best", "order"),
         ("no_data_sink=1", "no_data_sink"),
         ("missing_sink=a&missing_sink=b", "missing_sink"),
     ],

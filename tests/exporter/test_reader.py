@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import chain
 from pathlib import Path, PurePosixPath
 
+import pyarrow.parquet as pq
 import pytest
 from growth import check_linear
 from hypothesis import given, settings, strategies as st
@@ -44,6 +45,7 @@ from waybill.exporter.query import (
     cursor_of,
     scan,
     sums_of,
+    write_answer,
 )
 from waybill.facets import FinalState, ProvenanceRecord, merge_all, record_key
 from waybill.facets.arrow import SCHEMA, from_table, to_table
@@ -190,6 +192,29 @@ def test_sums_count_each_record_once_by_what_it_has(
     sums = sums_of(tables, by)
     assert sums == counts
     assert list(sums) == sorted(sums, key=lambda kind: [(one is not None, one) for one in kind])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_an_answer_s_file_is_whole_wherever_writing_stops(
+    layout: Layout, tmp_path: Path, *, replace: bool
+) -> None:
+    layout.write(record("a"))
+    path, survived = tmp_path / "found.parquet", False
+    for at in range(1, 20):
+        path.unlink(missing_ok=True)
+        if replace:
+            path.write_bytes(b"before")
+        try:
+            write_answer(scan(layout.root), path, replace=replace, files=StoppingFiles(at))
+            survived = True
+        except StoppedError:
+            is_before = path.read_bytes() == b"before" if path.exists() else not replace
+            assert is_before or pq.read_table(path).num_rows == 1
+        if survived:
+            break
+    assert survived
+    assert at > 3
+    assert pq.read_table(path).num_rows == 1
 
 
 def test_a_large_hour_is_read_in_parts_of_about_so_many_rows(layout: Layout) -> None:
