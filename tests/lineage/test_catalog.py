@@ -3,19 +3,22 @@ from __future__ import annotations
 import functools
 import shutil
 import tempfile
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings as hypothesis_settings, strategies as st
 from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, record, records_strategy
 
 from waybill.exporter import Query, age_off, find
 from waybill.exporter.names import hour_of
 from waybill.exporter.query import list_all
 from waybill.facets import ProvenanceRecord, merge_all
-from waybill.lineage.catalog import Catalog, forget_catalog, keep_catalog, keep_step
+from waybill.lineage import Lineage
+from waybill.lineage.catalog import Catalog, forget_catalog, keep_catalog, keep_step, open_catalog
+from waybill.transport import Journal, Settings, Tracker, flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,7 +76,7 @@ def change(layout: Layout, what: str, records: list[ProvenanceRecord]) -> None:
         forget_catalog(layout.root)
 
 
-@settings(max_examples=20)
+@hypothesis_settings(max_examples=20)
 @given(CHANGES, st.lists(QUERIES, min_size=3, max_size=6))
 def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which_order(
     changes: list[tuple[str, list[ProvenanceRecord]]], queries: list[Query]
@@ -96,7 +99,7 @@ def listed(root: Path, query: Query) -> set[str]:
 
 
 @given(st.lists(records_strategy(), max_size=12), QUERIES)
-@settings(max_examples=15)
+@hypothesis_settings(max_examples=15)
 def test_the_files_that_are_read_are_those_that_hold_every_text_asked_for(
     records: list[ProvenanceRecord], query: Query
 ) -> None:
@@ -320,3 +323,31 @@ def test_list_all_lists_what_the_folders_have(layout: Layout) -> None:
     layout.write(record("a"))
     layout.compactor().compact()
     assert list_all(layout.root, Query(), ()).hours == {hour_of(START_MS)}
+
+
+def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker:
+        for name in ("a.csv", "b.csv"):
+            with tracker.file(name, data_source="sftp") as file:
+                file.egress("lake")
+    report = flush(settings)
+    assert (report.left, report.problems) == ({}, {})
+    files = Catalog().list_files(settings.root, Query(filename="c.csv"), ())
+    assert list(files.hours) == []
+    assert len(Lineage.open(settings.home).find(Query(filename="a.csv"))) == 1
+
+
+def test_a_catalog_that_cannot_be_written_holds_up_no_journal(settings: Settings) -> None:
+    with Tracker(settings=settings) as tracker, tracker.file("a.csv", data_source="sftp") as file:
+        file.egress("lake")
+    (settings.root / CATALOG).parent.mkdir(parents=True, exist_ok=True)
+    (settings.root / CATALOG).write_text("somebody's file")
+    assert set(flush(settings).problems) == {"catalog"}
+    with closing(Journal(settings.home)) as journal:
+        keeper = open_catalog(journal, settings)
+        assert keeper is not None
+        problem = keeper.step().problem
+        assert problem is not None
+        assert "cannot be written" in problem
+        assert journal.cursor("catalog") == journal.cursor("layout")
+    assert len(Lineage.open(settings.home).find(Query(filename="a.csv"))) == 1

@@ -130,6 +130,7 @@ from waybill.lineage import (
     Records,
     ToldFile,
     ToldJourney,
+    open_catalog,
     open_correlation,
     open_kin,
     trace,
@@ -711,6 +712,7 @@ def the_journey_of_a_file() -> None:
     if (index := CorrelationIndex.open(Path("home"))) is not None:
         assert_type(index.ancestors("0193"), list[tuple[str, int]])
         assert_type(index.parents_of(["0193"]), dict[str, tuple[str, ...]])
+    assert callable(open_catalog)
     assert callable(open_correlation)
     for draw in (mermaid, dot, svg):
         assert_type(draw(outline(journey, folded_from=None), about=journey.did), str)

@@ -12,6 +12,7 @@ from waybill.cli import console
 from waybill.cli.options import ORIGIN
 from waybill.exporter.directory import is_root
 from waybill.exporter.names import ARCHIVE, LAYOUT
+from waybill.lineage.catalog import CATALOG
 from waybill.lineage.correlation import CORRELATION
 from waybill.transport import Journal, NotFoundError, Settings, locks
 from waybill.transport.config import (
@@ -26,7 +27,7 @@ from waybill.transport.config import (
 from waybill.transport.journal import has_traces
 from waybill.transport.root import check_root
 
-_OF_FILES: Final = frozenset({ARCHIVE, CORRELATION, LAYOUT})
+_OF_FILES: Final = frozenset({ARCHIVE, CATALOG, CORRELATION, LAYOUT})
 """The projections that are not backends."""
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
+    from waybill.lineage.catalog import open_catalog as open_catalog
     from waybill.lineage.correlation import (
         CorrelationIndex as CorrelationIndex,
         open_correlation as open_correlation,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from waybill.lineage.tracing import trace as trace, trace_as_of as trace_as_of
 
 _PACKAGES = {
+    "waybill.lineage.catalog": {"open_catalog"},
     "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
     "waybill.lineage.files": {"JourneyFile"},
     "waybill.lineage.journey": {"Journey", "ToldFile", "ToldJourney"},

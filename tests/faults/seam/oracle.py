@@ -165,6 +165,10 @@ def _belongs(path: Path) -> bool:
         return len(parts) == 5 and parts[4].endswith(".parquet") and not parts[4].startswith(".")
     if parts[:2] in {("provenance", "ledger"), ("provenance", "seals")}:
         return len(parts) == 4 and parts[3].endswith((".json", ".jsonl")) and not parts[3].startswith(".")
+    if parts[:2] == ("provenance", "catalog"):
+        return len(parts) == 3 and (
+            parts[2] in {"catalog", ".lock"} or parts[2].endswith((".files", ".keys"))
+        )
     if parts[:2] == ("provenance", "filed"):  # a power cut may bring one back, which is harmless
         return len(parts) == 5 and parts[4].endswith(".json")
     if len(parts) == 2 and parts[1] == FOLDER_MARK:

@@ -30,7 +30,8 @@ def catalog(
     """Make the catalog of a root, or bring it up to date.
 
     The catalog tells which compacted files have a did, a parent, a file name or an annotation, so that a
-    question opens few files instead of all. Files that it does not know yet are opened as before, so an
+    question opens few files instead of all. A runner keeps up the catalog of its own root; use this command
+    for a root without one. Files that it does not know yet are opened as before, so an
     answer never lacks them. An interrupted command continues where it stopped. The catalog is derived from
     the files, below provenance/catalog in the root; you can delete it at any time. Exit code 1 if a file
     cannot be read.

@@ -31,7 +31,7 @@ _WINDOW_ROWS: Final = 125_000
 _BACKLOGS_MAX: Final = 8
 """How often the unfiled entries may be read for one query, one span of time each time."""
 
-_SLOW: Final = "slow: the catalog is damaged, and is made again by the runner or `waybill catalog`"
+_SLOW: Final = "slow: the catalog cannot be used until the runner or `waybill catalog` has made it again"
 _NOT_ALL_RUNS: Final = "incomplete: too many runs are not filed yet"
 _UNREAD_NAMED_MAX: Final = 100
 

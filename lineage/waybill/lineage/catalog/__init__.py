@@ -12,10 +12,12 @@ if TYPE_CHECKING:
         keep_catalog as keep_catalog,
         keep_step as keep_step,
     )
+    from waybill.lineage.catalog.projection import CATALOG as CATALOG, open_catalog as open_catalog
 
 _PACKAGES = {
     "waybill.lineage.catalog.listing": {"Catalog"},
     "waybill.lineage.catalog.making": {"CatalogReport", "forget_catalog", "keep_catalog", "keep_step"},
+    "waybill.lineage.catalog.projection": {"CATALOG", "open_catalog"},
 }
 """The module of each name."""
 

@@ -36,6 +36,7 @@ from waybill.lineage.catalog.contents import (
 from waybill.lineage.catalog.keys import wanted_hashes
 from waybill.lineage.catalog.runs import Run
 from waybill.lineage.catalog.sealing import DamagedError, set_aside
+from waybill.transport.errors import reason_of
 
 if TYPE_CHECKING:
     from waybill.exporter import Query
@@ -76,6 +77,12 @@ class Catalog:
                 return listed or list_all(root, query, unfiled)
             except FileNotFoundError:
                 continue  # It was replaced in this moment.
+            except OSError as error:
+                # If it is the root that cannot be read, listing all files says so.
+                self.problem = (
+                    f"{root / CATALOG} cannot be read ({reason_of(error)}); until it can, answers take longer"
+                )
+                break
             except DamagedError as error:
                 set_aside(error)
                 self.problem = str(error)

@@ -118,7 +118,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = True
     lineage_enabled: Annotated[
         bool,
-        _agreed("", "Keep an index of which file came from which, beside the provenance files.", "on"),
+        _agreed("", "Keep an index of which file came from which, and the root's catalog.", "on"),
     ] = True
     lineage_ancestors_max: Annotated[
         int,

@@ -1,0 +1,101 @@
+"""The catalog as a projection: whoever files the records of a home keeps up the catalog of its root.
+
+It reads no entries. Its cursor follows the layout's, so that a flush waits until the catalog has what the
+flush compacted. The cursor also moves on when the catalog cannot be written, since no entry has to be kept
+for it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from waybill.exporter.names import LAYOUT
+from waybill.transport.errors import RootError, reason_of
+from waybill.transport.root import check_root
+from waybill.transport.runner import Step
+
+if TYPE_CHECKING:
+    from waybill.exporter.ledger import Position
+    from waybill.transport.config import Settings
+    from waybill.transport.journal import Journal
+
+CATALOG: Final = "catalog"
+"""The name of the projection."""
+
+_LOOKS_EVERY_S: Final = 30.0
+"""How often it looks for changes that come with no new entry: a compaction that was due, or an age-off."""
+_BEHIND_S: Final = 0.05
+_RETRY_S: Final = 5.0
+
+
+def open_catalog(journal: Journal, settings: Settings) -> CatalogKeeper | None:
+    """What keeps up the catalog of a root; None if `lineage_enabled` or `provenance_enabled` is off."""
+    wanted = settings.lineage_enabled and settings.provenance_enabled
+    return CatalogKeeper(journal, settings) if wanted else None
+
+
+class CatalogKeeper:
+    """Keeps up the catalog of the root that a home files into."""
+
+    name = CATALOG
+    stores = False
+
+    def __init__(self, journal: Journal, settings: Settings) -> None:
+        self._journal = journal
+        self._root = settings.root
+        self._position: Position | None = None
+        self._tries_again_s = 0.0
+
+    def step(self) -> Step:
+        """Follow the root's ledger, and read some of the files that have changed."""
+        filed = self._journal.cursor(LAYOUT)
+        problem, applied = None, False
+        try:
+            applied = self._keep()
+        except RootError:
+            self._position = None  # The layout reports it.
+        except OSError as error:
+            problem = (
+                f"the catalog below {self._root} cannot be written ({reason_of(error)}); free space there or "
+                "fix the disk, and it continues: until then, answers take longer"
+            )
+        if not applied and self._journal.cursor(CATALOG) != filed:
+            self._journal.commit(CATALOG, cursor=filed, durable=False)
+        if problem is not None:
+            self._position = None
+            return Step(retry_s=_RETRY_S, problem=problem)
+        is_behind = self.pending() > 0
+        return Step(applied=int(applied), retry_s=_BEHIND_S if is_behind else _LOOKS_EVERY_S)
+
+    def pending(self) -> int:
+        """The entries of which the catalog does not know what became of them."""
+        return self._journal.last_seq() - self._journal.cursor(CATALOG)
+
+    def finish(self) -> None:
+        """Do nothing: each step is durable, and what is left is read from the files."""
+
+    def close(self) -> None:
+        """Do nothing: it holds no resources."""
+
+    def _keep(self) -> bool:
+        """Do one step; return whether there are more."""
+        # These load pyarrow, which a command that only names the projection does not need.
+        from waybill.exporter.ledger import follow_ledger
+        from waybill.lineage.catalog.making import keep_step
+
+        if self._position is not None:
+            followed = follow_ledger(self._root, self._position)
+            is_same = followed is not None and followed.position == self._position and not followed.hours
+            if is_same and time.monotonic() < self._tries_again_s:
+                return False
+        check_root(self._journal, self._root)
+        again = time.monotonic() >= self._tries_again_s
+        contents = keep_step(self._root, again=again)
+        if again:
+            self._tries_again_s = time.monotonic() + 2 * _LOOKS_EVERY_S
+        if contents is None or contents.waiting:
+            self._position = None
+            return contents is not None
+        self._position = contents.position
+        return False
