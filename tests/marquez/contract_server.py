@@ -24,6 +24,7 @@ With an `upstream` it stands in front of a real Marquez: what no fault keeps bac
 from __future__ import annotations
 
 import argparse
+import functools
 import gzip
 import json
 import re
@@ -76,7 +77,7 @@ class Received:
     stored: bool
     path: str = LINEAGE
 
-    @property
+    @functools.cached_property  # since tests wait for what is stored, and so ask again and again
     def event(self) -> dict[str, Any]:
         return cast("dict[str, Any]", json.loads(self.body))
 
