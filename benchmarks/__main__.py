@@ -9,6 +9,7 @@ BENCHMARKS = (
     ("startup",),
     ("emit",),
     ("emit", "--backends"),
+    ("fingerprint",),
     ("compact",),
     ("compact", "--backfill", "--only", "waybill"),
     ("growth",),
