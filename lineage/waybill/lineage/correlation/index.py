@@ -124,7 +124,7 @@ class CorrelationIndex:
 
     def _grouped(self, query: str, dids: Iterable[str]) -> dict[str, tuple[str, ...]]:
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for did, other in self._connection.executemany(query, [(did,) for did in dids]):
+        for did, other in self._connection.executemany(query, sql.bindings_of(dids)):
             found[cast("str", did)].append(cast("str", other))
         return {did: tuple(sorted(others)) for did, others in found.items()}
 

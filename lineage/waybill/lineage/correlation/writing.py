@@ -147,7 +147,7 @@ class IndexWriter:
         with_parents = [seen for seen in sightings if seen.parents]
         known: defaultdict[str, set[str]] = defaultdict(set)
         dids = {seen.did: None for seen in with_parents if seen.did in stored}
-        for did, parent in self._connection.executemany(sql.PARENTS, [(did,) for did in dids]):
+        for did, parent in self._connection.executemany(sql.PARENTS, sql.bindings_of(dids)):
             known[cast("str", did)].add(cast("str", parent))
         for seen in with_parents:
             named = {parent for parent in seen.parents if parent != seen.did}
