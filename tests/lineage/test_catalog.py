@@ -76,7 +76,7 @@ def change(layout: Layout, what: str, records: list[ProvenanceRecord]) -> None:
         forget_catalog(layout.root)
 
 
-@hypothesis_settings(max_examples=20)
+@hypothesis_settings(max_examples=10)
 @given(CHANGES, st.lists(QUERIES, min_size=3, max_size=6))
 def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which_order(
     changes: list[tuple[str, list[ProvenanceRecord]]], queries: list[Query]
@@ -99,7 +99,7 @@ def listed(root: Path, query: Query) -> set[str]:
 
 
 @given(st.lists(records_strategy(), max_size=12), QUERIES)
-@hypothesis_settings(max_examples=15)
+@hypothesis_settings(max_examples=8)
 def test_the_files_that_are_read_are_those_that_hold_every_text_asked_for(
     records: list[ProvenanceRecord], query: Query
 ) -> None:
