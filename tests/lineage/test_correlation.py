@@ -161,6 +161,7 @@ def details_of(home: Path, did: str) -> dict[str, object]:
 
 
 def test_a_runner_indexes_what_a_tracker_and_deltafi_report(settings: Settings) -> None:
+    settings = settings.with_values({"correlation_enabled": True}, "tests")
     tracker = Tracker(settings=settings)
     with tracker.file("a.csv", data_source="in") as a, tracker.file("b.csv", data_source="in") as b:
         ab = tracker.join([a, b], "ab.csv", data_source="daily")
@@ -255,7 +256,6 @@ def test_what_the_journal_no_longer_has_is_read_from_the_archive(site: Site) -> 
         site.append(record(f"d{number}", f"d{number - 1}" if number else None))
     assert flush(site.settings).left == {}
     assert site.journal.prune(3, 2**50) == 3
-    (site.settings.home / INDEX_NAME).unlink()
     site.append(record("late", "d3"))
     site.catch_up()
     chain = ["d0", "d1", "d2", "d3", "late"]

@@ -150,6 +150,7 @@ def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_joined_file_is_below_all_its_parents(tmp_path: Path, *, is_indexed: bool) -> None:
     given = {"home": tmp_path / "home", "system_name": "tests", "runner": "none", "provenance_enabled": True}
+    given |= {"correlation_enabled": True}
     settings = Settings.load(given, origin="tests", env={}, cwd=tmp_path)
     with Tracker(settings=settings) as tracker:
         a, b = tracker.file("a.csv", data_source="in"), tracker.file("b.csv", data_source="in")

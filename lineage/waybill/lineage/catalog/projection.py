@@ -30,8 +30,8 @@ _RETRY_S: Final = 5.0
 
 
 def open_catalog(journal: Journal, settings: Settings) -> CatalogKeeper | None:
-    """What keeps up the catalog of a root; None if `lineage_enabled` or `provenance_enabled` is off."""
-    wanted = settings.lineage_enabled and settings.provenance_enabled
+    """What keeps up the catalog of a root; None if `catalog_enabled` or `provenance_enabled` is off."""
+    wanted = settings.catalog_enabled and settings.provenance_enabled
     return CatalogKeeper(journal, settings) if wanted else None
 
 

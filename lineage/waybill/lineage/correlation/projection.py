@@ -39,8 +39,8 @@ log = logging.getLogger("waybill.runner")
 
 
 def open_correlation(journal: Journal, settings: Settings) -> Correlation | None:
-    """The correlation index of a home; None if `lineage_enabled` or `provenance_enabled` is off."""
-    wanted = settings.lineage_enabled and settings.provenance_enabled
+    """The correlation index of a home; None if `correlation_enabled` or `provenance_enabled` is off."""
+    wanted = settings.correlation_enabled and settings.provenance_enabled
     return Correlation(journal, settings) if wanted else None
 
 
@@ -115,7 +115,7 @@ class Correlation:
         return Step(applied=len(entries))
 
     def _open(self) -> IndexWriter:
-        self._writer = IndexWriter(self._path, ancestors_max=self._settings.lineage_ancestors_max)
+        self._writer = IndexWriter(self._path, ancestors_max=self._settings.correlation_ancestors_max)
         self._place = place_in_journal(self._journal, *self._writer.place)
         if self._journal.cursor(CORRELATION) != self._place:
             self._journal.commit(CORRELATION, cursor=self._place)

@@ -116,11 +116,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_enabled: Annotated[
         bool, _agreed("", "Keep every event as Parquet, so that the journal can delete it.", "on")
     ] = True
-    lineage_enabled: Annotated[
-        bool,
-        _agreed("", "Keep an index of which file came from which, and the root's catalog.", "on"),
+    catalog_enabled: Annotated[
+        bool, _agreed("", "Keep a catalog of the root, with which a question opens few files.", "on")
     ] = True
-    lineage_ancestors_max: Annotated[
+    correlation_enabled: Annotated[
+        bool, _agreed("", "Keep an index of all ancestors of each file, larger than the records.", "off")
+    ] = False
+    correlation_ancestors_max: Annotated[
         int,
         _agreed(
             "COUNT",
