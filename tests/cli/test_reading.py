@@ -40,6 +40,7 @@ PYTHON: dict[str, Callable[[Kept], object]] = {
     "Lineage.find": lambda kept: waybill.Lineage.open(kept.home).find(),
     "Lineage.stats": lambda kept: waybill.Lineage.open(kept.home).stats(),
     "Lineage.count": lambda kept: waybill.Lineage.open(kept.home).count(),
+    "Lineage.duplicates": lambda kept: waybill.Lineage.open(kept.home).duplicates(),
     "Lineage.trace": lambda kept: waybill.Lineage.open(kept.home).trace(kept.first),
 }
 NO_RECORDS = {"/metrics", "/where"}

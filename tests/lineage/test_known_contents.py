@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from waybill.lineage import Lineage
 from waybill.lineage.correlation import INDEX_NAME, Correlation
 from waybill.transport import Journal, JournalError, Settings, TrackedFile, Tracker
 from waybill.transport.known_contents import first_with, repeated_contents
@@ -85,6 +86,7 @@ def test_a_content_that_has_left_the_journal_is_known_from_the_index(
             6,
         )
         assert (other.did, other.filename) == (second.did, "orders.csv")
+        assert Lineage.open(settings.home).duplicates() == [[one, other]]
         if not is_indexed:
             index(journal, settings)
     assert arrived(tracker, path).duplicate_of == first.did

@@ -7,7 +7,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waybill.exporter import Query, find
+from waybill.exporter import Query, find, reading
 from waybill.exporter.query import Stats, stats
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.lineage.catalog import Catalog
@@ -16,6 +16,7 @@ from waybill.lineage.records import Records
 from waybill.lineage.tracing import trace, trace_as_of
 from waybill.transport import Journal, NotFoundError, Settings
 from waybill.transport.config import obey
+from waybill.transport.known_contents import repeated_contents
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from waybill.lineage.files import JourneyFile
     from waybill.lineage.journey import Journey
     from waybill.lineage.remote import CollectorClient
+    from waybill.transport.journal import FileContent
 
 
 class Lineage:
@@ -83,6 +85,21 @@ class Lineage:
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""
         return self.stats(query).total_records
+
+    def duplicates(self) -> list[list[FileContent]]:
+        """The files that have the same content as another one, grouped by content, in the order of arrival.
+
+        Only files whose fingerprints were recorded, which only a home has.
+
+        Raises:
+            NotFoundError: it is a collector, or a root that is no home.
+            JournalError: the journal or the index cannot be read.
+        """
+        if self._collector is not None or not Journal.exists(self._folder):
+            raise NotFoundError("only a home has fingerprints; open the home in which they were recorded")
+        reading.allow(self._asker, "duplicates")
+        with contextlib.closing(Journal(self._folder)) as journal:
+            return list(repeated_contents(journal))
 
     def trace(
         self,

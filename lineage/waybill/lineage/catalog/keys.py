@@ -57,8 +57,9 @@ def in_order(parts: Iterable[pa.UInt64Array]) -> pa.UInt64Array:
     keys = keys.take(pc.array_sort_indices(keys))
     if len(keys) < 2:  # noqa: PLR2004 - one key is there once
         return keys
+    # An array of Python's own values would make Arrow load pandas.
     differs = pc.not_equal(keys.slice(1), keys.slice(0, len(keys) - 1))
-    return keys.filter(pa.concat_arrays([pa.array([True]), differs]))
+    return pa.concat_arrays([keys.slice(0, 1), keys.slice(1).filter(differs)])
 
 
 def wanted_hashes(query: Query) -> list[list[int]]:
