@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from waybill.exporter.names import LAYOUT
 from waybill.transport.errors import RootError, reason_of
 from waybill.transport.root import check_root
-from waybill.transport.runner import Step
+from waybill.transport.runner import Step, statuses
 
 if TYPE_CHECKING:
     from waybill.exporter.ledger import Position
@@ -49,7 +49,7 @@ class CatalogKeeper:
 
     def step(self) -> Step:
         """Follow the root's ledger, and read some of the files that have changed."""
-        filed = self._journal.cursor(LAYOUT)
+        filed = self._filed()
         problem, applied = None, False
         try:
             applied = self._keep()
@@ -60,7 +60,7 @@ class CatalogKeeper:
                 f"the catalog below {self._root} cannot be written ({reason_of(error)}); free space there or "
                 "fix the disk, and it continues: until then, answers take longer"
             )
-        if not applied and self._journal.cursor(CATALOG) != filed:
+        if not applied and self._journal.cursor(CATALOG) < filed:
             self._journal.commit(CATALOG, cursor=filed, durable=False)
         if problem is not None:
             self._position = None
@@ -77,6 +77,12 @@ class CatalogKeeper:
 
     def close(self) -> None:
         """Do nothing: it holds no resources."""
+
+    def _filed(self) -> int:
+        """The last entry that is filed, or that the layout cannot file, so that nobody waits for it here."""
+        layout = statuses(self._journal).get(LAYOUT)
+        is_held_up = layout is not None and layout.problem is not None
+        return self._journal.last_seq() if is_held_up else self._journal.cursor(LAYOUT)
 
     def _keep(self) -> bool:
         """Do one step; return whether there are more."""
