@@ -53,6 +53,7 @@ def test_a_flushed_home_is_right_and_equals_its_copy(waybill: Run, kept: Kept, t
 
 
 def test_two_stories_under_one_did_are_shown_and_are_no_finding(called: Run, settings: Settings) -> None:
+    settings = settings.with_values({"correlation_enabled": True}, "tests")
     said = {"did": "d", "systemName": "edge", "transforms": [], "finalState": "COMPLETE", "created": 1}
     journal = Journal(settings.home)
     for name in ("one.csv", "other.csv"):
