@@ -14,7 +14,7 @@ from layouts import HOUR_MS, START_MS, Layout, StoppedError, StoppingFiles, reco
 
 from waybill.exporter import Query, age_off, find
 from waybill.exporter.names import hour_of
-from waybill.exporter.query import list_all
+from waybill.exporter.query import FOLDERS
 from waybill.facets import ProvenanceRecord, merge_all
 from waybill.lineage import Lineage
 from waybill.lineage.catalog import Catalog, forget_catalog, keep_catalog, keep_step, open_catalog
@@ -87,7 +87,7 @@ def test_an_answer_by_the_catalog_is_that_of_all_files_whatever_happens_in_which
             change(layout, what, records)
             # The last time all of them: what a question finds does not hang on those before it.
             for query in queries if at == len(changes) - 1 else queries[at % len(queries) :][:1]:
-                assert find(layout.root, query, list_files=catalog.list_files) == find(layout.root, query)
+                assert find(layout.root, query, access=catalog) == find(layout.root, query)
         assert catalog.problem is None
 
 
@@ -167,7 +167,7 @@ def test_any_text_is_data_and_is_found(layout: Layout) -> None:
             Query(annotations={name: name}),
         ):
             assert listed(layout.root, query) == {f"edge {at:02}"}
-            (found,) = find(layout.root, query, list_files=catalog.list_files)
+            (found,) = find(layout.root, query, access=catalog)
             assert found.filename == name
 
 
@@ -272,7 +272,7 @@ def test_a_damaged_catalog_is_set_aside_and_made_again_while_answers_are_whole(
     for _ in range(3):
         for at in range(4):
             query = Query(did=f"did-{at}")
-            assert find(layout.root, query, list_files=catalog.list_files) == find(layout.root, query)
+            assert find(layout.root, query, access=catalog) == find(layout.root, query)
     if where != "gone":
         assert len(caplog.messages) == 1
         assert "is damaged; until it is made again, answers take longer" in caplog.messages[0]
@@ -280,7 +280,7 @@ def test_a_damaged_catalog_is_set_aside_and_made_again_while_answers_are_whole(
         assert catalog.problem is not None
     keep_catalog(layout.root)
     assert listed(layout.root, Query(did="did-2")) == {"edge 02"}
-    assert len(find(layout.root, Query(did="did-2"), list_files=catalog.list_files)) == 1
+    assert len(find(layout.root, Query(did="did-2"), access=catalog)) == 1
     assert catalog.problem is None
 
 
@@ -301,10 +301,10 @@ def test_whoever_keeps_the_catalog_up_dies_at_any_step_and_the_next_goes_on(tmp_
             pass
         else:
             break
-        assert len(find(layout.root, Query(did="late"), list_files=catalog.list_files)) == 1
+        assert len(find(layout.root, Query(did="late"), access=catalog)) == 1
         keep_catalog(layout.root)
         assert listed(layout.root, Query(did="late")) == {"edge 00"}
-        assert len(find(layout.root, Query(did="more"), list_files=catalog.list_files)) == 1
+        assert len(find(layout.root, Query(did="more"), access=catalog)) == 1
         shutil.rmtree(layout.root / CATALOG)
         shutil.copytree(tmp_path / "before", layout.root / CATALOG)
     assert calls > 8
@@ -319,10 +319,10 @@ def test_a_file_that_cannot_be_read_is_told_of_by_every_question_about_its_hour(
     assert listed(layout.root, Query(did="b")) == {"edge 00", "edge 01"}
 
 
-def test_list_all_lists_what_the_folders_have(layout: Layout) -> None:
+def test_folders_list_what_the_folders_have(layout: Layout) -> None:
     layout.write(record("a"))
     layout.compactor().compact()
-    assert list_all(layout.root, Query(), ()).hours == {hour_of(START_MS)}
+    assert FOLDERS.list_files(layout.root, Query(), ()).hours == {hour_of(START_MS)}
 
 
 def test_a_flush_leaves_a_catalog_that_knows_what_it_compacted(settings: Settings) -> None:

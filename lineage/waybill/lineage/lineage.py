@@ -74,13 +74,13 @@ class Lineage:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""
         if self._collector is not None:
             return self._collector.find(query or Query())
-        return Records(find(self._folder, query, list_files=self._catalog.list_files, asker=self._asker))
+        return Records(find(self._folder, query, access=self._catalog, asker=self._asker))
 
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
         if self._collector is not None:
             return self._collector.stats(query or Query())
-        return stats(self._folder, query, list_files=self._catalog.list_files, asker=self._asker)
+        return stats(self._folder, query, access=self._catalog, asker=self._asker)
 
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""

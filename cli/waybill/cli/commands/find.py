@@ -300,12 +300,12 @@ def _asking(settings: Settings, query: Query) -> Iterator[_Asking]:
         agreed = as_agreed(settings, journal)
         checked_root(agreed)
         if journal is None or not files_into(journal, agreed.root):
-            ask: Ask = partial(scan, agreed.root, list_files=catalog.list_files)
+            ask: Ask = partial(scan, agreed.root, access=catalog)
             where, unsettled = f"below {agreed.root}", frozenset[RecordKey]()
         else:
             runs = _read_unsettled(journal, agreed, query)
             derived = [*runs.settled, *runs.open]
-            ask = partial(answer, journal, agreed, derived=derived, list_files=catalog.list_files)
+            ask = partial(answer, journal, agreed, derived=derived, access=catalog)
             where = f"in {journal.path} and below {agreed.root}"
             unsettled = frozenset(map(record_key, runs.open))
         yield _Asking(ask, where, unsettled, _page(settings, agreed, journal, ask))

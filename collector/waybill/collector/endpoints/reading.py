@@ -87,7 +87,7 @@ class Reading:
                 columns=columns,
                 derived=runs.settled,
                 backlogs_max=_BACKLOGS_MAX,
-                list_files=catalog.list_files,
+                access=catalog,
             )
         except IncompleteError as error:
             if not self._is_partial:

@@ -6,6 +6,7 @@ from waybill.facets.lazy import lazily as _lazily
 
 if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
+    from waybill.exporter.query.access import FOLDERS as FOLDERS, Access as Access
     from waybill.exporter.query.answer_file import write_answer as write_answer
     from waybill.exporter.query.answering import answer as answer, find as find, stats as stats
     from waybill.exporter.query.as_of import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         is_pattern as is_pattern,
         spellings_of as spellings_of,
     )
-    from waybill.exporter.query.reader import ListFiles as ListFiles, list_all as list_all, scan as scan
+    from waybill.exporter.query.reader import scan as scan
     from waybill.exporter.query.summarized import Summarized as Summarized, read_summarized as read_summarized
     from waybill.exporter.query.sums import (
         STATS_COLUMNS as STATS_COLUMNS,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
+    "waybill.exporter.query.access": {"FOLDERS", "Access"},
     "waybill.exporter.query.answer_file": {"write_answer"},
     "waybill.exporter.query.answering": {"answer", "find", "stats"},
     "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
@@ -54,7 +56,7 @@ _PACKAGES = {
     "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
     "waybill.exporter.query.position": {"CursorError", "cursor_of"},
     "waybill.exporter.query.query": {"PatternError", "Query", "TooManyError", "is_pattern", "spellings_of"},
-    "waybill.exporter.query.reader": {"ListFiles", "list_all", "scan"},
+    "waybill.exporter.query.reader": {"scan"},
     "waybill.exporter.query.sums": {
         "STATS_COLUMNS",
         "Dimension",

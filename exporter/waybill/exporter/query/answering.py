@@ -15,6 +15,7 @@ import pyarrow as pa
 from waybill.exporter import reading
 from waybill.exporter.incomplete import IncompleteError
 from waybill.exporter.parquet import ALWAYS, WINDOW_ROWS
+from waybill.exporter.query.access import FOLDERS
 from waybill.exporter.query.backlog import (
     TOO_FAR_BEHIND,
     UNFILED_BYTES_MAX,
@@ -24,7 +25,7 @@ from waybill.exporter.query.backlog import (
 )
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.query import Query
-from waybill.exporter.query.reader import ListFiles, list_all, scan
+from waybill.exporter.query.reader import scan
 from waybill.exporter.query.sums import STATS_COLUMNS, Stats, stats_of
 from waybill.exporter.query.unsettled import read_unsettled
 from waybill.facets.arrow import SCHEMA, from_table, to_table
@@ -36,6 +37,7 @@ from waybill.transport.root import check_root
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from waybill.exporter.query.access import Access
     from waybill.exporter.reading import Asker
     from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
@@ -48,7 +50,7 @@ def find(
     query: Query | None = None,
     *,
     window_rows: int = WINDOW_ROWS,
-    list_files: ListFiles = list_all,
+    access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
 ) -> list[ProvenanceRecord]:
     """Find the records of a home or of a root that answer a query, newest first unless it says otherwise.
@@ -61,7 +63,7 @@ def find(
         folder: a home, or a root that is no home.
         query: the conditions; None: all records.
         window_rows: about how many rows are looked at together.
-        list_files: tells which files are read.
+        access: finds and opens the files.
         asker: who asks, where a program asks for somebody else.
 
     Raises:
@@ -72,9 +74,7 @@ def find(
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
-    tables = _tables(
-        Path(folder), query or Query(), window_rows=window_rows, asker=asker, list_files=list_files
-    )
+    tables = _tables(Path(folder), query or Query(), window_rows=window_rows, asker=asker, access=access)
     return _records_of(tables)
 
 
@@ -83,7 +83,7 @@ def stats(
     query: Query | None = None,
     *,
     window_rows: int = WINDOW_ROWS,
-    list_files: ListFiles = list_all,
+    access: Access = FOLDERS,
     asker: Asker = reading.PYTHON,
 ) -> Stats:
     """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
@@ -93,7 +93,7 @@ def stats(
         window_rows=window_rows,
         columns=STATS_COLUMNS,
         asker=asker,
-        list_files=list_files,
+        access=access,
     )
     return stats_of(tables)
 
@@ -105,14 +105,14 @@ def _tables(
     window_rows: int,
     columns: Sequence[str] = SCHEMA.names,
     asker: Asker,
-    list_files: ListFiles,
+    access: Access,
 ) -> Iterator[pa.Table]:
     """The records of a home or of a root that answer a query."""
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
     query = reading.allow(asker, query)
     if not Journal.exists(folder):
-        yield from scan(folder, query, window_rows=window_rows, columns=columns, list_files=list_files)
+        yield from scan(folder, query, window_rows=window_rows, columns=columns, access=access)
         return
     with contextlib.closing(Journal(folder)) as journal:
         settings = obey(journal)
@@ -126,7 +126,7 @@ def _tables(
             window_rows=window_rows,
             columns=columns,
             derived=runs.settled,
-            list_files=list_files,
+            access=access,
         )
         if not runs.is_whole:
             log.warning(
@@ -150,7 +150,7 @@ def answer(
     derived: Sequence[ProvenanceRecord] = (),
     backlog_bytes_max: int = UNFILED_BYTES_MAX,
     backlogs_max: int | None = None,
-    list_files: ListFiles = list_all,
+    access: Access = FOLDERS,
 ) -> Iterator[pa.Table]:
     """The records of a home that answer a query, each once, as `scan` gives those of a root.
 
@@ -166,7 +166,7 @@ def answer(
         derived: further records that may not be in files yet: the settled ones of `read_unsettled`.
         backlog_bytes_max: how many bytes of unfiled records may be in memory.
         backlogs_max: how often the backlog may be read; None: as often as it takes.
-        list_files: tells which files are read.
+        access: finds and opens the files.
 
     Raises:
         IncompleteError: something could not be read; all readable records came before.
@@ -183,7 +183,7 @@ def answer(
         derived=derived,
         backlog_bytes_max=backlog_bytes_max,
         backlogs_max=backlogs_max,
-        list_files=list_files,
+        access=access,
     )
     return ask(query, columns=columns) if query.missing_sink is None else missing(ask, query, columns)
 
@@ -198,7 +198,7 @@ def _in_spans(
     derived: Sequence[ProvenanceRecord],
     backlog_bytes_max: int,
     backlogs_max: int | None,
-    list_files: ListFiles,
+    access: Access,
 ) -> Iterator[pa.Table]:
     """The records, a span of time at a time for which the unfiled ones fit into memory."""
     unread: dict[str, None] = {}
@@ -226,7 +226,7 @@ def _in_spans(
                 unfiled=backlog,
                 window_rows=window_rows,
                 columns=columns,
-                list_files=list_files,
+                access=access,
             ):
                 left = None if left is None else left - table.num_rows
                 yield table

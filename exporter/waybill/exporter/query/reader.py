@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from waybill.exporter import parquet
 from waybill.exporter.compaction import by_hour
-from waybill.exporter.hour_files import HourFiles, Listing
+from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.incomplete import Unread
 from waybill.exporter.names import COMPACTED, RAW, Hour, RawName, safe_name
 from waybill.exporter.parquet import (
@@ -35,30 +35,19 @@ from waybill.exporter.parquet import (
     in_pieces,
     in_windows,
     merge_table,
-    open_selectable,
     select,
 )
+from waybill.exporter.query.access import FOLDERS
 from waybill.exporter.query.missing import missing
 from waybill.exporter.query.position import KEY_COLUMNS, beyond, in_order, read_cursor
 from waybill.exporter.query.query import Query
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
 if TYPE_CHECKING:
+    from waybill.exporter.hour_files import Listing
     from waybill.exporter.quarantine import Quarantined
+    from waybill.exporter.query.access import Access
     from waybill.exporter.query.backlog import Backlog
-
-ListFiles = Callable[[Path, Query, Collection[Hour]], Listing]
-"""Lists the files of a root that may hold part of an answer.
-
-It is called once the unfiled records have been read, and is given the hours that they are of: of these it has
-to list every file. In every other hour it may leave out files without a record that answers the query.
-"""
-
-
-def list_all(root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:  # noqa: ARG001 - see `ListFiles`
-    """List every file of the system that is asked for, folder by folder."""
-    return HourFiles(root, query.system_name)
-
 
 _ROW_BYTES: Final = 256
 """Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
@@ -71,7 +60,7 @@ def scan(
     unfiled: Backlog | None = None,
     window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
-    list_files: ListFiles = list_all,
+    access: Access = FOLDERS,
 ) -> Iterator[pa.Table]:
     """The records that answer a query: tables of `waybill.facets.arrow.SCHEMA`, in the order of the query.
 
@@ -82,7 +71,7 @@ def scan(
 
     `unfiled` are records that may not be in files yet, as `read_backlog` returns them for the query; with
     `missing_sink`, only `answer` has them. About `window_rows` rows are looked at together.
-    `list_files` tells which files are read.
+    `access` finds and opens the files.
 
     Raises:
         IncompleteError: a file or an entry could not be read, or a file is in quarantine; all that could be
@@ -95,14 +84,14 @@ def scan(
     if query.missing_sink is not None:
         # No records that answer one query can take the place of those that answer several.
         yield from missing(
-            functools.partial(scan, root, window_rows=window_rows, list_files=list_files), query, columns
+            functools.partial(scan, root, window_rows=window_rows, access=access), query, columns
         )
         return
     waiting = {}
     if unfiled is not None:
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
-    files = list_files(root, query, waiting.keys())
-    reader = _Reader(root, query, files, () if unfiled is None else unfiled.unread)
+    files = access.list_files(root, query, waiting.keys())
+    reader = _Reader(root, query, files, access, () if unfiled is None else unfiled.unread)
     left = query.limit
     after = None if query.after is None else read_cursor(query.after)
     read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
@@ -139,7 +128,7 @@ def scan_hours(*roots: Path) -> Iterator[tuple[tuple[Rules, ...], tuple[pa.Table
     Each pair is an hour that one of the roots has, or a part of it that fits into memory, oldest first.
     Raises what `scan` does.
     """
-    readers = [_Reader(root, Query(), HourFiles(root)) for root in roots]
+    readers = [_Reader(root, Query(), HourFiles(root), FOLDERS) for root in roots]
     for hour in sorted({hour for reader in readers for hour in reader.hours}):
         spans = [span for reader in readers for span in reader.spans(hour)]
         reads = [functools.partial(reader.read, hour, None, SCHEMA.names) for reader in readers]
@@ -160,10 +149,13 @@ class _Reader:
         rules: those that the files were written by of which `spans` told last.
     """
 
-    def __init__(self, root: Path, query: Query, files: Listing, unread: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, query: Query, files: Listing, access: Access, unread: Sequence[str] = ()
+    ) -> None:
         self._root = root
         self._query = query
         self._files = files
+        self._access = access
         self._unread = Unread(unread)
         self.rules = Rules()
 
@@ -179,7 +171,7 @@ class _Reader:
         found: list[Span] = []
         for path in (*raws.values(), *self._files.compacted(hour, raws)):
             try:
-                footer = open_selectable(path).metadata
+                footer = self._access.open_file(path).metadata
                 found += parquet.spans(footer)
                 self.rules = self.rules.uniting([Rules.read(footer.metadata)])
             except FileNotFoundError:
@@ -210,7 +202,7 @@ class _Reader:
         covers: defaultdict[str, list[Covers]] = defaultdict(list)
         for system, path in zip(systems, paths, strict=True):
             try:
-                file = open_selectable(path)
+                file = self._access.open_file(path)
                 covered = Covers.read(file.metadata.metadata)
                 found.append(select(file, wanted, texts if is_merged else query.texts(), room, read))
                 covers[system].append(covered)
@@ -239,7 +231,7 @@ class _Reader:
             try:
                 for raw, path in listed.items():
                     try:
-                        rows = select(open_selectable(path), wanted, texts, room)
+                        rows = select(self._access.open_file(path), wanted, texts, room)
                     except FileNotFoundError:
                         raise
                     except parquet.DAMAGED as error:

@@ -23,8 +23,9 @@ from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_h
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
+from waybill.exporter.parquet import Selectable, open_selectable
 from waybill.exporter.quarantine import list_quarantined
-from waybill.exporter.query import list_all
+from waybill.exporter.query import FOLDERS
 from waybill.lineage.catalog.contents import (
     CONTENTS,
     CataloguedFile,
@@ -62,7 +63,7 @@ class Catalog:
         self._opened: _Opened | None = None
 
     def list_files(self, root: Path, query: Query, unfiled: Collection[Hour]) -> Listing:
-        """List the files that may hold part of an answer: a `waybill.exporter.query.ListFiles`.
+        """List the files that may hold part of an answer: see `waybill.exporter.query.Access`.
 
         Raises:
             OSError: a folder cannot be read.
@@ -74,7 +75,7 @@ class Catalog:
                     break
                 listed = _listed(opened, query, unfiled)
                 self.problem = opened.problem
-                return listed or list_all(root, query, unfiled)
+                return listed or FOLDERS.list_files(root, query, unfiled)
             except FileNotFoundError:
                 continue  # It was replaced in this moment.
             except OSError as error:
@@ -89,7 +90,11 @@ class Catalog:
                 break
         else:
             self.problem = _lacking(root)
-        return list_all(root, query, unfiled)
+        return FOLDERS.list_files(root, query, unfiled)
+
+    def open_file(self, path: Path) -> Selectable:
+        """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
+        return open_selectable(path)
 
     def _current(self, root: Path) -> _Opened | None:
         """The catalog as it is now; None if there is none."""
