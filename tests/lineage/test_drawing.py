@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
@@ -12,11 +13,14 @@ from hypothesis import example, given, settings, strategies as st
 from layouts import record
 
 from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.arrow import to_table
 from waybill.lineage import Journey, trace
 from waybill.lineage.drawing import Fold, Line, dot, graphml, mermaid, outline, said_of, svg
 from waybill.lineage.drawing.graphs import xml_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from waybill.exporter import Query
 
 GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
@@ -25,15 +29,10 @@ HOSTILE = 'a"b\\c<d>&#;`|{}[]()\x00\x1b\n\u202e%% --> end ü 🚀'
 
 
 def journey_of(records: list[ProvenanceRecord], did: str) -> Journey:
-    def ask(query: Query) -> list[ProvenanceRecord]:
-        return [
-            one
-            for one in records
-            if (query.did is None or one.did == query.did)
-            and (query.dids is None or one.did in query.dids)
-            and (query.parent_did is None or one.parent_did == query.parent_did)
-            and (query.parent_dids is None or one.parent_did in query.parent_dids)
-        ]
+    table = to_table(records)
+
+    def ask(query: Query, columns: Sequence[str]) -> list[pa.Table]:
+        return [table.filter(query.by_key() & query.by_rest()).select(columns)]
 
     return trace(ask, did)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ from layouts import FILES, NODE, record
 from waybill.exporter import Compactor, Query
 from waybill.exporter.compaction import RawWriter
 from waybill.exporter.names import RawName
-from waybill.lineage import Journey, Lineage
+from waybill.lineage import Journey, Lineage, trace
 from waybill.lineage.drawing import outline
 from waybill.transport import NotFoundError, Settings, Tracker, flush
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from waybill.facets import ProvenanceRecord
 
 DIDS = [f"did-{number}" for number in range(9)]
@@ -64,6 +66,7 @@ def lineage_of(root: Path, records: list[ProvenanceRecord], compacted: int) -> L
     down=st.booleans(),
     depth=st.none() | st.integers(0, 3),
     compacted=st.integers(0, 18),
+    named_max=st.sampled_from([0, 3, 2_000]),
 )
 def test_a_journey_has_what_following_each_edge_by_hand_has(
     *,
@@ -73,9 +76,11 @@ def test_a_journey_has_what_following_each_edge_by_hand_has(
     down: bool,
     depth: int | None,
     compacted: int,
+    named_max: int,
 ) -> None:
     edges = {(parent, child) for child, named in parents.items() for parent in named if parent is not None}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("waybill.lineage.tracing._NAMED_MAX", named_max)
         lineage = lineage_of(Path(folder), records_of(parents), compacted)
         if did not in parents and not any(parent == did for parent, _ in edges):
             with pytest.raises(NotFoundError, match=did):
@@ -124,14 +129,34 @@ def test_the_nearest_come_first_and_siblings_are_in_order_of_their_beginning_and
     assert [file.did for file in lineage.ancestors("d")] == ["c2", "a"]
 
 
+def test_the_paths_of_a_file_are_oldest_first_and_those_of_one_instant_by_sink_and_transforms(
+    tmp_path: Path,
+) -> None:
+    paths = [
+        record("a", at_ms=0, data_sink="z"),
+        record("a", at_ms=1, data_sink=None),
+        record("a", at_ms=1, data_sink="b", transforms=("t",)),
+        record("a", at_ms=1, data_sink="b", transforms=("t", "a")),
+        record("a", at_ms=1, data_sink="b", transforms=("t a",)),
+    ]
+    lineage = lineage_of(tmp_path, paths[::-1], 3)
+    assert lineage.trace("a").file.records == tuple(paths)
+
+
 def test_a_generation_of_thousands_is_one_question(tmp_path: Path) -> None:
     wide = [record(f"c{at}", parent_did="a", at_ms=at) for at in range(3_000)]
     deep = [record(f"d{at}", parent_did=f"c{at}", at_ms=at) for at in range(3_000)]
     lineage = lineage_of(tmp_path, [record("a"), *wide, *deep], 7_000)
-    asked: list[Query | None] = []
-    find, lineage.find = lineage.find, lambda query=None: asked.append(query) or find(query)  # type: ignore[method-assign, func-returns-value]
-    assert len(lineage.descendants("a")) == 6_000
-    assert len(asked) == 5  # the file, two generations, an empty one, and the records of all
+    asked: list[Query] = []
+
+    def ask(query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
+        asked.append(query)
+        return lineage.tables(query, columns)
+
+    assert len(trace(ask, "a").descendants()) == 6_000
+    # The file, its children; of these, those that have children, and these; that they have none; that no file
+    # has another parent.
+    assert len(asked) == 6
 
 
 def test_a_home_answers_for_files_that_are_not_filed_yet(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import assert_type
+from typing import Any, assert_type
 
 from msgspec import MsgspecError
 from openlineage.client import OpenLineageClient
@@ -686,7 +686,7 @@ def the_journey_of_a_file() -> None:
     assert_type(journey.edges(), list[tuple[str, str]])
     assert_type([file.filename for file in lineage.ancestors("0193")], list[str | None])
     assert_type([file.did for file in lineage.descendants("0193")], list[str])
-    assert_type(trace(lineage.find, "0193"), Journey)
+    assert_type(trace(lineage.tables, "0193"), Journey)
     try:
         lineage = Lineage.open("http://localhost:8090")
     except CollectorReadError as error:
@@ -694,9 +694,10 @@ def the_journey_of_a_file() -> None:
     with open_kin(Path("home")) as kin:
         assert_type(kin, Kin)
         assert_type(kin.parents_of(["0193"]), Mapping[str, tuple[str, ...]])
-        assert_type(trace(lineage.find, "0193", kin=kin), Journey)
+        assert_type(trace(lineage.tables, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
+    assert_type(list(lineage.tables(Query(did="0193"), ["did"])), list[Any])
     found = lineage.find(Query(did="0193"))
     assert_type(found, Records)
     assert_type(found[0], waybill.ProvenanceRecord)

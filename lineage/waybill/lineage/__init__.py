@@ -10,7 +10,7 @@ if TYPE_CHECKING:
         CorrelationIndex as CorrelationIndex,
         open_correlation as open_correlation,
     )
-    from waybill.lineage.files import JourneyFile as JourneyFile
+    from waybill.lineage.file_table import JourneyFile as JourneyFile
     from waybill.lineage.journey import (
         Journey as Journey,
         ToldFile as ToldFile,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PACKAGES = {
     "waybill.lineage.catalog": {"open_catalog"},
     "waybill.lineage.correlation": {"CorrelationIndex", "open_correlation"},
-    "waybill.lineage.files": {"JourneyFile"},
+    "waybill.lineage.file_table": {"JourneyFile"},
     "waybill.lineage.journey": {"Journey", "ToldFile", "ToldJourney"},
     "waybill.lineage.kin": {"Kin", "open_kin"},
     "waybill.lineage.lineage": {"Lineage"},

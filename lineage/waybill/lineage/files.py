@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from waybill.facets import ProvenanceRecord
-
-
-class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a journey.
-
-    Attributes:
-        did: the file's identity.
-        records: one for each path on which it ended, oldest first; empty if nothing but its did is known.
-        parents: the dids of the files that it came from, sorted.
-        children: the dids of the files of the journey that came from it, oldest first.
-    """
-
-    did: str
-    records: tuple[ProvenanceRecord, ...] = ()
-    parents: tuple[str, ...] = ()
-    children: tuple[str, ...] = ()
-
-    @property
-    def filename(self) -> str | None:
-        """Its name; None if it is not known."""
-        return self.records[0].filename if self.records else None
+from waybill.lineage.file_table import FileTable, JourneyFile
 
 
 class JourneyFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +19,7 @@ class JourneyFiles(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     did: str
-    files: Mapping[str, JourneyFile]
+    files: FileTable
 
     @property
     def file(self) -> JourneyFile:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
-
 import msgspec
+import pyarrow as pa
 
 from waybill.facets import ProvenanceRecord
+from waybill.facets.arrow import to_table, to_tables
 from waybill.lineage.drawing import outline, svg
-from waybill.lineage.files import JourneyFile, JourneyFiles
+from waybill.lineage.file_table import FileTable
+from waybill.lineage.files import JourneyFiles
 from waybill.transport.counting import counted
 
 
@@ -45,7 +45,11 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
     @classmethod
     def of(cls, told: ToldJourney) -> Journey:
         """The journey that a program was told."""
-        return linked(told.did, told.files)
+        records = pa.concat_tables(
+            [to_table([]), *to_tables(one for file in told.files for one in file.records)]
+        )
+        parents = ((parent, file.did) for file in told.files for parent in file.parents)
+        return cls(did=told.did, files=FileTable(records, (file.did for file in told.files), parents))
 
     def told(self) -> ToldJourney:
         """The journey as programs exchange it."""
@@ -60,32 +64,3 @@ class Journey(JourneyFiles, frozen=True, kw_only=True):
     def _repr_svg_(self) -> str:
         """The drawing that IPython shows: as `waybill trace --svg` makes it, with wide splits folded."""
         return svg(outline(self), about=self.did)
-
-
-def linked(did: str, files: Iterable[ToldFile]) -> Journey:
-    """The journey about a file, of files of which only the parents are known so far."""
-    told = {file.did: file for file in files}
-    children: defaultdict[str, list[str]] = defaultdict(list)
-    for file in sorted(told.values(), key=_place_of):
-        for parent in file.parents:
-            children[parent].append(file.did)
-    return Journey(
-        did=did,
-        files={
-            one.did: JourneyFile(
-                did=one.did,
-                records=one.records,
-                parents=one.parents,
-                children=tuple(children.get(one.did, ())),
-            )
-            for one in told.values()
-        },
-    )
-
-
-def _place_of(file: ToldFile) -> tuple[int, str, str]:
-    """The place of a file among its siblings: by its beginning, and those of one split by their names."""
-    if not file.records:
-        return 0, "", file.did
-    first = file.records[0]
-    return first.created, first.filename, file.did

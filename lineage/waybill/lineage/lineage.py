@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query, find, reading
-from waybill.exporter.query import Stats, stats
+from waybill.exporter.query import Stats, find_tables, stats
 from waybill.exporter.reading import PYTHON, Asker
+from waybill.facets import ProvenanceRecord
 from waybill.lineage.catalog import Catalog
 from waybill.lineage.kin import open_kin
 from waybill.lineage.records import Records
@@ -21,7 +23,7 @@ from waybill.transport.known_contents import repeated_contents
 if TYPE_CHECKING:
     import os
 
-    from waybill.lineage.files import JourneyFile
+    from waybill.lineage.file_table import JourneyFile
     from waybill.lineage.journey import Journey
     from waybill.lineage.remote import CollectorClient
     from waybill.transport.journal import FileContent
@@ -76,6 +78,21 @@ class Lineage:
             return self._collector.find(query or Query())
         return Records(find(self._folder, query, access=self._catalog, asker=self._asker))
 
+    def tables(
+        self, query: Query | None = None, columns: Sequence[str] = ProvenanceRecord.__struct_fields__
+    ) -> Iterator[Any]:
+        """The records that answer a query, in `pyarrow.Table`s of bounded size with these columns.
+
+        They come in the order of the query. Where only some of the columns are asked for, records of one
+        instant come in any order. Raises what `find` does.
+        """
+        if self._collector is not None:
+            yield self._collector.find(query or Query()).to_arrow().select(list(columns))
+        else:
+            yield from find_tables(
+                self._folder, query, columns=columns, access=self._catalog, asker=self._asker
+            )
+
     def stats(self, query: Query | None = None) -> Stats:
         """The number of records that answer a query, by kind; raises what `waybill.find` does."""
         if self._collector is not None:
@@ -127,7 +144,7 @@ class Lineage:
         if self._collector is not None:
             return self._collector.trace(did, up=up, down=down, depth=depth, as_of_ms=as_of_ms)
         with open_kin(self._folder) as kin:
-            journey = trace(self.find, did, up=up, down=down, depth=depth, kin=kin)
+            journey = trace(self.tables, did, up=up, down=down, depth=depth, kin=kin)
         if as_of_ms is None:
             return journey
         then = functools.partial(trace_as_of, journey, as_of_ms, up=up, down=down, depth=depth)

@@ -1,38 +1,45 @@
 """Following a file through its splits, up to where it came from and down to what became of it.
 
-Each generation is one question about many files. So a journey takes about as many questions as it has
-generations, however many files there are.
+Each generation is one question about many files, and the records that name a file as their parent are its
+children's own. So a journey takes about as many questions as it has generations, and most records are read
+once.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from waybill.exporter import Query
-from waybill.exporter.query import read_as_of, spellings_of
+from waybill.exporter.query import other_spellings, read_as_of, spellings_of
 from waybill.exporter.rebuilding import rule_for
-from waybill.facets import ProvenanceRecord
-from waybill.lineage.journey import Journey, ToldFile, linked
+from waybill.facets.arrow import SCHEMA, to_table, to_tables
+from waybill.lineage.file_table import FileTable
+from waybill.lineage.journey import Journey
 from waybill.lineage.kin import Kin
 from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from waybill.facets import ProvenanceRecord
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
 
-Ask = Callable[[Query], Iterable[ProvenanceRecord]]
-"""Answers a query with all its records, in any order."""
+Ask = Callable[[Query, Sequence[str]], Iterable[pa.Table]]
+"""Answers a query with all its records, in any order: tables with these columns of `SCHEMA`."""
+
+_NAMED_MAX: Final = 2_000
+"""Every file of the layout is searched for all files that a question names. Where these are more, a look at
+one or two columns first tells which of them have an answer."""
 
 _DIDS_AT_ONCE: Final = 200_000
 """About 20 MB of texts."""
-
-_Found = dict[str, list[ProvenanceRecord]]
-"""The records of each file of the journey, by its did; none for a file of which only the did is known."""
 
 
 def trace(
@@ -63,15 +70,16 @@ def trace(
         Exception: the errors of `ask`.
     """
     kin = kin or Kin()
-    found: _Found = {}
-    _add(found, ask(Query(did=did)))
-    start = next(iter(found), None) or _as_others_spell(ask, kin, did)
-    found.setdefault(start, [])
+    tables = [_read(ask, Query(did=did))]
+    dids = tables[0]["did"]
+    start = str(dids[0]) if len(dids) else _as_others_spell(ask, kin, did)
+    found = {start, *_distinct(dids)}
     if up:
-        _follow_up(ask, kin, start, found, depth)
+        tables += _follow_up(ask, kin, tables[0], found, depth)
     if down:
-        _follow_down(ask, kin, start, found, depth)
-    return _journey(start, found, kin)
+        tables += _follow_down(ask, kin, start, found, depth)
+    parents = ((parent, child) for child, some in kin.parents_of(found).items() for parent in some)
+    return Journey(did=start, files=FileTable(pa.concat_tables(tables), found, parents))
 
 
 def trace_as_of(
@@ -116,7 +124,7 @@ def trace_as_of(
         on_batch=on_batch,
     )
     try:
-        return trace(_Known(known), now.did, up=up, down=down, depth=depth, kin=_KinThen(now, known))
+        return trace(_asked(known), now.did, up=up, down=down, depth=depth, kin=_KinThen(now, known))
     except NotFoundError:
         raise NotFoundError(
             f"nothing was known of the file {now.did} at that time; give a later time, or none"
@@ -144,21 +152,10 @@ class _KinThen(Kin):
         return {did: tuple(self._children[did]) for did in dids if did in self._children}
 
 
-class _Known:
-    """Answers the questions of `trace` from records in memory."""
-
-    def __init__(self, records: Iterable[ProvenanceRecord]) -> None:
-        self._by_did: defaultdict[str | None, list[ProvenanceRecord]] = defaultdict(list)
-        self._by_parent: defaultdict[str | None, list[ProvenanceRecord]] = defaultdict(list)
-        for record in records:
-            self._by_did[record.did].append(record)
-            self._by_parent[record.parent_did].append(record)
-
-    def __call__(self, query: Query) -> Iterator[ProvenanceRecord]:
-        for did in query.dids or {query.did} - {None}:
-            yield from self._by_did.get(did, ())
-        for did in query.parent_dids or {query.parent_did} - {None}:
-            yield from self._by_parent.get(did, ())
+def _asked(known: Iterable[ProvenanceRecord]) -> Ask:
+    """Answer the questions of `trace` from records in memory."""
+    records = pa.concat_tables([to_table([]), *to_tables(known)])
+    return lambda query, columns: [records.filter(query.by_key() & query.by_rest()).select(list(columns))]
 
 
 def _as_others_spell(ask: Ask, kin: Kin, did: str) -> str:
@@ -166,62 +163,94 @@ def _as_others_spell(ask: Ask, kin: Kin, did: str) -> str:
     spelled = spellings_of(did)
     for known in (*kin.children_of(spelled), *kin.parents_of(spelled)):
         return known
-    for record in ask(Query(parent_did=did, limit=1)):
-        return str(record.parent_did)
+    for named in _read(ask, Query(parent_did=did, limit=1))["parent_did"].to_pylist():
+        return str(named)
     raise NotFoundError(f"no record has the did {did}, as its own or as its parent's; check the did")
 
 
-def _follow_up(ask: Ask, kin: Kin, start: str, found: _Found, depth: int | None) -> None:
-    generation = {start}
+def _follow_up(
+    ask: Ask, kin: Kin, records: pa.Table, found: set[str], depth: int | None
+) -> Iterator[pa.Table]:
+    """The records of the ancestors of the file that is `found`, and has these; their dids are added to it."""
+    generation = set(found)
     while generation and depth != 0:
-        named = {record.parent_did for did in generation for record in found[did]}
+        named = _distinct(records["parent_did"])
         named.update(chain.from_iterable(kin.parents_of(generation).values()))
-        generation = {did for did in named if did and did not in found}
-        for did in sorted(generation):
-            found[did] = []
-        _add(found, _records_of(ask, generation))
+        generation = named - found
+        found |= generation
+        records = _read_all(ask, "dids", generation)
+        yield records
         depth = depth and depth - 1
 
 
-def _follow_down(ask: Ask, kin: Kin, start: str, found: _Found, depth: int | None) -> None:
-    generation, reached = {start}, {start}
+def _follow_down(ask: Ask, kin: Kin, start: str, found: set[str], depth: int | None) -> list[pa.Table]:
+    """The records of the descendants of a file that are not in `found`, to which their dids are added."""
+    generation, reached, parents = {start}, {start}, set[str]()
+    parts = []
     while generation and depth != 0:
-        named = [ask(Query(parent_dids=dids)) for dids in _parts(generation)]
-        children = {record.did for records in named for record in records}
-        children.update(chain.from_iterable(kin.children_of(generation).values()))
-        generation = children - reached
+        children = _read_all(ask, "parent_dids", _with_children(ask, generation))
+        named = _distinct(children["parent_did"])
+        if again := named & parents:  # which another generation has in another spelling
+            children = children.filter(pc.invert(_is_one_of(children["parent_did"], again)))
+        parents |= named
+        parts.append(children)
+        further = chain.from_iterable(kin.children_of(generation).values())
+        generation = _distinct(children["did"]).union(further) - reached
         reached |= generation
         depth = depth and depth - 1
-    # Only now its records: those that name another parent, or none, answered none of the questions.
-    _add(found, _records_of(ask, reached - found.keys()))
-    for did in sorted(reached - found.keys()):
-        found[did] = []
+    lacking = reached - found
+    apart = _with_other_parents(ask, lacking, parents)
+    found |= reached
+    whole = _read_all(ask, "dids", apart)
+    return [
+        whole.filter(_is_one_of(whole["did"], apart)),
+        *_without(parts, (reached - lacking) | apart),
+    ]
 
 
-def _records_of(ask: Ask, dids: Iterable[str]) -> Iterator[ProvenanceRecord]:
-    for part in _parts(dids):
-        yield from ask(Query(dids=part))
+def _with_children(ask: Ask, dids: set[str]) -> set[str]:
+    """Those files that may have children; of many files, those that a record names as its parent."""
+    if len(dids) <= _NAMED_MAX:
+        return dids
+    wanted, found = dids.union(other_spellings(dids)), set[str]()
+    for table in ask(Query(), ["parent_did"]):
+        found |= wanted & _distinct(table["parent_did"])
+    return found
 
 
-def _parts(dids: Iterable[str]) -> Iterator[frozenset[str]]:
-    """So many dids at a time as one question may be about."""
-    wanted = sorted(dids)
-    for at in range(0, len(wanted), _DIDS_AT_ONCE):
-        yield frozenset(wanted[at : at + _DIDS_AT_ONCE])
+def _with_other_parents(ask: Ask, dids: set[str], parents: set[str]) -> set[str]:
+    """Those files that may have a record that names none of these parents; of many, those that have one."""
+    if len(dids) <= _NAMED_MAX:
+        return dids
+    found = set[str]()
+    for table in ask(Query(), ["did", "parent_did"]):
+        is_other = pc.invert(_is_one_of(table["parent_did"], parents))
+        found |= dids.intersection(table["did"].filter(is_other).to_pylist())
+    return found
 
 
-def _add(found: _Found, records: Iterable[ProvenanceRecord]) -> None:
-    for record in records:
-        found.setdefault(record.did, []).append(record)
+def _without(tables: Iterable[pa.Table], dids: set[str]) -> Iterator[pa.Table]:
+    """The records of tables but those of some files."""
+    for table in tables:
+        is_one = _is_one_of(table["did"], dids)
+        yield table.filter(pc.invert(is_one)) if pc.any(is_one).as_py() else table
 
 
-def _journey(start: str, found: _Found, kin: Kin) -> Journey:
-    for records in found.values():
-        records.sort(key=lambda one: (one.completed, one.data_sink or "", one.transforms))
-    parents = kin.parents_of(found)
-    return linked(start, (_told(did, records, parents.get(did, ())) for did, records in found.items()))
+def _read_all(ask: Ask, condition: Literal["dids", "parent_dids"], dids: Collection[str]) -> pa.Table:
+    """The records of these files, or of their children, about as many files at a time as one question can."""
+    named = sorted(dids)
+    parts = (frozenset(named[at : at + _DIDS_AT_ONCE]) for at in range(0, len(named), _DIDS_AT_ONCE))
+    queries = (Query(dids=part) if condition == "dids" else Query(parent_dids=part) for part in parts)
+    return pa.concat_tables([SCHEMA.empty_table(), *(_read(ask, query) for query in queries)])
 
 
-def _told(did: str, records: list[ProvenanceRecord], parents: Iterable[str]) -> ToldFile:
-    named = {record.parent_did for record in records if record.parent_did}.union(parents)
-    return ToldFile(did=did, parents=tuple(sorted(named)), records=tuple(records))
+def _read(ask: Ask, query: Query) -> pa.Table:
+    return pa.concat_tables([SCHEMA.empty_table(), *ask(query, SCHEMA.names)])
+
+
+def _distinct(column: pa.ChunkedArray) -> set[str]:
+    return set(column.unique().drop_null().to_pylist())
+
+
+def _is_one_of(column: pa.ChunkedArray, dids: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(column, pa.array(list(dids), pa.string()))

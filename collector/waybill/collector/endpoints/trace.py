@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -14,12 +14,14 @@ import msgspec
 
 from waybill.collector.endpoints.reading import Reading, problems_told
 from waybill.collector.http import JSON, Answer, Problem, Request
+from waybill.facets import ProvenanceRecord
 from waybill.transport.errors import NotFoundError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from waybill.collector.endpoints.query_params import TraceParams
     from waybill.exporter import Query
-    from waybill.facets import ProvenanceRecord
     from waybill.lineage import Journey
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -109,18 +111,15 @@ class _Bounded:
         self._deadline_s = deadline_s
         self._size_bytes = 0
 
-    def __call__(self, query: Query) -> list[ProvenanceRecord]:
-        from waybill.facets.arrow import from_table
-
-        found: list[ProvenanceRecord] = []
-        for table in self._reading.tables(query):
-            self._size_bytes += table.nbytes
+    def __call__(self, query: Query, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for table in self._reading.tables(query, columns):
+            # What only some columns are asked of is looked at, and not kept.
+            self._size_bytes += table.nbytes if len(columns) == len(ProvenanceRecord.__struct_fields__) else 0
             if self._size_bytes > JOURNEY_BYTES_MAX:
                 detail = f"the journey has more than {JOURNEY_BYTES_MAX:,} bytes of records; {_NARROW}"
                 raise Problem(HTTPStatus.BAD_REQUEST, detail, reason="the journey is too large")
-            found += from_table(table)
-        self.check_time()
-        return found
+            self.check_time()
+            yield table
 
     def check_time(self) -> None:
         """Raise a `Problem` if the journey takes too long."""

@@ -8,7 +8,12 @@ if TYPE_CHECKING:
     from waybill.exporter.incomplete import IncompleteError as IncompleteError
     from waybill.exporter.query.access import FOLDERS as FOLDERS, Access as Access
     from waybill.exporter.query.answer_file import write_answer as write_answer
-    from waybill.exporter.query.answering import answer as answer, find as find, stats as stats
+    from waybill.exporter.query.answering import (
+        answer as answer,
+        find as find,
+        find_tables as find_tables,
+        stats as stats,
+    )
     from waybill.exporter.query.as_of import (
         EntriesGoneError as EntriesGoneError,
         read_as_of as read_as_of,
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
         Query as Query,
         TooManyError as TooManyError,
         is_pattern as is_pattern,
+        other_spellings as other_spellings,
         spellings_of as spellings_of,
     )
     from waybill.exporter.query.reader import scan as scan
@@ -48,14 +54,21 @@ _PACKAGES = {
     "waybill.exporter.incomplete": {"IncompleteError"},
     "waybill.exporter.query.access": {"FOLDERS", "Access"},
     "waybill.exporter.query.answer_file": {"write_answer"},
-    "waybill.exporter.query.answering": {"answer", "find", "stats"},
+    "waybill.exporter.query.answering": {"answer", "find", "find_tables", "stats"},
     "waybill.exporter.query.as_of": {"EntriesGoneError", "read_as_of"},
     "waybill.exporter.query.backlog": {"Backlog", "BacklogError", "poison_note", "read_backlog"},
     "waybill.exporter.query.comparison": {"Difference", "compare"},
     "waybill.exporter.query.locate": {"Located", "locate_entry"},
     "waybill.exporter.query.not_ended": {"OpenRunSeen", "open_runs"},
     "waybill.exporter.query.position": {"CursorError", "cursor_of"},
-    "waybill.exporter.query.query": {"PatternError", "Query", "TooManyError", "is_pattern", "spellings_of"},
+    "waybill.exporter.query.query": {
+        "PatternError",
+        "Query",
+        "TooManyError",
+        "is_pattern",
+        "other_spellings",
+        "spellings_of",
+    },
     "waybill.exporter.query.reader": {"scan"},
     "waybill.exporter.query.sums": {
         "STATS_COLUMNS",

@@ -74,8 +74,7 @@ def find(
         JournalError: the journal cannot be read.
         OSError: a folder could not be read.
     """
-    tables = _tables(Path(folder), query or Query(), window_rows=window_rows, asker=asker, access=access)
-    return _records_of(tables)
+    return _records_of(find_tables(folder, query, window_rows=window_rows, access=access, asker=asker))
 
 
 def stats(
@@ -87,30 +86,26 @@ def stats(
     asker: Asker = reading.PYTHON,
 ) -> Stats:
     """Count the records of a home or of a root that answer a query, by kind; raises what `find` does."""
-    tables = _tables(
-        Path(folder),
-        query or Query(),
-        window_rows=window_rows,
-        columns=STATS_COLUMNS,
-        asker=asker,
-        access=access,
+    columns = STATS_COLUMNS
+    return stats_of(
+        find_tables(folder, query, window_rows=window_rows, columns=columns, access=access, asker=asker)
     )
-    return stats_of(tables)
 
 
-def _tables(
-    folder: Path,
-    query: Query,
+def find_tables(
+    folder: Path | str,
+    query: Query | None = None,
     *,
-    window_rows: int,
+    window_rows: int = WINDOW_ROWS,
     columns: Sequence[str] = SCHEMA.names,
-    asker: Asker,
-    access: Access,
+    access: Access = FOLDERS,
+    asker: Asker = reading.PYTHON,
 ) -> Iterator[pa.Table]:
-    """The records of a home or of a root that answer a query."""
+    """The records that `find` finds, in tables with these columns as `scan` gives them; raises the same."""
+    folder = Path(folder)
     if not folder.is_dir():
         raise NotFoundError(f"there is no folder {folder}; give the path of a home or of a root")
-    query = reading.allow(asker, query)
+    query = reading.allow(asker, query or Query())
     if not Journal.exists(folder):
         yield from scan(folder, query, window_rows=window_rows, columns=columns, access=access)
         return

@@ -26,6 +26,7 @@ _GLOB: Final = re.compile(r"[*?\[]")
 _CLASS: Final = re.compile(r"\[(!?)(\]?[^\]]*)\]")
 _LOOKED_UP_MAX: Final = 64
 _AS_WAYBILL_SPELLS: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SPELLED_SO: Final = f"^(?:{_AS_WAYBILL_SPELLS.pattern})$"
 _EMPTY_CLASS: Final = re.compile(r"\[!?\]")
 
 
@@ -47,6 +48,13 @@ def spellings_of(*dids: str) -> tuple[str, ...]:
         with contextlib.suppress(ValueError):
             spelled[str(UUID(did))] = None
     return tuple(spelled)
+
+
+def other_spellings(dids: Collection[str]) -> set[str]:
+    """The spellings that `spellings_of` adds to dids, however many these are."""
+    texts = pa.array(list(dids), pa.string())
+    others = texts.filter(pc.invert(pc.match_substring_regex(texts, _SPELLED_SO))).to_pylist()
+    return set(spellings_of(*others)).difference(others)
 
 
 def is_pattern(filename: str) -> bool:
@@ -217,7 +225,7 @@ def _looked_up(dids: Mapping[str, tuple[str | None, Collection[str] | None]]) ->
 
 def _spelled(dids: Collection[str]) -> pa.Array:
     """Dids in every spelling; of none of them, the type would not be known."""
-    return pa.array(spellings_of(*dids), pa.string())
+    return pa.array([*dids, *other_spellings(dids)], pa.string())
 
 
 def _states_of(states: FinalState | Collection[FinalState]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from waybill.lineage.drawing.lines import Fold, Line
 from waybill.lineage.drawing.wording import state_of, words_of
-from waybill.lineage.files import JourneyFile
+from waybill.lineage.file_table import JourneyFile
 
 if TYPE_CHECKING:
     from waybill.lineage.files import JourneyFiles

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from waybill.facets import FinalState
-from waybill.lineage.files import JourneyFile, JourneyFiles
+from waybill.lineage.file_table import JourneyFile
+
+if TYPE_CHECKING:
+    from waybill.lineage.files import JourneyFiles
 
 FOLDED_FROM: Final = 13
 """A file with this many children or more has them folded."""
@@ -74,23 +76,18 @@ def outline(journey: JourneyFiles, *, folded_from: int | None = FOLDED_FROM) -> 
         if isinstance(of, Fold) or of.did in seen:
             continue
         seen.add(of.did)
-        below: list[JourneyFile | Fold] = [journey.files[did] for did in of.children if did in journey.files]
-        if folded_from is not None and len(below) >= folded_from:
-            shown = [one for one in below if one.did in kept]
-            below = [*shown, _fold(journey, of, kept)]
+        is_folded = folded_from is not None and len(of.children) >= folded_from
+        below: list[JourneyFile | Fold] = [
+            journey.files[did] for did in of.children if not is_folded or did in kept
+        ]
+        if is_folded:
+            below.append(_fold(journey, of, kept))
         places = [(one, of.did, (*is_last, one is below[-1])) for one in below]
         waiting += reversed(places)
 
 
 def _fold(journey: JourneyFiles, parent: JourneyFile, kept: set[str]) -> Fold:
-    files = [journey.files[did] for did in parent.children if did in journey.files and did not in kept]
-    ends = Counter((one.final_state, one.data_sink) for file in files for one in file.records)
-    folded = {file.did for file in files}
-    waiting, below = list(folded), set[str]()
-    while waiting:
-        for did in journey.files[waiting.pop()].children:
-            if did in journey.files and did not in below and did not in folded:
-                below.add(did)
-                waiting.append(did)
-    told = tuple(End(state, sink, paths) for (state, sink), paths in ends.most_common())
-    return Fold(parent.did, len(files), told, len(below))
+    files, ends, descendants = journey.files.told_of_children(parent.did, kept)
+    told = (End(state, sink, paths) for (state, sink), paths in ends.items())
+    in_order = sorted(told, key=lambda end: (-end.paths, end.final_state, end.data_sink or ""))
+    return Fold(parent.did, files, tuple(in_order), descendants)

@@ -10,7 +10,7 @@ from waybill.lineage.drawing.lines import Fold
 
 if TYPE_CHECKING:
     from waybill.facets import ProvenanceRecord
-    from waybill.lineage.files import JourneyFile
+    from waybill.lineage.file_table import JourneyFile
 
 _SECOND_MS = 1_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", _SECOND_MS), ("ms", 1))

@@ -1,0 +1,202 @@
+"""The files of a journey in columns.
+
+A wide split has a hundred thousand files, and a picture of it one line. So the records stay in the table
+that they were read into, files are numbered in the order of that table, and the object of a file is made when
+it is asked for, together with its neighbours.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from waybill.facets import FinalState, ProvenanceRecord
+from waybill.facets.arrow import from_table
+
+_MADE_AT_ONCE: Final = 32
+"""Turning rows into records has a price for each table, and their children one for each file."""
+
+Ends = dict[tuple[FinalState, str | None], int]
+"""How many paths ended in a state and through a sink, or through none."""
+
+
+class JourneyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a journey.
+
+    Attributes:
+        did: the file's identity.
+        records: one for each path on which it ended, oldest first; empty if nothing but its did is known.
+        parents: the dids of the files that it came from, sorted.
+        children: the dids of the files of the journey that came from it, oldest first.
+    """
+
+    did: str
+    records: tuple[ProvenanceRecord, ...] = ()
+    parents: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+    @property
+    def filename(self) -> str | None:
+        """Its name; None if it is not known."""
+        return self.records[0].filename if self.records else None
+
+
+class FileTable(Mapping[str, JourneyFile]):
+    """Files by did, to read only: first those with records, in the order of these.
+
+    Args:
+        records: all records of the files, as `waybill.facets.arrow.SCHEMA` has them, each once.
+        dids: the files, of which some may have no record.
+        parents: further parents than the records name: pairs of a parent and its child, which is one of the
+            files.
+    """
+
+    def __init__(
+        self, records: pa.Table, dids: Iterable[str], parents: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        self._records, self._file_of_row, known = _by_file(records.combine_chunks())
+        self._known = len(known)
+        self._dids = [*known, *sorted(set(dids).difference(known))]
+        self._places = {did: at for at, did in enumerate(self._dids)}
+        counts = pc.value_counts(self._file_of_row).field("counts")
+        self._ends = [0, *pc.cumulative_sum(counts).to_pylist()]
+        self._ends += [records.num_rows] * (len(self) - self._known)
+        self._further: defaultdict[int, set[str]] = defaultdict(set)
+        for parent, child in parents:
+            self._further[self._places[child]].add(parent)
+        self._made: dict[int, list[JourneyFile]] = {}
+
+    def __getitem__(self, did: str) -> JourneyFile:
+        part, at = divmod(self._places[did], _MADE_AT_ONCE)
+        if part not in self._made:
+            self._made[part] = list(
+                self._make(range(len(self))[part * _MADE_AT_ONCE : (part + 1) * _MADE_AT_ONCE])
+            )
+        return self._made[part][at]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._dids)
+
+    def __len__(self) -> int:
+        return len(self._dids)
+
+    def __contains__(self, did: object) -> bool:
+        return did in self._places
+
+    def told_of_children(self, did: str, but: Collection[str]) -> tuple[int, Ends, int]:
+        """The children of a file but some: how many, how their paths ended, how many files came from them.
+
+        Args:
+            did: the file.
+            but: the dids that do not count, nor what came from these alone.
+        """
+        children = self._children
+        counted = set(children.get(self._places[did], ()))
+        counted.difference_update(self._places[one] for one in but if one in self._places)
+        waiting, below = list(counted), set[int]()
+        while waiting:
+            further = children.get(waiting.pop())
+            for child in further or ():
+                if child not in below and child not in counted:
+                    below.add(child)
+                    waiting.append(child)
+        return len(counted), self._ends_of_paths(counted), len(below)
+
+    def _ends_of_paths(self, places: Collection[int]) -> Ends:
+        of_these = pc.is_in(self._file_of_row, pa.array(places, pa.int32()))
+        ends = self._records.select(["final_state", "data_sink"]).filter(of_these)
+        counts = ends.group_by(ends.column_names, use_threads=False).aggregate([([], "count_all")])
+        return {
+            (FinalState(state), sink): paths
+            for state, sink, paths in zip(*counts.to_pydict().values(), strict=True)
+        }
+
+    def _make(self, places: range) -> Iterator[JourneyFile]:
+        first, *ends = (self._ends[at] for at in range(places.start, places.stop + 1))
+        records = from_table(self._records.slice(first, ends[-1] - first))
+        begin = first
+        for place, end in zip(places, ends, strict=True):
+            own = tuple(records[begin - first : end - first])
+            named = {one.parent_did for one in own if one.parent_did}
+            children = sorted(self._children.get(place, ()), key=self._ranks.__getitem__)
+            yield JourneyFile(
+                did=self._dids[place],
+                records=own,
+                parents=tuple(sorted(named | self._further.get(place, set()))),
+                children=tuple(self._dids[child] for child in children),
+            )
+            begin = end
+
+    @functools.cached_property
+    def _children(self) -> dict[int, list[int]]:
+        """By the place of a file those of its children, each once."""
+        parents = self._records["parent_did"].combine_chunks().dictionary_encode()
+        # A parent may lead out of the journey; then its place is null.
+        known = pa.array([self._places.get(did) for did in parents.dictionary.to_pylist()], pa.int32())
+        further = [
+            (self._places[parent], child)
+            for child, some in self._further.items()
+            for parent in some
+            if parent in self._places
+        ]
+        edges = pa.table(
+            {
+                "parent": pa.chunked_array(
+                    [known.take(parents.indices), pa.array([one for one, _ in further], pa.int32())]
+                ),
+                "child": pa.chunked_array(
+                    [self._file_of_row, pa.array([one for _, one in further], pa.int32())]
+                ),
+            }
+        )
+        lists = (
+            edges.filter(pc.field("parent").is_valid())
+            .group_by("parent", use_threads=False)
+            .aggregate([("child", "distinct")])
+        )
+        return dict(zip(lists["parent"].to_pylist(), lists["child_distinct"].to_pylist(), strict=True))
+
+    @functools.cached_property
+    def _ranks(self) -> list[int]:
+        """For each file its rank among siblings: by its beginning, and those of one split by their names."""
+        first = pa.array(self._ends[:-1], pa.int64())[: self._known]
+        without = len(self) - self._known
+        created = self._records["created"].cast(pa.int64()).take(first)
+        places = pa.table(
+            {
+                "created": pa.chunked_array([*created.chunks, pa.repeat(pa.scalar(0, pa.int64()), without)]),
+                "filename": pa.chunked_array(
+                    [*self._records["filename"].take(first).chunks, pa.repeat("", without)]
+                ),
+                "did": pa.array(self._dids, pa.string()),
+            }
+        )
+        ranks = [0] * len(self)
+        in_order = pc.sort_indices(places, [(name, "ascending") for name in places.column_names])
+        for rank, place in enumerate(in_order.to_pylist()):
+            ranks[place] = rank
+        return ranks
+
+
+def _by_file(records: pa.Table) -> tuple[pa.Table, pa.Int32Array, list[str]]:
+    """The rows of each file together, in order; the number of each row's file; and the dids of the files."""
+    files = records["did"].combine_chunks().dictionary_encode()
+    dids = files.dictionary.to_pylist()
+    if len(dids) == records.num_rows:
+        return records, files.indices, dids
+    keys = {
+        "file": files.indices,
+        "completed": records["completed"],
+        "data_sink": pc.coalesce(records["data_sink"], ""),
+        "transforms": pc.binary_join(records["transforms"].combine_chunks(), "\0"),
+        "system_name": records["system_name"],
+        "final_state": records["final_state"],
+    }
+    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in keys])
+    return records.take(order), files.indices.take(order), dids
