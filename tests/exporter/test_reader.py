@@ -34,9 +34,10 @@ from msgspec import structs
 from waybill.exporter import Compactor, Query, find, parquet
 from waybill.exporter.compaction import Retraction
 from waybill.exporter.names import compacted_path, hour_of
-from waybill.exporter.parquet import WINDOW_ROWS
+from waybill.exporter.parquet import WINDOW_ROWS, KeptFiles
 from waybill.exporter.quarantine import note_restored, quarantine
 from waybill.exporter.query import (
+    FOLDERS,
     CursorError,
     Dimension,
     IncompleteError,
@@ -72,6 +73,14 @@ def meets(one: ProvenanceRecord, query: Query) -> bool:
         and (query.since_ms is None or one.completed >= query.since_ms)
         and (query.until_ms is None or one.completed < query.until_ms)
     )
+
+
+class Keeping:
+    """Lists all files, and keeps them for further questions as a collector does."""
+
+    def __init__(self) -> None:
+        self.list_files = FOLDERS.list_files
+        self.open_file = KeptFiles(2**24).open
 
 
 def maybe(*values: object) -> st.SearchStrategy[object]:
@@ -112,9 +121,10 @@ def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_pa
     window_rows: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder))
+        layout, keeping = Layout(Path(folder)), Keeping()
         layout.write(*early)
         layout.compactor().compact()
+        find(layout.root, query, access=keeping)
         for some in late:
             layout.write(*some)
         wanted = [one for one in merge_all([*early, *chain(*late)]) if meets(one, query)]
@@ -124,6 +134,7 @@ def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_pa
         assert len(found) == len(wanted)
         layout.compactor().compact()
         assert merge_all(find(layout.root, query, window_rows=window_rows)) == wanted
+        assert merge_all(find(layout.root, query, access=keeping)) == wanted
 
 
 @settings(FILES, max_examples=15)
@@ -133,19 +144,28 @@ def test_a_query_finds_what_meets_it_whether_raw_or_compacted_and_in_how_many_pa
     query=QUERIES,
     oldest_first=st.booleans(),
     window_rows=st.sampled_from([1, 2, WINDOW_ROWS]),
+    is_keeping=st.booleans(),
 )
 def test_pages_have_each_record_once_in_order_while_others_arrive(
-    records: list[ProvenanceRecord], early: int, query: Query, *, oldest_first: bool, window_rows: int
+    records: list[ProvenanceRecord],
+    early: int,
+    query: Query,
+    *,
+    oldest_first: bool,
+    window_rows: int,
+    is_keeping: bool,
 ) -> None:
     query = structs.replace(query, oldest_first=oldest_first, limit=2)
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder))
+        layout, access = Layout(Path(folder)), Keeping() if is_keeping else FOLDERS
         layout.write(*records[:early])
         layout.compactor().compact()
         layout.write(*records[early:])
+        if is_keeping:
+            layout.compactor().compact()
         wanted = [one for one in merge_all(records) if meets(one, query)]
         found: list[ProvenanceRecord] = []
-        while page := find(layout.root, query, window_rows=window_rows):
+        while page := find(layout.root, query, window_rows=window_rows, access=access):
             found += page
             query = structs.replace(query, after=cursor_of(page[-1]))
             # What is before the place that was reached is on no later page.

@@ -37,11 +37,16 @@ class Lineage:
     """
 
     def __init__(
-        self, folder: Path, asker: Asker = PYTHON, *, collector: CollectorClient | None = None
+        self,
+        folder: Path,
+        asker: Asker = PYTHON,
+        *,
+        collector: CollectorClient | None = None,
+        kept_bytes: int = 0,
     ) -> None:
         self._folder = folder
         self._collector = collector
-        self._catalog = Catalog()
+        self._catalog = Catalog(kept_bytes=kept_bytes)
         self._asker = asker
 
     @classmethod
@@ -61,16 +66,16 @@ class Lineage:
             NotFoundError: there is no such folder.
             SettingsError: a setting is invalid.
         """
+        settings = Settings.load({}, origin="Lineage.open")
         if isinstance(place, str) and place.startswith(("http://", "https://")):
             from waybill.lineage.remote import CollectorClient
 
-            settings = Settings.load({}, origin="Lineage.open")
             client = CollectorClient(place, settings.marquez_api_key)
             return cls(settings.home, asker, collector=client)
-        place = Settings.load({}, origin="Lineage.open").home if place is None else Path(place)
+        place = settings.home if place is None else Path(place)
         if not place.is_dir():
             raise NotFoundError(f"there is no folder {place}; give the path of a home or of a root")
-        return cls(place, asker)
+        return cls(place, asker, kept_bytes=settings.query_cache_bytes)
 
     def find(self, query: Query | None = None) -> Records:
         """The records that answer a query, newest first; see `waybill.find` for what it raises."""

@@ -37,11 +37,11 @@ _UNREAD_NAMED_MAX: Final = 100
 
 
 @functools.cache
-def _catalog_of(root: Path) -> Catalog:  # noqa: ARG001 - each root has its own
-    """The catalog that all answers about a root share, since it keeps its files open."""
+def _catalog_of(root: Path, kept_bytes: int) -> Catalog:  # noqa: ARG001 - each root has its own
+    """The catalog that all answers about a root share, since it keeps what it has read."""
     from waybill.lineage.catalog import Catalog
 
-    return Catalog()
+    return Catalog(kept_bytes=kept_bytes)
 
 
 class Reading:
@@ -77,7 +77,7 @@ class Reading:
             is_on = self._settings.provenance_enabled
             todo = "try again later" if is_on else "turn provenance_enabled on"
             self._warnings[f"{_NOT_ALL_RUNS}; {todo}"] = None
-        catalog = _catalog_of(self._settings.root)
+        catalog = _catalog_of(self._settings.root, self._settings.query_cache_bytes)
         try:
             yield from answer(
                 self._journal,

@@ -15,7 +15,13 @@ from waybill.exporter.parquet.encoding import (
     join as join,
     sort as sort,
 )
+from waybill.exporter.parquet.kept import KeptFiles as KeptFiles
 from waybill.exporter.parquet.merge import merge_table as merge_table, without as without
+from waybill.exporter.parquet.picking import (
+    Key as Key,
+    TooManyRowsError as TooManyRowsError,
+    pick as pick,
+)
 from waybill.exporter.parquet.reading import (
     ALWAYS as ALWAYS,
     DAMAGED as DAMAGED,

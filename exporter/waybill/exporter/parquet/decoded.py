@@ -29,6 +29,9 @@ def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()
     """
     if not table.num_rows:
         return
+    if table.nbytes <= max_bytes and not any(_is_coded(column.type) for column in table.columns):
+        yield table
+        return
     ends = pc.cumulative_sum(row_bytes(table)).to_pylist()
     places: Sequence[int] = range(len(ends))
     if together:
@@ -45,6 +48,11 @@ def in_pieces(table: pa.Table, max_bytes: int, *, together: Collection[str] = ()
     for start, end in pairwise([*cuts, len(ends)]):
         # A mere slice of a list still has the elements of the whole, and all of them are decoded with it.
         yield table.take(pa.arange(start, end))
+
+
+def _is_coded(kind: pa.DataType) -> bool:
+    """Whether values of a type may share a text."""
+    return pt.is_dictionary(kind) or any(_is_coded(kind.field(at).type) for at in range(kind.num_fields))
 
 
 def trimmed(table: pa.Table) -> pa.Table:

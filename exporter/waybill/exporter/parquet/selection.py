@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _FEW_ROWS: Final = 1_000
 
+_SHARED: Final = ("parent_did", "transforms.list.element", "annotations.key_value.value")
+"""The further leaves that are dictionaries in `SELECTED_SCHEMA`."""
+
 _CODE: Final = pa.dictionary(pa.int32(), pa.string())
 
 SELECTED_SCHEMA: Final = pa.schema(
@@ -45,25 +48,47 @@ SELECTED_SCHEMA: Final = pa.schema(
 """`SCHEMA` as rows are selected: a text that many rows share is in memory once."""
 
 
-class Selectable(NamedTuple):
-    """An open file of the layout; what is read later comes from this very file, even if it is replaced."""
+class Selectable:
+    """An open file of the layout; what is read later comes from this very file, even if it is replaced.
 
-    fragment: ds.ParquetFileFragment
-    source: pa.NativeFile
+    Raises:
+        DAMAGED: it is not a readable Parquet file of the layout.
+    """
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self.source = source
+        self.fragment = _format().make_fragment(source)
+        if self.fragment.physical_schema.remove_metadata() != SELECTED_SCHEMA:
+            raise ForeignError("its columns are not those of the provenance layout")
 
     @property
     def metadata(self) -> pq.FileMetaData:
         """What its footer says."""
         return self.fragment.metadata
 
+    def group(self, at: int, columns: Sequence[str]) -> pa.Table:
+        """A row group, as `SELECTED_SCHEMA` has these columns."""
+        return self._reader.read_row_group(at, list(columns), use_threads=False).select(list(columns))
+
+    def decoded(self, at: int) -> pa.Table | None:  # noqa: ARG002 - of files that are kept
+        """A row group as `SCHEMA` has it, where the owner of the file keeps such; see `KeptFiles`."""
+        return None
+
+    def is_decoded(self, at: int) -> bool:  # noqa: ARG002 - of files that are kept
+        """Whether `decoded` takes no reading."""
+        return False
+
+    @functools.cached_property
+    def _reader(self) -> pq.ParquetFile:
+        import pyarrow.parquet as pq
+
+        shared = [*CODED, *_SHARED]
+        return pq.ParquetFile(self.source, metadata=self.metadata, read_dictionary=shared)
+
 
 def open_selectable(path: Path) -> Selectable:
     """Open a file of the layout to select from it; raises what `open_file` does."""
-    source = pa.OSFile(str(path))
-    fragment = _format().make_fragment(source)
-    if fragment.physical_schema.remove_metadata() != SELECTED_SCHEMA:
-        raise ForeignError("its columns are not those of the provenance layout")
-    return Selectable(fragment, source)
+    return Selectable(pa.OSFile(str(path)))
 
 
 @functools.cache
@@ -71,8 +96,7 @@ def _format() -> ds.ParquetFileFormat:
     # It loads pandas where that is installed, which takes longer than all the rest of a command.
     import pyarrow.dataset as ds
 
-    shared = ["parent_did", "transforms.list.element", "annotations.key_value.value"]
-    return ds.ParquetFileFormat(dictionary_columns=[*CODED, *shared])
+    return ds.ParquetFileFormat(dictionary_columns=[*CODED, *_SHARED])
 
 
 def select(

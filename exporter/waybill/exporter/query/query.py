@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from waybill.exporter.parquet import ALWAYS, TimeWindow
+from waybill.exporter.parquet import ALWAYS, Key, TimeWindow
 from waybill.exporter.query.position import read_cursor
 from waybill.facets import FinalState
 from waybill.transport.errors import WaybillError
@@ -187,6 +187,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         if self.filename is not None and not is_pattern(self.filename):
             texts["filename"] = (self.filename,)
         return texts
+
+    def key(self) -> Key | None:
+        """A text by which the records can be picked, if there is one: others do not have it."""
+        for column, texts in self.texts().items():
+            return Key(column, texts)
+        for name, value in self.annotations.items():
+            return Key("annotations", (value,), name)
+        return None
 
     def by_rest(self) -> pc.Expression:
         """The conditions on the other fields, which a merge of repeats can change."""

@@ -12,6 +12,7 @@ bounded size.
 from __future__ import annotations
 
 import functools
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -39,15 +40,19 @@ from waybill.exporter.parquet import (
 )
 from waybill.exporter.query.access import FOLDERS
 from waybill.exporter.query.missing import missing
-from waybill.exporter.query.position import KEY_COLUMNS, beyond, in_order, read_cursor
+from waybill.exporter.query.position import KEY_COLUMNS, beyond, first_of, in_order, read_cursor
 from waybill.exporter.query.query import Query
 from waybill.facets.arrow import PIECE_BYTES, SCHEMA
 
 if TYPE_CHECKING:
     from waybill.exporter.hour_files import Listing
+    from waybill.exporter.parquet import Selectable
     from waybill.exporter.quarantine import Quarantined
     from waybill.exporter.query.access import Access
     from waybill.exporter.query.backlog import Backlog
+
+_DECODED_MAX: Final = 64
+"""So many row groups are decoded whole for one question: more would push out what others need."""
 
 _ROW_BYTES: Final = 256
 """Memory for each row of a window: less than elsewhere, since its rows are copied for the answer."""
@@ -92,30 +97,17 @@ def scan(
         waiting = {hour: part.cast(SELECTED_SCHEMA) for hour, part in by_hour(unfiled.records)}
     files = access.list_files(root, query, waiting.keys())
     reader = _Reader(root, query, files, access, () if unfiled is None else unfiled.unread)
-    left = query.limit
     after = None if query.after is None else read_cursor(query.after)
     read_columns = columns if after is None else list(dict.fromkeys((*columns, *KEY_COLUMNS)))
-    last: Hour | None = None
-    for hour in sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=not query.oldest_first):
-        # The records of one file are few, so they need no windows.
-        spans = () if query.did is not None else reader.spans(hour)
-        read = functools.partial(reader.read, hour, waiting.get(hour), read_columns)
-        for found in in_windows(
-            spans,
-            window_rows,
-            read,
-            row_bytes=_ROW_BYTES,
-            within=query.window,
-            newest_first=not query.oldest_first,
-        ):
-            if after is not None:
-                found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
-            first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
-            for piece in in_pieces(first, PIECE_BYTES):
-                yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
-            left = None if left is None else left - found.num_rows
-            if left is not None and left <= 0:
-                break
+    hours = sorted(filter(query.touches, reader.hours | waiting.keys()), reverse=not query.oldest_first)
+    left, last = query.limit, None
+    for hour, found in reader.answers(hours, waiting, read_columns, window_rows):
+        if after is not None:
+            found = beyond(found, after, oldest_first=query.oldest_first)  # noqa: PLW2901 - one copy of them
+        first = in_order(found, oldest_first=query.oldest_first).select(list(columns)).slice(0, left)
+        for piece in in_pieces(first, PIECE_BYTES):
+            yield piece.cast(pa.schema([SCHEMA.field(name) for name in columns]))
+        left = None if left is None else left - found.num_rows
         if left is not None and left <= 0:
             last = hour
             break
@@ -157,12 +149,102 @@ class _Reader:
         self._files = files
         self._access = access
         self._unread = Unread(unread)
+        self._decoded = 0
         self.rules = Rules()
 
     @property
     def hours(self) -> set[Hour]:
         """The hours that may have records in files."""
         return set(self._files.hours)
+
+    def answers(
+        self,
+        hours: Sequence[Hour],
+        waiting: Mapping[Hour, pa.Table],
+        columns: Sequence[str],
+        window_rows: int,
+    ) -> Iterator[tuple[Hour, pa.Table]]:
+        """The records that answer the query, in any order within a table; after each hour, or some of them.
+
+        Whoever has had as many as the query's limit needs no more.
+        """
+        picked: list[pa.Table] = []
+        rows = size_bytes = 0
+        limit = sys.maxsize if self._query.limit is None else self._query.limit
+        for hour in hours:
+            found = None if hour in waiting else self._pick(hour)
+            if found is not None:
+                picked += found
+                rows += sum(table.num_rows for table in found)
+                size_bytes += sum(table.nbytes for table in found)
+                if rows < limit and size_bytes < PIECE_BYTES:
+                    continue
+            if picked:
+                yield hour, self._those_that_answer(picked, columns)
+                picked, rows, size_bytes = [], 0, 0
+            if found is None:
+                for table in self._windows(hour, waiting.get(hour), columns, window_rows):
+                    yield hour, table
+        if picked:
+            yield hours[-1], self._those_that_answer(picked, columns)
+
+    def _those_that_answer(self, tables: Sequence[pa.Table], columns: Sequence[str]) -> pa.Table:
+        query = self._query
+        found = pa.concat_tables(tables).combine_chunks().filter(query.by_key() & query.by_rest())
+        return found.select(list(columns))
+
+    def _pick(self, hour: Hour) -> list[pa.Table] | None:
+        """A few rows of an hour's files, all that may answer the query; None if that is no way to find them.
+
+        It is none where the rows are many, and where repeats have to be merged first.
+        """
+        key, query = self._query.key(), self._query
+        if (key is None and query.limit is None) or self._files.raw(hour):
+            return None
+        paths = [path for path in self._files.compacted(hour, ()) if path.exists()]
+        if len({path.parent.parent.name for path in paths}) < len(paths):
+            return None
+        found: list[pa.Table] = []
+        for path in paths:
+            try:
+                file = self._access.open_file(path)
+                found += self._first(file) if key is None else parquet.pick(file, key, max_bytes=PIECE_BYTES)
+            except FileNotFoundError:
+                continue
+            except parquet.TooManyRowsError:
+                return None
+            except parquet.DAMAGED as error:
+                self._unread.add(path, error, self._root)
+        return found
+
+    def _first(self, file: Selectable) -> Iterator[pa.Table]:
+        """Those rows of a file that the answer begins with, if it has no others."""
+        query = self._query
+        for at in range(file.metadata.num_row_groups):
+            whole = file.decoded(at) if self._decoded < _DECODED_MAX else None
+            if whole is None:
+                raise parquet.TooManyRowsError
+            self._decoded += 1
+            found = whole.filter(query.by_key() & query.by_rest())
+            if query.after is not None:
+                found = beyond(found, read_cursor(query.after), oldest_first=query.oldest_first)
+            yield first_of(found, max(query.limit or 0, 1), oldest_first=query.oldest_first)
+
+    def _windows(
+        self, hour: Hour, unfiled: pa.Table | None, columns: Sequence[str], window_rows: int
+    ) -> Iterator[pa.Table]:
+        """The records of an hour that answer the query, a window at a time."""
+        query = self._query
+        # The records of one file are few, so they need no windows.
+        spans = () if query.did is not None else self.spans(hour)
+        return in_windows(
+            spans,
+            window_rows,
+            functools.partial(self.read, hour, unfiled, columns),
+            row_bytes=_ROW_BYTES,
+            within=query.window,
+            newest_first=not query.oldest_first,
+        )
 
     def spans(self, hour: Hour) -> list[Span]:
         """The facts about the row groups of an hour's files, from their footers."""

@@ -23,7 +23,7 @@ from waybill.exporter.directory import FileStamp, compacted_in, raw_files, raw_h
 from waybill.exporter.hour_files import HourFiles
 from waybill.exporter.ledger import follow_ledger
 from waybill.exporter.names import CATALOG, Hour, RawName, safe_name
-from waybill.exporter.parquet import Selectable, open_selectable
+from waybill.exporter.parquet import KeptFiles
 from waybill.exporter.quarantine import list_quarantined
 from waybill.exporter.query import FOLDERS
 from waybill.lineage.catalog.contents import (
@@ -42,6 +42,7 @@ from waybill.transport.errors import reason_of
 if TYPE_CHECKING:
     from waybill.exporter import Query
     from waybill.exporter.hour_files import Listing
+    from waybill.exporter.parquet import Selectable
 
 _TRIES: Final = 3
 _LISTED_ONE_BY_ONE: Final = 50
@@ -53,12 +54,16 @@ class Catalog:
 
     Without a catalog, or with one that cannot be used, every file is listed from the folders.
 
+    Args:
+        kept_bytes: how much memory rows may take that are kept for further questions.
+
     Attributes:
         problem: why answers take longer now, in a sentence; None if they do not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, kept_bytes: int = 0) -> None:
         self.problem: str | None = None
+        self._files = KeptFiles(kept_bytes)
         self._lock = threading.Lock()
         self._opened: _Opened | None = None
 
@@ -94,7 +99,7 @@ class Catalog:
 
     def open_file(self, path: Path) -> Selectable:
         """Open a file that was listed; raises what `waybill.exporter.parquet.open_selectable` does."""
-        return open_selectable(path)
+        return self._files.open(path)
 
     def _current(self, root: Path) -> _Opened | None:
         """The catalog as it is now; None if there is none."""
