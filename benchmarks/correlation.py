@@ -1,9 +1,10 @@
-"""The correlation index over a deep forest: what it costs, and how soon it answers, closure and edges.
+"""The correlation index: what it costs, and how soon it answers.
 
     python -m benchmarks.correlation
 
-Trees of 10,000 files, about 50 generations deep, are indexed twice: with the closure, and with the edges
-alone, which a recursive query follows. Both answer the same questions. Times are of CPU, in one thread.
+Records as DeltaFi sends them, one in ten with a parent, are indexed from the journal. Then trees of 10,000
+files, about 50 generations deep, are indexed twice: with the closure, and with the edges alone, which a
+recursive query follows. Both answer the same questions. Times are of CPU, in one thread.
 """
 
 from __future__ import annotations
@@ -17,14 +18,27 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+import apsw
+
+from benchmarks.ingest import record_lines
 from benchmarks.measuring import Results, cpu_s, in_folder, parser_of
 from benchmarks.records import START_MS
-from waybill.lineage.correlation import INDEX_NAME, CorrelationIndex, IndexWriter, Sighting
+from waybill.lineage.correlation import (
+    INDEX_NAME,
+    Correlation,
+    CorrelationIndex,
+    Details,
+    IndexWriter,
+    Sighting,
+)
+from waybill.transport import Journal, Kind, Settings
 
 TREE: Final = 10_000
 BACK_MAX: Final = 400
 """A file's parent is one of so many files before it, so a tree is about `TREE` / `BACK_MAX` * 2 deep."""
 BATCH: Final = 20_000
+BODY: Final = 100
+"""Records of one request."""
 ASKED: Final = 20
 
 
@@ -36,7 +50,7 @@ def main() -> None:
 
 
 def _measure(arguments: Any, folder: Path) -> Results:  # noqa: ANN401 - an argparse.Namespace
-    results: Results = []
+    results: Results = [_records_measured(arguments.files, folder)]
     for name, ancestors_max in (("closure", 100), ("edges", 0)):
         home = folder / name
         home.mkdir()
@@ -46,13 +60,7 @@ def _measure(arguments: Any, folder: Path) -> Results:  # noqa: ANN401 - an argp
                 began_s = cpu_s()
                 writer.add(batch, ("node", at))
                 taken_s += cpu_s() - began_s
-        size_bytes = sum(path.stat().st_size for path in home.iterdir())
-        per_file = size_bytes / arguments.files
-        per_million_s = taken_s * 1e6 / arguments.files
-        print(
-            f"{name}: {per_million_s:.1f} CPU s per million files, {per_file:.0f} bytes per file", flush=True
-        )
-        figures = {"case": name, "cpu_s_per_million": per_million_s, "bytes_per_file": per_file}
+        figures = _cost(name, arguments.files, taken_s, _size_bytes(home))
         index = CorrelationIndex.open(home)
         assert index is not None
         with contextlib.closing(index):
@@ -63,6 +71,34 @@ def _measure(arguments: Any, folder: Path) -> Results:  # noqa: ANN401 - an argp
             figures |= _asked("ancestors of a leaf", partial(index.ancestors, deepest))
         results.append(figures)
     return results
+
+
+def _records_measured(count: int, folder: Path) -> dict[str, Any]:
+    home = folder / "records"
+    settings = Settings.load({"home": str(home), "root": str(folder / "root")}, env={})
+    lines = record_lines(count)
+    with contextlib.closing(Journal(home)) as journal:
+        for at in range(0, count, BODY):
+            journal.append(Kind.PROVENANCE, b"[" + b",".join(lines[at : at + BODY]) + b"]")
+        with contextlib.closing(Correlation(journal, settings, linger_s=0)) as index:
+            began_s = cpu_s()
+            while index.step().applied:
+                pass
+            taken_s = cpu_s() - began_s
+    return _cost("records", count, taken_s, _size_bytes(home))
+
+
+def _size_bytes(home: Path) -> int:
+    """The size of an index, without its log: that depends on the largest batch alone."""
+    with contextlib.closing(apsw.Connection(str(home / INDEX_NAME))) as connection:
+        return int(connection.pragma("page_count") * connection.pragma("page_size"))
+
+
+def _cost(name: str, count: int, taken_s: float, size_bytes: int) -> dict[str, Any]:
+    """Print what an index cost, and return it."""
+    per_million_s, each_bytes = taken_s * 1e6 / count, size_bytes / count
+    print(f"{name}: {per_million_s:.1f} CPU s per million files, {each_bytes:.0f} bytes per file", flush=True)
+    return {"case": name, "cpu_s_per_million": per_million_s, "bytes_per_file": each_bytes}
 
 
 def _did(number: int) -> str:
@@ -77,14 +113,11 @@ def _batches(files: int) -> Iterator[list[Sighting]]:
         parent = number - choice.randint(1, min(place, BACK_MAX)) if place else None
         batch.append(
             Sighting(
-                did=_did(number),
-                parents=() if parent is None else (_did(parent),),
-                system="edge",
-                process="in",
-                filename=f"orders-{number:09}.csv",
-                at_ms=START_MS + number,
-                state="COMPLETE",
-                sinks=("lake",),
+                _did(number),
+                () if parent is None else (_did(parent),),
+                Details("in", ("lake",), ("COMPLETE",), "edge"),
+                f"orders-{number:09}.csv",
+                START_MS + number,
             )
         )
         if len(batch) == BATCH:

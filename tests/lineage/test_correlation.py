@@ -19,7 +19,15 @@ from hypothesis import given, settings as hypothesis_settings, strategies as st
 from waybill.exporter.sources import JournalSource
 from waybill.exporter.verification import find_collisions
 from waybill.lineage import CorrelationIndex
-from waybill.lineage.correlation import INDEX_NAME, Correlation, IndexWriter, Relations, Sighting
+from waybill.lineage.correlation import (
+    INDEX_NAME,
+    Content,
+    Correlation,
+    Details,
+    IndexWriter,
+    Relations,
+    Sighting,
+)
 from waybill.transport import Journal, Kind, Settings, Tracker, flush
 
 if TYPE_CHECKING:
@@ -34,13 +42,34 @@ DIDS = "abcdefgh"
 EDGES = st.lists(st.tuples(st.sampled_from(DIDS), st.sampled_from(DIDS)), max_size=14)
 """Each a parent and a child: trees, joins and circles, in any order, some twice."""
 
+SOME = st.lists(st.sampled_from("xyz"), max_size=2, unique=True).map(lambda found: tuple(sorted(found)))
+SAID = st.lists(
+    st.builds(
+        Sighting,
+        did=st.sampled_from(DIDS[:4]),
+        parents=SOME,
+        details=st.builds(Details, st.sampled_from("xy"), SOME, SOME, st.sampled_from("xy")),
+        filename=st.sampled_from([None, "a", "b"]),
+        at_ms=st.integers(1, 3),
+        content=st.none()
+        | st.builds(
+            Content,
+            version=st.sampled_from([None, "1", "2"]),
+            fingerprint=st.sampled_from([None, "1", "2"]),
+            input_size=st.sampled_from([None, 1, 2]),
+            is_forced=st.booleans(),
+        ),
+    ),
+    max_size=12,
+)
+"""Events of few files, which contradict each other in everything."""
+
 Rows = dict[str, list[tuple[object, ...]]]
 
 
-def seen(did: str, *parents: str, **more: object) -> Sighting:
+def seen(did: str, *parents: str, sinks: tuple[str, ...] = ()) -> Sighting:
     """What an event says of a file."""
-    said = {"system": "edge", "process": "in", "filename": f"{did}.csv", "at_ms": 5, **more}
-    return Sighting(did=did, parents=parents, **said)  # type: ignore[arg-type]
+    return Sighting(did, parents, Details("in", sinks, system="edge"), f"{did}.csv", 5)
 
 
 def tables_of(folder: Path) -> Rows:
@@ -139,6 +168,21 @@ def test_closure_edges_and_a_naive_walk_give_the_same_answers_in_any_order(
                 assert index.children_of([did]).get(did, ()) == tuple(
                     sorted({b for a, b in beside if a == did})
                 )
+
+
+@hypothesis_settings(max_examples=25)
+@given(said=SAID, data=st.data())
+def test_what_is_known_of_a_file_follows_from_the_set_of_what_was_said(
+    said: list[Sighting], data: st.DataObject
+) -> None:
+    cut = data.draw(st.integers(0, len(said)))
+    with tempfile.TemporaryDirectory() as folder:
+        some, other = Path(folder, "some"), Path(folder, "other")
+        some.mkdir()
+        other.mkdir()
+        written(some, [said[:cut], said[cut:]])
+        written(other, [data.draw(st.permutations(said + said[:3]))])
+        assert tables_of(some) == tables_of(other)
 
 
 def record(did: str, parent: str | None = None, **more: object) -> dict[str, object]:

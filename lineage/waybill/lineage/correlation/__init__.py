@@ -15,7 +15,12 @@ if TYPE_CHECKING:
         open_correlation as open_correlation,
     )
     from waybill.lineage.correlation.relations import Relations as Relations
-    from waybill.lineage.correlation.sightings import Sighting as Sighting, sightings_in as sightings_in
+    from waybill.lineage.correlation.sightings import (
+        Content as Content,
+        Details as Details,
+        Sighting as Sighting,
+        sightings_in as sightings_in,
+    )
     from waybill.lineage.correlation.writing import IndexWriter as IndexWriter
     from waybill.transport.known_contents import INDEX_NAME as INDEX_NAME
 
@@ -23,7 +28,7 @@ _PACKAGES = {
     "waybill.lineage.correlation.index": {"CORRELATION", "CorrelationIndex", "Kin"},
     "waybill.lineage.correlation.projection": {"Correlation", "open_correlation"},
     "waybill.lineage.correlation.relations": {"Relations"},
-    "waybill.lineage.correlation.sightings": {"Sighting", "sightings_in"},
+    "waybill.lineage.correlation.sightings": {"Content", "Details", "Sighting", "sightings_in"},
     "waybill.lineage.correlation.writing": {"IndexWriter"},
     "waybill.transport.known_contents": {"INDEX_NAME"},
 }

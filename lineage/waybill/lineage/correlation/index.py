@@ -111,7 +111,9 @@ class CorrelationIndex:
         return [cast("str", did) for (did,) in self._connection.execute(sql.CONFLICTS)]
 
     def _number_of(self, did: str) -> int | None:
-        return cast("int | None", self._connection.execute(sql.NUMBER, (did,)).get)
+        """The number of a file; 0 if nothing is related to it, None if it is not known."""
+        found = cast("tuple[int | None] | None", self._connection.execute(sql.NUMBER, (did,)).fetchone())
+        return None if found is None else found[0] or 0
 
     def _is_deep(self, number: int) -> bool:
         return self._connection.execute(sql.IS_DEEP, (number,)).get is not None

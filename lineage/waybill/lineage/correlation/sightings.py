@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,16 +13,15 @@ from waybill.facets import (
     UNREADABLE,
     EventType,
     FinalState,
-    ProvenanceRecord,
     RunEvent,
     decode_event,
-    decode_records,
     fingerprints_of,
     inferred_reason,
     observe,
     parents_of,
     parse_instant_us,
 )
+from waybill.facets.record import SentRecord, decode_sent
 from waybill.transport.journal import Kind
 
 if TYPE_CHECKING:
@@ -36,34 +35,56 @@ _ENDED_AS: Final = {
 }
 
 
-class Sighting(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Details(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What many files have in common, in the order of the names.
+
+    Attributes:
+        process: the flow that they arrived by, or the name of their job.
+        sinks: by which they left, sorted.
+        states: how their paths ended, sorted, as far as their own pipeline says so.
+        system: that processed them.
+    """
+
+    process: str
+    sinks: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    system: str = ""
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What an event says about a file's content and its job's code.
+
+    Attributes:
+        version: of the job's code.
+        fingerprint: of the content.
+        input_size: of the file as it was stored, in bytes.
+        is_forced: whether it was handled again on purpose although its content was known.
+    """
+
+    version: str | None = None
+    fingerprint: str | None = None
+    input_size: int | None = None
+    is_forced: bool = False
+
+
+class Sighting(msgspec.Struct, frozen=True, gc=False):
     """What one event or one record says about a file.
 
     Attributes:
         did: the file.
         parents: the files that it came from.
-        process: the flow that it arrived by, or the name of its job.
+        details: what it has in common with others.
+        filename: its name.
         at_ms: when it began, as far as this event knows; epoch milliseconds.
-        state: how a path ended, if the file's own pipeline says so.
-        sinks: by which it left.
-        version: of the job's code.
-        fingerprint: of its content.
-        input_size: of the file as it was stored, in bytes.
-        is_forced: whether it was handled again on purpose although its content was known.
+        content: None if nothing is said about it.
     """
 
     did: str
     parents: tuple[str, ...]
-    system: str
-    process: str
+    details: Details
     filename: str | None
     at_ms: int
-    state: str | None = None
-    sinks: tuple[str, ...] = ()
-    version: str | None = None
-    fingerprint: str | None = None
-    input_size: int | None = None
-    is_forced: bool = False
+    content: Content | None = None
 
 
 def sightings_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Sighting]:
@@ -71,6 +92,7 @@ def sightings_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Sigh
 
     `system_name` is used for those that carry none and have no stamped one.
     """
+    shared: _Shared = {}
     for entry in entries:
         stamped = entry.system_name or system_name
         try:
@@ -79,22 +101,24 @@ def sightings_in(entries: Iterable[Entry], *, system_name: str) -> Iterator[Sigh
                 if isinstance(event, RunEvent) and (seen := _of_event(event, stamped)) is not None:
                     yield seen
             elif entry.kind is Kind.PROVENANCE:
-                yield from [_of_record(one) for one in decode_records(entry.body, system_name=stamped)]
+                yield from _of_records(decode_sent(entry.body), stamped, shared)
         except UNREADABLE:
             continue  # the layout sets it aside
 
 
-def _of_record(record: ProvenanceRecord) -> Sighting:
-    return Sighting(
-        did=record.did,
-        parents=(record.parent_did,) if record.parent_did else (),
-        system=record.system_name,
-        process=record.data_source,
-        filename=record.filename or None,
-        at_ms=record.created,
-        state=record.final_state,
-        sinks=(record.data_sink,) if record.data_sink else (),
-    )
+_Shared = dict[tuple[str | None, ...], Details]
+
+
+def _of_records(records: Iterable[SentRecord], stamped: str, shared: _Shared) -> Iterator[Sighting]:
+    for one in records:
+        key = (one.data_source, one.data_sink, one.final_state, one.system_name or stamped)
+        details = shared.get(key)
+        if details is None:
+            source, sink, state, system = key
+            details = Details(source or "", (sink,) if sink else (), (str(state),), system or "")
+            shared[key] = details
+        parents = (one.parent_did,) if one.parent_did else ()
+        yield Sighting(one.did, parents, details, one.filename or None, one.created)
 
 
 def _of_event(event: RunEvent, system_name: str) -> Sighting | None:
@@ -108,17 +132,18 @@ def _of_event(event: RunEvent, system_name: str) -> Sighting | None:
 
 
 def _of_facet(event: RunEvent, facet: DeltaFile, system_name: str) -> Sighting:
-    is_end = event.eventType in SEVERITY and not inferred_reason(event)
     return Sighting(
-        did=facet.did,
-        parents=parents_of(event),
-        system=facet.system_name or system_name,
-        process=facet.data_source or event.job.name,
-        filename=facet.filename or None,
-        at_ms=parse_instant_us(facet.created or event.eventTime) // 1_000,
-        state=facet.final_state or _ENDED_AS[event.eventType] if is_end else None,
-        sinks=(facet.data_sink,) if facet.data_sink else (),
-        **_content_of(event),
+        facet.did,
+        parents_of(event),
+        Details(
+            facet.data_source or event.job.name,
+            (facet.data_sink,) if facet.data_sink else (),
+            _states(event, facet.final_state),
+            facet.system_name or system_name,
+        ),
+        facet.filename or None,
+        parse_instant_us(facet.created or event.eventTime) // 1_000,
+        _content_of(event),
     )
 
 
@@ -127,36 +152,38 @@ def _of_run(event: RunEvent, system_name: str) -> Sighting:
     run = observe(event, system_name=system_name)
     said = {field: one.value for field, one in run.overrides.items()}
     first = run.first_input
-    is_end = event.eventType in SEVERITY and not inferred_reason(event)
+    sinks = {said["data_sink"]} if "data_sink" in said else {f"{a}/{b}" for a, b in run.outputs}
     return Sighting(
-        did=said.get("did", run.run_id),
-        parents=parents_of(event),
-        system=said.get("system_name", event.job.namespace),
-        process=said.get("data_source", event.job.name),
-        filename=said.get("filename", None if first is None else first.name.rstrip("/").rpartition("/")[2]),
-        at_ms=run.created_us // 1_000,
-        state=said.get("final_state", _ENDED_AS[event.eventType]) if is_end else None,
-        sinks=(said["data_sink"],) if "data_sink" in said else tuple(f"{a}/{b}" for a, b in run.outputs),
-        **_content_of(event),
+        said.get("did", run.run_id),
+        parents_of(event),
+        Details(
+            said.get("data_source", event.job.name),
+            tuple(sorted(sinks)),
+            _states(event, said.get("final_state")),
+            said.get("system_name", event.job.namespace),
+        ),
+        said.get("filename", None if first is None else first.name.rstrip("/").rpartition("/")[2]),
+        run.created_us // 1_000,
+        _content_of(event),
     )
 
 
-class _Content(TypedDict, total=False):
-    version: str
-    fingerprint: str
-    input_size: int | None
-    is_forced: bool
+def _states(event: RunEvent, said: str | None) -> tuple[str, ...]:
+    """How a path ended, if the file's own pipeline says so."""
+    if event.eventType not in SEVERITY or inferred_reason(event):
+        return ()
+    return (str(said or _ENDED_AS[event.eventType]),)
 
 
-def _content_of(event: RunEvent) -> _Content:
+def _content_of(event: RunEvent) -> Content | None:
     """The version of the job, and fingerprint and size of the content; of several inputs, of one."""
-    found: _Content = {}
-    if (version := _version_of(event.job.facets)) is not None:
-        found["version"] = version
+    version = _version_of(event.job.facets)
     seen = max(fingerprints_of(event), key=attrgetter("fingerprint"), default=None)
     if seen is not None:
-        found |= {"fingerprint": seen.fingerprint, "input_size": seen.inputBytes, "is_forced": seen.forced}
-    return found
+        return Content(
+            version=version, fingerprint=seen.fingerprint, input_size=seen.inputBytes, is_forced=seen.forced
+        )
+    return None if version is None else Content(version=version)
 
 
 class _CodeLocation(msgspec.Struct, frozen=True):

@@ -1,7 +1,9 @@
 """The SQL of the correlation index; no other module has any.
 
-Users see three views. Below them, each did, and each set of details that many files share, is stored once
-and has a number, because a did takes 36 bytes and the closure names two in each row.
+Users see three views. Below them, each set of details that many files share is stored once and has a number.
+So has each file that came from another, or that another came from, because a did takes 36 bytes and the
+closure names two in each row. Most files have neither, and their dids are stored once. A did is stored as
+text: a view that turned sixteen bytes into text could not look one up by an index.
 
     correlation_event(id_event, process, version, fingerprint, input_size, event_time, forced)
     correlation_details(id_event, field, JSON)
@@ -13,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of `SCHEMA`; an index of another version is made again."""
 
 SCHEMA: Final = """
 CREATE TABLE place (node TEXT NOT NULL, seq INTEGER NOT NULL) STRICT;
 CREATE TABLE shared_details (number INTEGER PRIMARY KEY, fields TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE files (
-    number INTEGER PRIMARY KEY,
-    did TEXT NOT NULL UNIQUE,
+    did TEXT NOT NULL PRIMARY KEY,
+    number INTEGER,
     event_time INTEGER,
     filename TEXT,
     shared INTEGER REFERENCES shared_details (number),
@@ -30,7 +32,8 @@ CREATE TABLE files (
     input_size INTEGER,
     forced INTEGER,
     conflict INTEGER
-) STRICT;
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX files_number ON files (number) WHERE number IS NOT NULL;
 CREATE INDEX files_conflict ON files (did) WHERE conflict IS NOT NULL;
 CREATE INDEX files_fingerprint ON files (fingerprint, event_time) WHERE fingerprint IS NOT NULL;
 CREATE TABLE closure (
@@ -67,21 +70,18 @@ PLACE: Final = "SELECT node, seq FROM place"
 CLEAR_PLACE: Final = "DELETE FROM place"
 SET_PLACE: Final = "INSERT INTO place VALUES (?, ?)"
 
-LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files"
-FILES: Final = """
-SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
-FROM files WHERE did = ?
-"""
+LAST_NUMBER: Final = "SELECT coalesce(max(number), 0) FROM files WHERE number IS NOT NULL"
 PUT_FILE: Final = """
 INSERT INTO files (
     did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (did) DO UPDATE SET
-    event_time = excluded.event_time, filename = excluded.filename, shared = excluded.shared,
-    version = excluded.version, fingerprint = excluded.fingerprint, input_size = excluded.input_size,
-    forced = excluded.forced, conflict = excluded.conflict
+    number = excluded.number, event_time = excluded.event_time, filename = excluded.filename,
+    shared = excluded.shared, version = excluded.version, fingerprint = excluded.fingerprint,
+    input_size = excluded.input_size, forced = excluded.forced, conflict = excluded.conflict
 """
+PUT_NEW_FILE: Final = "INSERT INTO files (did, number, event_time, filename, shared) VALUES (?, ?, ?, ?, ?)"
 
 DETAILS: Final = "SELECT fields FROM shared_details WHERE number = ?"
 NUMBER_OF_DETAILS: Final = "SELECT number FROM shared_details WHERE fields = ?"
@@ -122,13 +122,17 @@ _ANY: Final = ",".join("?" * _ASKED_AT_ONCE)
 
 
 def bindings_of(dids: Iterable[str]) -> Iterator[list[str | None]]:
-    """The bindings for `PARENTS` and `CHILDREN`: a statement about many dids is faster than one for each."""
+    """The bindings for `FILES`, `PARENTS` and `CHILDREN`: one statement about many dids is faster."""
     wanted: list[str | None] = list(dids)
     wanted += [None] * (-len(wanted) % _ASKED_AT_ONCE)
     for at in range(0, len(wanted), _ASKED_AT_ONCE):
         yield wanted[at : at + _ASKED_AT_ONCE]
 
 
+FILES: Final = f"""
+SELECT did, number, event_time, filename, shared, version, fingerprint, input_size, forced, conflict
+FROM files WHERE did IN ({_ANY})
+"""  # noqa: S608 - a text of our own
 PARENTS: Final = f"""
 SELECT below.did, above.did
 FROM files AS below JOIN closure ON child = below.number AND depth = 1

@@ -8,7 +8,7 @@ nor repeats matter.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -18,6 +18,7 @@ import msgspec
 from waybill.lineage.correlation import sql
 from waybill.lineage.correlation.closure import Closure, Depths
 from waybill.lineage.correlation.index import place_in
+from waybill.lineage.correlation.sightings import Details
 from waybill.transport.permissions import file_mode
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _DETAILS_REMEMBERED: Final = 10_000
 
 _Row = tuple[
     str,
-    int,
+    int | None,
     int | None,
     str | None,
     int | None,
@@ -41,20 +42,11 @@ _Row = tuple[
 """A row of the files."""
 
 
-class _Details(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What many files share; its fields are in the order of their names."""
-
-    process: str
-    sinks: tuple[str, ...] = ()
-    states: tuple[str, ...] = ()
-    system: str = ""
-
-
 class _File(msgspec.Struct):
     """What is known of one file; `event_time` is None while only other files name it, as their parent."""
 
     did: str
-    number: int
+    number: int | None = None
     event_time: int | None = None
     filename: str | None = None
     version: str | None = None
@@ -62,7 +54,7 @@ class _File(msgspec.Struct):
     input_size: int | None = None
     forced: int | None = None
     conflict: int | None = None
-    details: _Details | None = None
+    details: Details | None = None
 
 
 class IndexWriter:
@@ -79,8 +71,8 @@ class IndexWriter:
 
     def __init__(self, path: Path, *, ancestors_max: int) -> None:
         self._ancestors_max = ancestors_max
-        self._details: dict[int, _Details] = {}
-        self._numbers: dict[_Details, int] = {}
+        self._details: dict[int, Details] = {}
+        self._numbers: dict[Details, int] = {}
         is_new = not path.exists()
         self._connection = apsw.Connection(str(path))
         if is_new:
@@ -121,42 +113,70 @@ class IndexWriter:
             raise
 
     def _add(self, sightings: Sequence[Sighting]) -> None:
-        named = dict.fromkeys(did for seen in sightings for did in (seen.did, *seen.parents))
-        stored = self._stored(named)
+        edges = dict.fromkeys((parent, seen.did) for seen in sightings for parent in seen.parents)
+        dids = {seen.did for seen in sightings}.union(parent for parent, _ in edges)
+        stored = self._stored(sorted(dids))
         files = {did: self._file(row) for did, row in stored.items()}
-        last = cast("int", self._connection.execute(sql.LAST_NUMBER).get)
-        new = [did for did in named if did not in stored]
-        files.update((did, _File(did, number)) for number, did in enumerate(new, last + 1))
+        once: dict[str, Sighting] = {}  # most files are new, and seen once
         for seen in sightings:
-            _merge(files[seen.did], seen)
+            file = files.get(seen.did)
+            if file is None:
+                first = once.setdefault(seen.did, seen)
+                if first is seen:
+                    continue
+                file = files[seen.did] = _File(seen.did)
+                _merge(file, once.pop(seen.did))
+            _merge(file, seen)
+        for seen in [one for one in once.values() if one.content is not None]:
+            _merge(files.setdefault(seen.did, _File(seen.did)), once.pop(seen.did))
         self._note_other_parents(sightings, files, stored.keys())
-        rows = ((did, self._row(file)) for did, file in files.items())
+        numbers, new = self._numbered(edges, files)
+        for did in numbers.keys() - once.keys():
+            files.setdefault(did, _File(did)).number = numbers[did]
+        rows = [(did, self._row(file)) for did, file in files.items()]
         self._connection.executemany(sql.PUT_FILE, [row for did, row in rows if row != stored.get(did)])
-        self._add_edges(
-            dict.fromkeys(
-                (files[parent].number, files[seen.did].number)
-                for seen in sightings
-                for parent in seen.parents
-            )
+        self._connection.executemany(
+            sql.PUT_NEW_FILE,
+            [
+                (did, numbers.get(did), one.at_ms, one.filename, self._number_of(one.details))
+                for did, one in sorted(once.items())
+            ],
         )
+        self._add_edges([(numbers[parent], numbers[did]) for parent, did in edges], new)
+
+    def _numbered(
+        self, edges: Iterable[tuple[str, str]], files: Mapping[str, _File]
+    ) -> tuple[dict[str, int], Container[int]]:
+        """The numbers of all files that edges name, and which of them are new."""
+        last = cast("int", self._connection.execute(sql.LAST_NUMBER).get)
+        numbers: dict[str, int] = {}
+        end = last + 1
+        for did in dict.fromkeys(did for edge in edges for did in edge):
+            file = files.get(did)
+            if file is None or file.number is None:
+                numbers[did] = end
+                end += 1
+            else:
+                numbers[did] = file.number
+        return numbers, range(last + 1, end)
 
     def _note_other_parents(
         self, sightings: Iterable[Sighting], files: Mapping[str, _File], stored: Collection[str]
     ) -> None:
         """Note the files of which not every event that names parents names the same."""
-        with_parents = [seen for seen in sightings if seen.parents]
+        again = [seen for seen in sightings if seen.parents and seen.did in files]
         known: defaultdict[str, set[str]] = defaultdict(set)
-        dids = {seen.did: None for seen in with_parents if seen.did in stored}
+        dids = {seen.did: None for seen in again if seen.did in stored}
         for did, parent in self._connection.executemany(sql.PARENTS, sql.bindings_of(dids)):
             known[cast("str", did)].add(cast("str", parent))
-        for seen in with_parents:
+        for seen in again:
             named = {parent for parent in seen.parents if parent != seen.did}
             if known[seen.did] and named and known[seen.did] != named:
                 files[seen.did].conflict = 1
             known[seen.did] |= named
 
     def _stored(self, dids: Iterable[str]) -> dict[str, _Row]:
-        rows = self._connection.executemany(sql.FILES, [(did,) for did in dids])
+        rows = self._connection.executemany(sql.FILES, sql.bindings_of(dids))
         return {row[0]: row for row in cast("Iterable[_Row]", rows)}
 
     # -- details ---------------------------------------------------------------------------------------------
@@ -172,22 +192,24 @@ class IndexWriter:
         content = file.version, file.fingerprint, file.input_size, file.forced, file.conflict
         return file.did, file.number, file.event_time, file.filename, shared, *content
 
-    def _details_of(self, number: int) -> _Details:
+    def _details_of(self, number: int) -> Details:
         if number not in self._details:
             text = self._connection.execute(sql.DETAILS, (number,)).get
-            self._remember(number, msgspec.json.decode(cast("str", text), type=_Details))
+            self._remember(number, msgspec.json.decode(cast("str", text), type=Details))
         return self._details[number]
 
-    def _number_of(self, details: _Details) -> int:
-        if details not in self._numbers:
+    def _number_of(self, details: Details) -> int:
+        number = self._numbers.get(details)
+        if number is None:
             text = msgspec.json.encode(details).decode()
-            number = self._connection.execute(sql.NUMBER_OF_DETAILS, (text,)).get
-            if number is None:
-                number = self._connection.execute(sql.PUT_DETAILS, (text,)).get
-            self._remember(cast("int", number), details)
-        return self._numbers[details]
+            stored = self._connection.execute(sql.NUMBER_OF_DETAILS, (text,)).get
+            if stored is None:
+                stored = self._connection.execute(sql.PUT_DETAILS, (text,)).get
+            number = cast("int", stored)
+            self._remember(number, details)
+        return number
 
-    def _remember(self, number: int, details: _Details) -> None:
+    def _remember(self, number: int, details: Details) -> None:
         if len(self._details) >= _DETAILS_REMEMBERED:
             self._details.clear()
             self._numbers.clear()
@@ -196,18 +218,22 @@ class IndexWriter:
 
     # -- edges -----------------------------------------------------------------------------------------------
 
-    def _add_edges(self, edges: Collection[tuple[int, int]]) -> None:
-        """Add edges, each from a parent to a child, and all that follows from them."""
+    def _add_edges(self, edges: Collection[tuple[int, int]], new: Container[int]) -> None:
+        """Add edges, each from a parent to a child, and all that follows from them.
+
+        Of new files, by their numbers, nothing is stored.
+        """
         if not edges:
             return
         below: dict[int, set[int]] = {child: set() for _, child in edges}
-        for child, one in self._of_each(sql.CLOSURE_DOWN, below):
+        for child, one in self._of_each(sql.CLOSURE_DOWN, (child for child in below if child not in new)):
             below[child].add(one)
         touched = {parent for parent, _ in edges}.union(below, *below.values())
+        old = [number for number in touched if number not in new]
         above: defaultdict[int, Depths] = defaultdict(dict)
-        for one, ancestor, depth in self._of_each(sql.CLOSURE_UP, touched):
+        for one, ancestor, depth in self._of_each(sql.CLOSURE_UP, old):
             above[one][ancestor] = depth
-        deep = [number for (number,) in self._of_each(sql.IS_DEEP, touched)]
+        deep = [number for (number,) in self._of_each(sql.IS_DEEP, old)]
         closure = Closure(above, deep, below, self._ancestors_max)
         for parent, child in edges:
             closure.add(parent, child)
@@ -222,28 +248,30 @@ class IndexWriter:
 def _merge(file: _File, seen: Sighting) -> None:
     """Add what was seen to what is known: commutative, associative and idempotent."""
     is_other_name = file.filename is not None and seen.filename not in {None, file.filename}
-    if is_other_name or (file.details is not None and file.details.process != seen.process):
+    if is_other_name or (file.details is not None and file.details.process != seen.details.process):
         file.conflict = 1
     file.event_time = seen.at_ms if file.event_time is None else min(file.event_time, seen.at_ms)
     file.filename = _greater(file.filename, seen.filename)
-    file.details = _with(file.details, seen)
-    file.version = _greater(file.version, seen.version)
-    content = (seen.fingerprint or "", seen.input_size or 0)
-    if seen.fingerprint is not None and content > (file.fingerprint or "", file.input_size or 0):
-        file.fingerprint, file.input_size = seen.fingerprint, seen.input_size
-    if seen.is_forced:
+    file.details = seen.details if file.details is None else _together(file.details, seen.details)
+    content = seen.content
+    if content is None:
+        return
+    file.version = _greater(file.version, content.version)
+    said = (content.fingerprint or "", content.input_size or 0)
+    if content.fingerprint is not None and said > (file.fingerprint or "", file.input_size or 0):
+        file.fingerprint, file.input_size = content.fingerprint, content.input_size
+    if content.is_forced:
         file.forced = 1
 
 
-def _with(known: _Details | None, seen: Sighting) -> _Details:
-    states = () if seen.state is None else (seen.state,)
-    if known is None:
-        return _Details(seen.process, tuple(sorted(set(seen.sinks))), states, seen.system)
-    return _Details(
-        max(known.process, seen.process),
-        _union(known.sinks, seen.sinks),
-        _union(known.states, states),
-        max(known.system, seen.system),
+def _together(known: Details, more: Details) -> Details:
+    if known == more:
+        return known
+    return Details(
+        max(known.process, more.process),
+        _union(known.sinks, more.sinks),
+        _union(known.states, more.states),
+        max(known.system, more.system),
     )
 
 
