@@ -378,6 +378,14 @@ def test_statistics_count_each_record_once(shared: Collector) -> None:
         "oldest_record": COMPLETED_MS,
         "newest_record": COMPLETED_MS,
     }
+    for door, hour in (("/api/v1/records", COMPLETED_MS), ("/provenance", "2026-01-31T12:00:00Z")):
+        assert shared.get(f"{door}/stats?filename=count&by=hour,sink,state").json == [
+            {"hour": hour, "data_sink": "lake", "final_state": state, "count": count}
+            for state, count in (("COMPLETE", 1), ("ERROR", 2))
+        ]
+        assert shared.get(f"{door}/stats?filename=none&by=source").json == []
+        reply = shared.get(f"{door}/stats?by=state,color")
+        assert (reply.status, "the parameter by has 'color'" in reply.json["detail"]) == (400, True)
 
 
 BAD = [

@@ -21,6 +21,7 @@ from served import Collector, without_runner
 from waybill.collector.endpoints import trace
 from waybill.collector.http import Problem
 from waybill.exporter import Query
+from waybill.exporter.query import Dimension
 from waybill.facets import FinalState
 from waybill.lineage import CollectorReadError, Journey, Lineage, ToldJourney, remote as client
 from waybill.transport import Journal, NotFoundError
@@ -89,7 +90,11 @@ def test_a_collector_is_asked_as_a_home_is(shared: Collector) -> None:
     ):
         assert remote.find(query) == home.find(query)
         assert remote.stats(query) == home.stats(query)
+        assert remote.sums(("sink", "state", "hour"), query) == home.sums(("sink", "state", "hour"), query)
     assert remote.count() == len(RECORDS)
+    assert home.sums([Dimension.SINK, Dimension.HOUR]) == {(None, 0): 3, ("lake", 0): 1, ("report", 0): 1}
+    with pytest.raises(ValueError, match="at least one of state"):
+        home.sums([])
 
 
 def test_a_collector_is_asked_a_page_at_a_time(shared: Collector, monkeypatch: pytest.MonkeyPatch) -> None:

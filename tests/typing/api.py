@@ -697,6 +697,7 @@ def the_journey_of_a_file() -> None:
         assert_type(trace(lineage.tables, "0193", kin=kin), Journey)
     assert_type(lineage.trace("0193", as_of_ms=1), Journey)
     assert_type(trace_as_of(journey, 1, Path("root"), None, Settings.load({}, origin="here")), Journey)
+    assert_type(lineage.sums(["state", Dimension.HOUR]), dict[tuple[str | int | None, ...], int])
     assert_type(list(lineage.tables(Query(did="0193"), ["did"])), list[Any])
     found = lineage.find(Query(did="0193"))
     assert_type(found, Records)

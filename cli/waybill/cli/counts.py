@@ -36,7 +36,7 @@ def show(
 ) -> None:
     """Print the number of records of each kind, in a line each; in JSON as records name their fields."""
     if as_json:
-        names = [one.value if one == _HOUR else one.column for one in by]
+        names = [one.field for one in by]
         for kind, count in sums.items():
             values = (iso(value) if isinstance(value, int) else value for value in kind)
             console.json(dict(zip(names, values, strict=True)) | {_COUNT: count})

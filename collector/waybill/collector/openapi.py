@@ -96,8 +96,8 @@ def description() -> _Json:
             f"{PROVENANCE_PATH}/stats": {
                 "get": _asking(
                     "Count records by kind, in DeltaFi's format",
-                    _ref("DeltaFiStats"),
-                    _FILTERS,
+                    {"anyOf": [_ref("DeltaFiStats"), _array("DeltaFiSum")]},
+                    [*_FILTERS, _by()],
                     _ASKING_REFUSED,
                 )
             },
@@ -113,7 +113,12 @@ def description() -> _Json:
                 )
             },
             f"{RECORDS_PATH}/stats": {
-                "get": _asking("Count records by kind", _ref("Stats"), _FILTERS, _ASKING_REFUSED)
+                "get": _asking(
+                    "Count records by kind",
+                    {"anyOf": [_ref("Stats"), _array("Sum")]},
+                    [*_FILTERS, _by()],
+                    _ASKING_REFUSED,
+                )
             },
             SUMMARY_PATH: {"get": _summarized()},
             TRACE_PATH: {"get": _traced()},
@@ -155,14 +160,14 @@ def facet_schemas() -> dict[str, bytes]:
 
 def _answers() -> _Json:
     """The schemas of the responses, generated from their types."""
-    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, Readiness, Taken
+    from waybill.collector.endpoints import DeltaFiRecord, DeltaFiStats, DeltaFiSum, Readiness, Taken
     from waybill.collector.receipt_status import ReceiptStatus
-    from waybill.exporter.query import Stats
+    from waybill.exporter.query import Stats, Sum
     from waybill.lineage import ToldJourney
 
     types = (
-        *(BatchResult, Taken, Stats, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
-        *(DeltaFiRecord, DeltaFiStats, ToldJourney),
+        *(BatchResult, Taken, Stats, Sum, Readiness, ReceiptStatus, ProvenanceRecord, FlushReport),
+        *(DeltaFiRecord, DeltaFiStats, DeltaFiSum, ToldJourney),
     )
     _, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for schema in schemas.values():
@@ -264,6 +269,15 @@ def _schema_of(facet: str) -> _Json:
 
 def _parameter(name: str, schema: _Json, *, required: bool = False) -> _Json:
     return {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+def _by() -> _Json:
+    """What to count by: several dimensions, with commas."""
+    from waybill.exporter.query import Dimension
+
+    dimensions = {"type": "array", "items": {"type": "string", "enum": list(Dimension)}, "minItems": 1}
+    said = {"description": "Count by these, one or several with commas; default: by each of the first three."}
+    return _parameter("by", dimensions | said) | {"style": "form", "explode": False}
 
 
 def _some(schema: _Json) -> _Json:

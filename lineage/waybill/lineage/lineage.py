@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from waybill.exporter import Query, find, reading
-from waybill.exporter.query import Stats, find_tables, stats
+from waybill.exporter.query import Dimension, Stats, find_tables, stats, sums_of
 from waybill.exporter.reading import PYTHON, Asker
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.catalog import Catalog
@@ -103,6 +103,27 @@ class Lineage:
         if self._collector is not None:
             return self._collector.stats(query or Query())
         return stats(self._folder, query, access=self._catalog, asker=self._asker)
+
+    def sums(
+        self, by: Collection[Dimension | str], query: Query | None = None
+    ) -> dict[tuple[str | int | None, ...], int]:
+        """The number of records that answer a query, of each kind, as `waybill find --by` shows them.
+
+        Args:
+            by: what makes a kind: some of state, system, source, sink and hour. A kind has a value of each,
+                in this order: an hour as the epoch milliseconds of its start; None for no sink.
+            query: the conditions; None: all records.
+
+        Raises:
+            ValueError: there is no such dimension, or none is given.
+            WaybillError: those of `waybill.find`.
+        """
+        dimensions = [Dimension(one) for one in dict.fromkeys(by)]
+        if not dimensions:
+            raise ValueError(f"give at least one of {', '.join(Dimension)}")
+        if self._collector is not None:
+            return self._collector.sums(dimensions, query or Query())
+        return sums_of(self.tables(query, [one.column for one in dimensions]), dimensions)
 
     def count(self, query: Query | None = None) -> int:
         """The number of records that answer a query, each once; raises what `waybill.find` does."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urljoin
@@ -11,7 +11,7 @@ import msgspec
 import requests
 
 from waybill.exporter import IncompleteError, Query
-from waybill.exporter.query import EntriesGoneError, Stats
+from waybill.exporter.query import Dimension, EntriesGoneError, Kind, Stats, Sum, heard_sums
 from waybill.facets import ProvenanceRecord
 from waybill.lineage.journey import Journey, ToldJourney
 from waybill.lineage.records import Records
@@ -92,6 +92,12 @@ class CollectorClient:
         """The number of records that answer a query, by kind."""
         url = urljoin(self._url, f"{RECORDS_PATH[1:]}/stats")
         return self._decoded(self._get(url, self._params_of(query)), Stats)
+
+    def sums(self, by: Sequence[Dimension], query: Query) -> dict[Kind, int]:
+        """The number of records that answer a query, of each kind."""
+        url = urljoin(self._url, f"{RECORDS_PATH[1:]}/stats")
+        response = self._get(url, [*self._params_of(query), ("by", ",".join(by))])
+        return heard_sums(self._decoded(response, list[Sum]), by)
 
     def trace(self, did: str, *, up: bool, down: bool, depth: int | None, as_of_ms: int | None) -> Journey:
         """The journey of a file."""

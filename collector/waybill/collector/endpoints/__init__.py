@@ -3,6 +3,7 @@
 from waybill.collector.endpoints.deltafi import (
     DeltaFiRecord as DeltaFiRecord,
     DeltaFiStats as DeltaFiStats,
+    DeltaFiSum as DeltaFiSum,
 )
 from waybill.collector.endpoints.health import HealthEndpoints as HealthEndpoints, Readiness as Readiness
 from waybill.collector.endpoints.lineage import (

@@ -15,7 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from waybill.exporter.query import Stats
+    from waybill.exporter.query import Stats, Sum
     from waybill.facets import ProvenanceRecord
 
 _KINDS_MAX: Final = 50
@@ -48,6 +48,17 @@ class DeltaFiStats(msgspec.Struct, frozen=True, kw_only=True):
     newest_record: str | msgspec.UnsetType = msgspec.UNSET
 
 
+class DeltaFiSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of records of one kind; it has only the fields that were counted by, an hour in RFC 3339."""
+
+    final_state: str | msgspec.UnsetType = msgspec.UNSET
+    system_name: str | msgspec.UnsetType = msgspec.UNSET
+    data_source: str | msgspec.UnsetType = msgspec.UNSET
+    data_sink: str | msgspec.UnsetType = msgspec.UNSET
+    hour: str | msgspec.UnsetType = msgspec.UNSET
+    count: int
+
+
 def deltafi_records(records: Sequence[ProvenanceRecord]) -> list[DeltaFiRecord] | None:
     """The records in DeltaFi's format; None if there are none, as Go writes an empty list."""
     return [_record(record) for record in records] or None
@@ -63,6 +74,21 @@ def deltafi_stats(stats: Stats) -> DeltaFiStats:
         oldest_record=msgspec.UNSET if stats.oldest_record is None else _rfc3339(stats.oldest_record),
         newest_record=msgspec.UNSET if stats.newest_record is None else _rfc3339(stats.newest_record),
     )
+
+
+def deltafi_sums(sums: Sequence[Sum]) -> list[DeltaFiSum]:
+    """The numbers by kind in DeltaFi's format."""
+    return [
+        DeltaFiSum(
+            final_state=one.final_state,
+            system_name=one.system_name,
+            data_source=one.data_source,
+            data_sink="" if one.data_sink is None else one.data_sink,
+            hour=_rfc3339(one.hour) if isinstance(one.hour, int) else one.hour,
+            count=one.count,
+        )
+        for one in sums
+    ]
 
 
 def _record(record: ProvenanceRecord) -> DeltaFiRecord:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from waybill.collector.endpoints.batches import (
     refusal,
     sort_elements,
 )
-from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats
+from waybill.collector.endpoints.deltafi import deltafi_records, deltafi_stats, deltafi_sums
 from waybill.collector.endpoints.reading import Reading, problems_told
 from waybill.collector.http import NDJSON, Answer, Problem, Request, json_answer
 from waybill.exporter import reading
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from waybill.collector.endpoints.query_params import QueryParams
     from waybill.collector.http import Bodies
     from waybill.collector.intake import Acceptor
-    from waybill.exporter.query import Stats, Summarized
+    from waybill.exporter.query import Summarized
     from waybill.transport.admission import Bounds
     from waybill.transport.config import Settings
     from waybill.transport.journal import Journal
@@ -175,10 +175,8 @@ class ProvenanceEndpoints:
     async def stats(self, request: Request) -> Answer:
         """The number of records that match all conditions, by kind."""
         from waybill.collector.endpoints.query_params import filter_of
-        from waybill.exporter.query import STATS_COLUMNS
 
-        params = filter_of(request.scope.query_string)
-        return await self._ask(lambda tables: (_count(tables), None), params, request, STATS_COLUMNS)
+        return await self._count(filter_of(request.scope.query_string), request, lambda counted: counted)
 
     async def deltafi_query(self, request: Request) -> Answer:
         """The response of `records` in DeltaFi's format."""
@@ -195,19 +193,27 @@ class ProvenanceEndpoints:
     async def deltafi_stats(self, request: Request) -> Answer:
         """The response of `stats` in DeltaFi's format."""
         from waybill.collector.endpoints.query_params import filter_of
-        from waybill.exporter.query import STATS_COLUMNS
 
         params = filter_of(request.scope.query_string, from_deltafi=True)
-
-        def count(tables: Iterable[pa.Table]) -> tuple[object, None]:
-            return deltafi_stats(_count(tables)), None
-
-        return await self._ask(count, params, request, STATS_COLUMNS)
+        return await self._count(params, request, deltafi_sums if params.by else deltafi_stats)
 
     async def flush(self, _: Request) -> Answer:
         """Run every projection over everything accepted so far: 200 with a report."""
         work = partial(flush, self._settings, timeout_s=FLUSH_TIMEOUT_S)
         return json_answer(await asyncio.get_running_loop().run_in_executor(self._flushes, work))
+
+    async def _count(self, params: QueryParams, request: Request, shown: Callable[[Any], object]) -> Answer:
+        from waybill.exporter.query import STATS_COLUMNS, stats_of, sums_of, told_sums
+
+        by = params.by
+
+        def count(tables: Iterable[pa.Table]) -> tuple[object, None]:
+            if not by:
+                return shown(stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)), None
+            return shown(told_sums(sums_of(tables, by, names_bytes_max=ANSWER_BYTES_MAX), by)), None
+
+        columns = tuple(one.column for one in by) or STATS_COLUMNS
+        return await self._ask(count, params, request, columns)
 
     async def _ask(
         self,
@@ -269,12 +275,6 @@ def _page_of(tables: Iterable[pa.Table], params: QueryParams) -> tuple[list[Prov
             raise malformed("limit", f"gives more than {ANSWER_BYTES_MAX:,} bytes; use a smaller limit")
         found += from_table(part)
     return found, cursor_of(found[-1]) if has_more else None
-
-
-def _count(tables: Iterable[pa.Table]) -> Stats:
-    from waybill.exporter.query import stats_of
-
-    return stats_of(tables, names_bytes_max=ANSWER_BYTES_MAX)
 
 
 def _sort(

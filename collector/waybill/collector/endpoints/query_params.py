@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from waybill.collector.http import Problem
 from waybill.exporter import Query
-from waybill.exporter.query import CursorError, PatternError
+from waybill.exporter.query import CursorError, Dimension, PatternError
 from waybill.facets import FinalState
 from waybill.transport.config import MARQUEZ
 
@@ -20,6 +20,7 @@ _NUMBER_DIGITS_MAX: Final = 15
 _TEXTS: Final = ("did", "parent_did", "system_name", "data_source", "data_sink", "filename")
 _ANNOTATION: Final = ("annotation_key", "annotation_value")
 _PARTIAL: Final = "partial"
+_BY: Final = "by"
 _REPEATABLE: Final = ("final_state", "not_final_state", "not_data_sink", "annotation")
 _FILTERS: Final = (
     *_TEXTS,
@@ -31,7 +32,7 @@ _PAGES: Final = ("limit", "offset", "order", "after")
 
 
 class QueryParams(NamedTuple):
-    """The records to return, how many to skip, and whether an incomplete answer is enough.
+    """The records to return, how many to skip, whether an incomplete answer is enough, and what to count by.
 
     The query asks for one record more than the limit: it tells whether another page follows.
     """
@@ -40,6 +41,7 @@ class QueryParams(NamedTuple):
     offset: int = 0
     limit: int = 0
     is_partial: bool = False
+    by: tuple[Dimension, ...] = ()
 
 
 class TraceParams(NamedTuple):
@@ -83,9 +85,10 @@ def query_params_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
 
 def filter_of(text: str, *, from_deltafi: bool = False) -> QueryParams:
     """Parse the query string of a query for statistics, as `query_params_of` does."""
-    several = _several(text, _FILTERS, _REPEATABLE)
+    several = _several(text, (*_FILTERS, _BY), _REPEATABLE)
     query = _query(_conditions(several, from_deltafi=from_deltafi))
-    return QueryParams(query, is_partial=_is_partial(_single(several)))
+    values = _single(several)
+    return QueryParams(query, is_partial=_is_partial(values), by=_dimensions(values))
 
 
 def next_page(text: str, cursor: str) -> str:
@@ -144,6 +147,14 @@ def _query(conditions: dict[str, Any]) -> Query:
 
 def _is_partial(values: Mapping[str, str]) -> bool:
     return bool(_flag(values, _PARTIAL))
+
+
+def _dimensions(values: Mapping[str, str]) -> tuple[Dimension, ...]:
+    names = [name.strip().lower() for name in values[_BY].split(",")] if _BY in values else []
+    wrong = next((name for name in names if name not in set(Dimension)), None)
+    if wrong is not None:
+        raise malformed(_BY, f"has {wrong[:40]!r}; use {', '.join(Dimension)}, or several with commas")
+    return tuple(map(Dimension, dict.fromkeys(names)))
 
 
 def _flag(values: Mapping[str, str], name: str) -> bool | None:

@@ -44,9 +44,13 @@ if TYPE_CHECKING:
     from waybill.exporter.query.sums import (
         STATS_COLUMNS as STATS_COLUMNS,
         Dimension as Dimension,
+        Kind as Kind,
         Stats as Stats,
+        Sum as Sum,
+        heard_sums as heard_sums,
         stats_of as stats_of,
         sums_of as sums_of,
+        told_sums as told_sums,
     )
     from waybill.exporter.query.unsettled import Unsettled as Unsettled, read_unsettled as read_unsettled
 
@@ -73,9 +77,13 @@ _PACKAGES = {
     "waybill.exporter.query.sums": {
         "STATS_COLUMNS",
         "Dimension",
+        "Kind",
         "Stats",
+        "Sum",
+        "heard_sums",
         "stats_of",
         "sums_of",
+        "told_sums",
     },
     "waybill.exporter.query.summarized": {"Summarized", "read_summarized"},
     "waybill.exporter.query.unsettled": {"Unsettled", "read_unsettled"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +27,11 @@ class Dimension(StrEnum):
     def column(self) -> str:
         """The column of the records that it is taken from."""
         return _COLUMNS[self]
+
+    @property
+    def field(self) -> str:
+        """Its name in JSON: that of its column; an hour is only a part of its own."""
+        return self.value if self is Dimension.HOUR else self.column
 
 
 _COLUMNS: Final = {
@@ -52,8 +57,27 @@ class Stats(msgspec.Struct, kw_only=True):
     newest_record: int | None = None
 
 
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of records of one kind; it has only the fields that were counted by.
+
+    Attributes:
+        data_sink: None: through no sink.
+        hour: its start, in epoch milliseconds.
+    """
+
+    final_state: str | msgspec.UnsetType = msgspec.UNSET
+    system_name: str | msgspec.UnsetType = msgspec.UNSET
+    data_source: str | msgspec.UnsetType = msgspec.UNSET
+    data_sink: str | msgspec.UnsetType | None = msgspec.UNSET
+    hour: int | msgspec.UnsetType = msgspec.UNSET
+    count: int
+
+
 STATS_COLUMNS: Final = ("final_state", "system_name", "data_source", "completed")
 """The columns that `stats_of` needs."""
+
+_KIND_BYTES: Final = 64
+"""A kind in an answer, besides its names."""
 
 
 def sums_of(
@@ -64,7 +88,7 @@ def sums_of(
     Args:
         tables: the records, with the columns of these dimensions.
         by: the dimensions; without any, there is one kind, and its number is that of all records.
-        names_bytes_max: how many bytes the names of all kinds may have.
+        names_bytes_max: how many bytes all kinds may have, with their names.
 
     Raises:
         TooManyError: they have more.
@@ -74,12 +98,24 @@ def sums_of(
     for table in tables:
         for kind, count in _counted(table, by):
             if kind not in counts:
-                size_bytes += sum(len(value) for value in kind if isinstance(value, str))
+                size_bytes += _KIND_BYTES + sum(len(value) for value in kind if isinstance(value, str))
             counts[kind] += count
         _check_size(size_bytes, names_bytes_max)
     if not by:
         return {(): counts[()]}
     return dict(sorted(counts.items(), key=lambda one: [(value is not None, value) for value in one[0]]))
+
+
+def told_sums(sums: Mapping[Kind, int], by: Sequence[Dimension]) -> list[Sum]:
+    """What `sums_of` gives by these dimensions, as programs exchange it."""
+    fields = [one.field for one in by]
+    values = ({**dict(zip(fields, kind, strict=True)), "count": count} for kind, count in sums.items())
+    return [msgspec.convert(one, Sum) for one in values]
+
+
+def heard_sums(told: Iterable[Sum], by: Sequence[Dimension]) -> dict[Kind, int]:
+    """What a program was told, as `sums_of` gives it."""
+    return {tuple(getattr(one, dimension.field) for dimension in by): one.count for one in told}
 
 
 def _counted(table: pa.Table, by: Sequence[Dimension]) -> Iterator[tuple[Kind, int]]:
@@ -126,4 +162,4 @@ def stats_of(tables: Iterable[pa.Table], *, names_bytes_max: int | None = None) 
 
 def _check_size(size_bytes: int, max_bytes: int | None) -> None:
     if max_bytes is not None and size_bytes > max_bytes:
-        raise TooManyError(f"the names alone take more than {max_bytes:,} bytes; narrow the query")
+        raise TooManyError(f"the kinds alone take more than {max_bytes:,} bytes; narrow the query")
